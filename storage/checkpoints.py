@@ -1,0 +1,203 @@
+"""The small text files of a log dir: offset checkpoints, leader epochs, topic ids, ``meta.properties``.
+
+Reading is as strict as a broker's, which takes a log dir offline over a checkpoint that does not parse.
+Formatting gives bytes: writing them, so that they last, is ``storage.filesystem``'s.
+
+Source: Kafka ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``,
+``LeaderEpochFileCache``, ``PartitionMetadataFile``, ``MetaProperties``.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import CorruptCheckpoint
+from storage.names import TopicPartition
+from storage.properties import Property, parse_properties
+
+_VERSION: Final = 0
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_BLANKS: Final = re.compile(r"[ \t\n\x0b\f\r]+")
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_INT32_BITS: Final = 32
+_INT64_BITS: Final = 64
+_UUID_CHARS: Final = 22
+_UUID_BYTES: Final = 16
+
+
+class LeaderEpochEntry(NamedTuple):
+    """A leader epoch and the offset of the first record written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """``meta.properties``: whose log dir this is. ``version`` 0 is of the ZooKeeper era; None: not stated."""
+
+    version: int
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+
+
+def parse_offset_checkpoint(data: bytes, path: Path) -> dict[TopicPartition, int]:
+    """Read an offset checkpoint; an empty file has no entries, and a partition's last line counts.
+
+    Raises:
+        CorruptCheckpoint: another version, another number of entries than stated, a line that is not topic,
+            partition and offset.
+    """
+    entries = {}
+    for line, (topic, partition, offset) in _entries(data, path, fields=3):
+        key = TopicPartition(topic, _integer(partition, _INT32_BITS, path, line))
+        entries[key] = _integer(offset, _INT64_BITS, path, line)
+    return entries
+
+
+def format_offset_checkpoint(entries: Mapping[TopicPartition, int]) -> bytes:
+    """The bytes of an offset checkpoint, entries in the given order."""
+    return _format(f"{key.topic} {key.partition} {offset}" for key, offset in entries.items())
+
+
+def parse_leader_epochs(data: bytes, path: Path) -> list[LeaderEpochEntry]:
+    """Read a ``leader-epoch-checkpoint``; ascending epochs, and of an epoch's several lines the last counts.
+
+    Raises:
+        CorruptCheckpoint: as ``parse_offset_checkpoint``.
+    """
+    starts = {}
+    for line, (epoch, start_offset) in _entries(data, path, fields=2):
+        starts[_integer(epoch, _INT32_BITS, path, line)] = _integer(start_offset, _INT64_BITS, path, line)
+    return [LeaderEpochEntry(*entry) for entry in sorted(starts.items())]
+
+
+def format_leader_epochs(entries: Iterable[LeaderEpochEntry]) -> bytes:
+    """The bytes of a ``leader-epoch-checkpoint``."""
+    return _format(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+
+
+def truncate_from_start(entries: Sequence[LeaderEpochEntry], start_offset: int) -> list[LeaderEpochEntry]:
+    """What remains when the log starts at ``start_offset``: the epoch of that offset now begins there.
+
+    Source: Kafka LeaderEpochFileCache.truncateFromStart.
+    """
+    older = [entry for entry in entries if entry.start_offset <= start_offset]
+    newer = [entry for entry in entries if entry.start_offset > start_offset]
+    return [LeaderEpochEntry(older[-1].epoch, start_offset), *newer] if older else newer
+
+
+def truncate_from_end(entries: Sequence[LeaderEpochEntry], end_offset: int) -> list[LeaderEpochEntry]:
+    """What remains when the log ends at ``end_offset``, exclusive.
+
+    Source: Kafka LeaderEpochFileCache.truncateFromEnd.
+    """
+    return [entry for entry in entries if entry.start_offset < end_offset]
+
+
+def parse_partition_metadata(data: bytes, path: Path) -> str:
+    """Topic id in a ``partition.metadata``, as its 22 characters.
+
+    Raises:
+        CorruptCheckpoint: other lines than ``version:`` and ``topic_id:``, a negative version, no topic id.
+    """
+    lines = _lines(data, path)
+    version = _labelled(lines, 1, "version", path)
+    if _integer(version, _INT32_BITS, path, 1) < 0:
+        raise CorruptCheckpoint(path, 1, f"version {version}")
+    topic_id = _labelled(lines, 2, "topic_id", path)
+    if not _is_topic_id(topic_id):
+        raise CorruptCheckpoint(path, 2, f"{topic_id!r} is no topic id")
+    return topic_id
+
+
+def parse_meta_properties(data: bytes, path: Path) -> MetaProperties:
+    """Read ``meta.properties``.
+
+    Raises:
+        CorruptCheckpoint: no version or one above 1, or a node id that is no number.
+        InvalidConfig: as ``parse_properties``.
+    """
+    found = parse_properties(data, str(path))
+    version = _numeric_property(found, "version", path)
+    if version not in (0, 1):
+        raise CorruptCheckpoint(path, 0, f"version {version}")
+    return MetaProperties(
+        version=version,
+        cluster_id=_property(found, "cluster.id"),
+        node_id=_numeric_property(found, "node.id" if version else "broker.id", path),
+        directory_id=_property(found, "directory.id"),
+    )
+
+
+def _property(found: Mapping[str, Property], key: str) -> str | None:
+    return found[key].value if key in found else None
+
+
+def _numeric_property(found: Mapping[str, Property], key: str, path: Path) -> int | None:
+    if key not in found:
+        return None
+    value, line = found[key]
+    return _integer(value, _INT32_BITS, path, line)
+
+
+def _entries(data: bytes, path: Path, fields: int) -> list[tuple[int, list[str]]]:
+    """The lines after version and count, split into ``fields``, each with its number in the file."""
+    lines = _lines(data, path)
+    if len(lines) < 2:
+        return []
+    if (version := _integer(lines[0], _INT32_BITS, path, 1)) != _VERSION:
+        raise CorruptCheckpoint(path, 1, f"version {version}")
+    if (count := _integer(lines[1], _INT32_BITS, path, 2)) != len(lines) - 2:
+        raise CorruptCheckpoint(path, 2, f"states {count} entries and has {len(lines) - 2}")
+    return [(number, _split(line, fields, path, number)) for number, line in enumerate(lines[2:], start=3)]
+
+
+def _split(line: str, fields: int, path: Path, number: int) -> list[str]:
+    """Split at blanks as Java does: blanks at the start make an empty field, those at the end none."""
+    found = _BLANKS.split(line.rstrip(" \t\n\x0b\f\r"))
+    if len(found) != fields or not all(found):
+        raise CorruptCheckpoint(path, number, f"{line!r} is not {fields} fields")
+    return found
+
+
+def _lines(data: bytes, path: Path) -> list[str]:
+    try:
+        lines = _LINE_END.split(data.decode())
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpoint(path, 0, f"not UTF-8: {error.reason} at byte {error.start}") from error
+    return lines if lines[-1] else lines[:-1]
+
+
+def _integer(text: str, bits: int, path: Path, line: int) -> int:
+    # the length first: int() of a megabyte of digits is slow, and refused
+    if len(text) > bits or not _INTEGER.fullmatch(text) or not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+        raise CorruptCheckpoint(path, line, f"{text[:bits]!r} is no {bits}-bit number")
+    return int(text)
+
+
+def _labelled(lines: Sequence[str], number: int, label: str, path: Path) -> str:
+    """The value of line ``number``, which must be ``label: value``."""
+    line = lines[number - 1] if number <= len(lines) else ""
+    found, colon, value = line.partition(":")
+    if found != label or not colon or not value.strip():
+        raise CorruptCheckpoint(path, number, f"{line!r} is not '{label}: ...'")
+    return value.strip()
+
+
+def _is_topic_id(text: str) -> bool:
+    if len(text) != _UUID_CHARS or not re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        return False
+    raw = base64.urlsafe_b64decode(text + "==")
+    return len(raw) == _UUID_BYTES and any(raw)
+
+
+def _format(lines: Iterable[str]) -> bytes:
+    listed = list(lines)
+    return "".join(f"{line}\n" for line in (str(_VERSION), str(len(listed)), *listed)).encode()

@@ -1,0 +1,215 @@
+"""One error root, and below it what a caller can act on.
+
+Facts go into ``args``, so that an error survives pickling on its way back from a Spark worker; the sentence is made in
+``__str__``: what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class LogCleanerError(Exception):
+    """Root of every error this program raises on purpose."""
+
+
+class NotALogDir(LogCleanerError):
+    """A directory that is missing, or holds nothing of a Kafka log directory."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; name the directory that log.dirs of the broker names"
+
+
+class LogDirLocked(LogCleanerError):
+    """Another process holds ``.lock``. ``holder_pid`` is None when it cannot be seen (another container)."""
+
+    def __init__(self, path: Path, holder_pid: int | None) -> None:
+        super().__init__(path, holder_pid)
+        self.path, self.holder_pid = path, holder_pid
+
+    def __str__(self) -> str:
+        holder = f"process {self.holder_pid}" if self.holder_pid else "a process of another container or host"
+        return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
+
+
+class UnsafeOwner(LogCleanerError):
+    """We could not give a new file the owner of its directory: a broker could not open it."""
+
+    def __init__(self, path: Path, uid: int, gid: int) -> None:
+        super().__init__(path, uid, gid)
+        self.path, self.uid, self.gid = path, uid, gid
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: belongs to uid {self.uid} gid {self.gid}, and files made here could not be given to "
+            f"them; run as that user or as root"
+        )
+
+
+class UnreadableFile(LogCleanerError):
+    """The operating system refused a read (permission, I/O error, vanished)."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: cannot be read: {self.cause}"
+
+
+class CorruptBatch(LogCleanerError):
+    """Bytes of a ``.log`` that are no valid record batch."""
+
+    def __init__(self, path: Path, position: int, cause: str) -> None:
+        super().__init__(path, position, cause)
+        self.path, self.position, self.cause = path, position, cause
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.position}: {self.cause}"
+
+
+class InvalidRecord(LogCleanerError):
+    """Bytes of one record that cannot be. The batch that holds it turns this into a ``CorruptBatch``."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+class CorruptCompressedData(LogCleanerError):
+    """Compressed bytes that do not decompress, or to too much. The batch makes it a ``CorruptBatch``."""
+
+    def __init__(self, codec: str, cause: str) -> None:
+        super().__init__(codec, cause)
+        self.codec, self.cause = codec, cause
+
+    def __str__(self) -> str:
+        return f"{self.codec}: {self.cause}"
+
+
+class CorruptIndex(LogCleanerError):
+    """An ``.index``, ``.timeindex`` or ``.txnindex`` whose entries cannot be."""
+
+    def __init__(self, path: Path, position: int, cause: str) -> None:
+        super().__init__(path, position, cause)
+        self.path, self.position, self.cause = path, position, cause
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.position}: {self.cause}"
+
+
+class CorruptSnapshot(LogCleanerError):
+    """A producer ``.snapshot`` with a wrong version, length or CRC."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+
+class CorruptCheckpoint(LogCleanerError):
+    """A checkpoint or metadata text file that does not parse. ``line`` is 1-based, 0 for the whole file."""
+
+    def __init__(self, path: Path, line: int, cause: str) -> None:
+        super().__init__(path, line, cause)
+        self.path, self.line, self.cause = path, line, cause
+
+    def __str__(self) -> str:
+        where = f"{self.path} line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.cause}; a broker would take the log dir offline: restore the file or remove it"
+
+
+class TornTail(LogCleanerError):
+    """A ``.log`` whose last bytes are no whole batch: nothing is appended behind them, for no reader would find it."""
+
+    def __init__(self, path: Path, position: int, torn_bytes: int) -> None:
+        super().__init__(path, position, torn_bytes)
+        self.path, self.position, self.torn_bytes = path, position, torn_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} at byte {self.position}: {self.torn_bytes} bytes that are no whole batch; start the broker "
+            f"once, it cuts them off"
+        )
+
+
+class BatchTooLarge(LogCleanerError):
+    """An append beyond a limit of the topic. ``limit_key`` is Kafka's name of the limit."""
+
+    def __init__(self, path: Path, size_bytes: int, limit_key: str, limit_bytes: int) -> None:
+        super().__init__(path, size_bytes, limit_key, limit_bytes)
+        self.path, self.size_bytes, self.limit_key, self.limit_bytes = (
+            path,
+            size_bytes,
+            limit_key,
+            limit_bytes,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
+
+
+class NotYetSupported(LogCleanerError):
+    """Valid data that this version does not rewrite; the partition is left as it is."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(path, what)
+        self.path, self.what = path, what
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what} cannot be rewritten yet; the partition is left as it is"
+
+
+class OutOfSpace(LogCleanerError):
+    """ENOSPC or EDQUOT."""
+
+    def __init__(self, path: Path, wanted_bytes: int) -> None:
+        super().__init__(path, wanted_bytes)
+        self.path, self.wanted_bytes = path, wanted_bytes
+
+    def __str__(self) -> str:
+        return f"{self.path}: no space for {self.wanted_bytes} bytes; let retention free some first (--only retention)"
+
+
+class PlanOutOfDate(LogCleanerError):
+    """A file is not as it was when the plan was made."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: changed since the plan was made ({self.cause}); left as it is, run again"
+
+
+class InvalidConfig(LogCleanerError):
+    """One configuration value that cannot be. ``where`` names the layer, file and line it was said in."""
+
+    def __init__(self, key: str, value: object, reason: str, where: str = "") -> None:
+        super().__init__(key, value, reason, where)
+        self.key, self.value, self.reason, self.where = key, value, reason, where
+
+    def __str__(self) -> str:
+        at = f"{self.where}: " if self.where else ""
+        said = "" if self.value is None else f" = {self.value!r}"
+        return f"{at}{self.key}{said}: {self.reason}"
+
+
+class InvalidConfigs(LogCleanerError):
+    """Everything that is wrong with a configuration, found in one reading."""
+
+    def __init__(self, problems: tuple[InvalidConfig, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)

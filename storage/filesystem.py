@@ -1,0 +1,275 @@
+"""The few operations that change a log directory: every mutation goes through here, and says what it is for.
+
+What we assume of a disk:
+- a rename within one directory is atomic: after a crash either name is there, never both and never neither;
+- a file's bytes last once the file is fsynced, a name once its directory is; between two fsyncs of a directory any
+  subset of its renames may survive, in any order;
+- unlink works on a full disk; creating a file, growing one, and renaming to a longer name may not.
+
+Not assumed: that a write is atomic, that rename implies fsync of the data, that ``mtime`` moves forward.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from storage.errors import OutOfSpace, UnsafeOwner
+
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_COPY_BYTES_MAX: Final = 1 << 30
+_MODE_OF_A_FILE: Final = 0o666
+
+
+class Purpose(Enum):
+    """Why a mutation happens: one word list for fault tests, the journal and the metrics."""
+
+    LOCK = "lock"
+    JOURNAL = "journal"
+    CHECKPOINT = "checkpoint"
+    RETIRE = "retire"
+    """A rename to ``.deleted``."""
+    REMOVE = "remove"
+    """The unlink of a file that is out of the log."""
+    CLEAN = "clean"
+    """Writing ``.cleaned`` files."""
+    SWAP_IN = "swap-in"
+    """Renames of ``.cleaned`` to ``.swap`` and of ``.swap`` to the plain name."""
+    ROLL = "roll"
+    APPEND = "append"
+    RECOVER = "recover"
+
+
+class NewFile:
+    """A file being written: created exclusively, owned like ``like``, closed (and forgotten by us) on leaving the
+    ``with``."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append all of ``data``. Raises: OutOfSpace."""
+        rest = memoryview(data).cast("B")
+        try:
+            while rest:
+                written = os.write(self._descriptor, rest)
+                self.size_bytes += written
+                rest = rest[written:]
+        except OSError as error:
+            raise typed(error, self.path, len(rest)) from error
+
+    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+        """Append bytes of an open file without moving them through user space where the kernel can.
+
+        Args:
+            source: a readable descriptor.
+            offset_bytes: where to start in it.
+            count_bytes: how many; the file must hold them.
+
+        Raises: OutOfSpace, EOFError where the source ends early (it changed under us).
+        """
+        remaining = count_bytes
+        try:
+            while remaining:
+                copied = os.copy_file_range(
+                    source, self._descriptor, min(remaining, _COPY_BYTES_MAX), offset_src=offset_bytes
+                )
+                if copied == 0:
+                    raise EOFError(f"{count_bytes - remaining} of {count_bytes} bytes")
+                offset_bytes += copied
+                remaining -= copied
+                self.size_bytes += copied
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise typed(error, self.path, remaining) from error
+            self._copy_by_reading(source, offset_bytes, remaining)
+
+    def _copy_by_reading(self, source: int, offset_bytes: int, remaining: int) -> None:
+        while remaining:
+            piece = os.pread(source, min(remaining, 1 << 20), offset_bytes)
+            if not piece:
+                raise EOFError(f"{remaining} bytes missing")
+            self.write(piece)
+            offset_bytes += len(piece)
+            remaining -= len(piece)
+
+    def fsync(self) -> None:
+        """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise typed(error, self.path, 0) from error
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        """Kafka gives a cleaned segment the time of its last source: retention falls back to it."""
+        os.utime(self._descriptor, ns=(mtime_ns, mtime_ns))
+
+    def close(self) -> None:
+        """Close; calling it again does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class FileSystem:
+    """The real disk. Fault tests derive from it and stop, or lose what was not fsynced, at any step."""
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        """Create ``path``, which must not exist, with owner and mode of ``like`` (a directory lends its mode less x).
+
+        Raises: FileExistsError, OutOfSpace, UnsafeOwner.
+        """
+        del purpose
+        model = like.stat()
+        mode = stat.S_IMODE(model.st_mode) & _MODE_OF_A_FILE
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise typed(error, path, 0) from error
+        try:
+            give_away(descriptor, path, model)
+            os.fchmod(descriptor, mode)
+        except BaseException:
+            os.close(descriptor)
+            with suppress(OSError):
+                path.unlink()
+            raise
+        return NewFile(path, descriptor)
+
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        """Open an existing plain file for appending. Raises: FileNotFoundError."""
+        del purpose
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = NewFile(path, descriptor)
+        opened.size_bytes = os.fstat(descriptor).st_size
+        return opened
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Rename within one directory, replacing ``target``. Raises: OutOfSpace, FileNotFoundError."""
+        del purpose
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise typed(error, target, 0) from error
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        """Remove a file; one that is gone already is what was wanted."""
+        del purpose
+        path.unlink(missing_ok=True)
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        """Make the names in a directory last."""
+        del purpose
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
+        """Trim a preallocated index to its entries. A ``.log`` is never truncated by us."""
+        del purpose
+        os.truncate(path, size_bytes)
+
+    def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
+        """Write ``data`` to ``path`` so that a crash leaves the old content or the new one, and the new one lasts.
+
+        Source: Kafka CheckpointFile: ``.tmp``, fsync, rename, fsync of the directory.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        self.unlink(temporary, purpose)
+        try:
+            with self.create(temporary, path if path.exists() else path.parent, purpose) as file:
+                file.write(data)
+                file.fsync()
+        except OutOfSpace:
+            self.unlink(temporary, purpose)
+            raise
+        self.rename(temporary, path, purpose)
+        self.fsync_dir(path.parent, purpose)
+
+
+class Unwritten(FileSystem):
+    """A disk that takes everything and changes nothing: a dry run counts what would be written."""
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        """A file that only counts its bytes."""
+        del like, purpose
+        return _Counted(path, -1)
+
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        """A file that only counts the bytes appended."""
+        del purpose
+        return _Counted(path, -1)
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Nothing."""
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        """Nothing."""
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        """Nothing."""
+
+    def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
+        """Nothing."""
+
+    def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
+        """Nothing."""
+
+
+class _Counted(NewFile):
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.size_bytes += len(memoryview(data).cast("B"))
+
+    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+        del source, offset_bytes
+        self.size_bytes += count_bytes
+
+    def fsync(self) -> None:
+        pass
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        pass
+
+
+def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:
+    """Give an open file the owner of ``model``; a file a broker cannot open would stop it. Raises: UnsafeOwner."""
+    found = os.fstat(descriptor)
+    if (found.st_uid, found.st_gid) == (model.st_uid, model.st_gid):
+        return
+    try:
+        os.fchown(descriptor, model.st_uid, model.st_gid)
+    except OSError as error:
+        raise UnsafeOwner(path.parent, model.st_uid, model.st_gid) from error
+
+
+def check_owner(directory: Path) -> None:
+    """Refuse before the first step where new files could not be given to the directory's owner. Raises: UnsafeOwner."""
+    model = directory.stat()
+    uid = os.geteuid()
+    if uid == 0:
+        return
+    if model.st_uid != uid or model.st_gid not in {os.getegid(), *os.getgroups()}:
+        raise UnsafeOwner(directory, model.st_uid, model.st_gid)
+
+
+def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
+    """The error to raise for an ``OSError``: OutOfSpace where the disk or quota is full, else itself."""
+    return OutOfSpace(path, wanted_bytes) if error.errno in _NO_SPACE else error

@@ -1,0 +1,220 @@
+"""Offset and time index of a segment: sparse, sorted entries of a fixed size. Parse, look up, build.
+
+An index is only a hint where to start looking: a reader checks the batch it lands on. The index files of an
+active segment are preallocated, so that after an unclean stop their entries are followed by zeros, megabytes
+of them.
+
+Source: Kafka ``OffsetIndex``, ``TimeIndex``, ``AbstractIndex``, ``LogSegment``.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+_NO_TIMESTAMP: Final = -1
+_TAIL_ENTRIES: Final = 64
+"""How much of an index's end is read at first when its last entry is wanted."""
+
+
+class OffsetIndexEntry(NamedTuple):
+    """``offset`` is the last one of the batch that starts at byte ``position`` of the ``.log``."""
+
+    offset: int
+    position: int
+
+
+class TimeIndexEntry(NamedTuple):
+    """The segment's largest timestamp (epoch ms) up to here, and the last offset of its batch."""
+
+    timestamp_ms: int
+    offset: int
+
+
+def parse_offset_index(data: bytes, base_offset: int, path: Path) -> list[OffsetIndexEntry]:
+    """Entries of an ``.index``, absolute offsets, ascending. A torn last entry and zeros are left out.
+
+    Raises:
+        CorruptIndex: offsets or positions that do not ascend.
+    """
+    entries: list[OffsetIndexEntry] = []
+    for at in range(0, _without_zeros(data, _OFFSET_ENTRY.size), _OFFSET_ENTRY.size):
+        relative_offset, position = _OFFSET_ENTRY.unpack_from(data, at)
+        entry = OffsetIndexEntry(base_offset + relative_offset, position)
+        previous = entries[-1] if entries else OffsetIndexEntry(base_offset - 1, -1)
+        if entry.offset <= previous.offset or entry.position <= previous.position:
+            raise CorruptIndex(path, at, f"offset {entry.offset} at {position} does not follow {previous}")
+        entries.append(entry)
+    return entries
+
+
+def parse_time_index(data: bytes, base_offset: int, path: Path) -> list[TimeIndexEntry]:
+    """Entries of a ``.timeindex``, absolute offsets, ascending. A torn last entry and zeros are left out.
+
+    Raises:
+        CorruptIndex: timestamps that do not ascend, or offsets that descend.
+    """
+    entries: list[TimeIndexEntry] = []
+    for at in range(0, _without_zeros(data, _TIME_ENTRY.size), _TIME_ENTRY.size):
+        timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(data, at)
+        entry = TimeIndexEntry(timestamp_ms, base_offset + relative_offset)
+        previous = entries[-1] if entries else TimeIndexEntry(_NO_TIMESTAMP, base_offset)
+        if timestamp_ms <= previous.timestamp_ms or entry.offset < previous.offset:
+            raise CorruptIndex(path, at, f"timestamp {timestamp_ms} of {entry.offset} does not follow {previous}")
+        entries.append(entry)
+    return entries
+
+
+def floor_by_offset(entries: Sequence[OffsetIndexEntry], offset: int) -> OffsetIndexEntry | None:
+    """The last entry at or below ``offset``; None: start at the beginning of the segment."""
+    found = bisect_right(entries, offset, key=lambda entry: entry.offset)
+    return entries[found - 1] if found else None
+
+
+def floor_by_timestamp(entries: Sequence[TimeIndexEntry], timestamp_ms: int) -> TimeIndexEntry | None:
+    """The last entry at or before ``timestamp_ms``; None: start at the beginning of the segment."""
+    found = bisect_right(entries, timestamp_ms, key=lambda entry: entry.timestamp_ms)
+    return entries[found - 1] if found else None
+
+
+def last_offset_index_entry(path: Path, base_offset: int) -> OffsetIndexEntry | None:
+    """The last entry of an ``.index``; None for an empty one. Cost as of ``last_time_index_entry``.
+
+    Raises:
+        UnreadableFile: the file is missing or cannot be read.
+        CorruptIndex: an entry whose offset or position is negative.
+    """
+    found = _read_last_entry(path, _OFFSET_ENTRY)
+    return OffsetIndexEntry(base_offset + found[0], found[1]) if found else None
+
+
+def last_time_index_entry(path: Path, base_offset: int) -> TimeIndexEntry | None:
+    """The last entry of a ``.timeindex``: a sealed segment's largest timestamp; None for an empty index.
+
+    One small read at the file's end; where that is all (preallocated) zeros, a binary search for their start.
+
+    Raises:
+        UnreadableFile: the file is missing or cannot be read.
+        CorruptIndex: an entry whose timestamp or offset is negative.
+    """
+    found = _read_last_entry(path, _TIME_ENTRY)
+    return TimeIndexEntry(found[0], base_offset + found[1]) if found else None
+
+
+def _read_last_entry(path: Path, layout: struct.Struct) -> tuple[int, int] | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            at, entry = _last_entry(descriptor, layout.size)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    if not entry:
+        return None
+    first, second = layout.unpack(entry)
+    if first < 0 or second < 0:
+        raise CorruptIndex(path, at, f"negative entry ({first}, {second})")
+    return first, second
+
+
+def _last_entry(descriptor: int, entry_bytes: int) -> tuple[int, bytes]:
+    """Position and bytes of the last entry that is not all zeros; no bytes where there is none."""
+    count = os.fstat(descriptor).st_size // entry_bytes
+    first = max(0, count - _TAIL_ENTRIES)
+    tail = os.pread(descriptor, (count - first) * entry_bytes, first * entry_bytes)
+    used_bytes = _without_zeros(tail, entry_bytes)
+    if used_bytes == 0 and first > 0:
+        first = max(0, _first_zero_entry(descriptor, first, entry_bytes) - 1)
+        tail = os.pread(descriptor, entry_bytes, first * entry_bytes)
+        used_bytes = _without_zeros(tail, entry_bytes) if any(tail) else 0
+    at = used_bytes - entry_bytes
+    return first * entry_bytes + at, tail[at:used_bytes] if used_bytes else b""
+
+
+def _first_zero_entry(descriptor: int, count: int, entry_bytes: int) -> int:
+    """How many of ``count`` entries come before the zeros: entries ascend, so only the first can be zero."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if any(os.pread(descriptor, entry_bytes, middle * entry_bytes)):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _without_zeros(data: bytes, entry_bytes: int) -> int:
+    """Bytes of ``data`` up to the last entry that is not all zeros.
+
+    One time entry of zeros and nothing else is an entry: of a sealed segment whose only timestamp is 0.
+    """
+    if len(data) == entry_bytes == _TIME_ENTRY.size:
+        return entry_bytes
+    used_bytes = len(data[: len(data) - len(data) % entry_bytes].rstrip(b"\0"))
+    return -(-used_bytes // entry_bytes) * entry_bytes
+
+
+class IndexBuilder:
+    """Makes the indexes of a segment from its batches, entry for entry as a broker does when it appends them.
+
+    Rule, for each batch: (a) a larger timestamp than any before becomes the largest so far; (b) more than
+    ``index.interval.bytes`` since the last entry: an offset entry for this batch, and a time entry for the
+    largest so far; (c) the batch's bytes count towards the next entry. On sealing, a last time entry. Hence
+    the first batch never gets an entry, and the time index ends with the segment's largest timestamp.
+
+    Source: Kafka LogSegment.append, LogSegment.recover, TimeIndex.maybeAppend.
+    """
+
+    def __init__(self, base_offset: int, index_interval_bytes: int, path: Path) -> None:
+        self._base_offset, self._interval_bytes, self._path = base_offset, index_interval_bytes, path
+        self._bytes_since_entry = 0
+        self._largest = TimeIndexEntry(_NO_TIMESTAMP, base_offset)
+        self._last_timestamp_ms = _NO_TIMESTAMP
+        self._offset_index = bytearray()
+        self._time_index = bytearray()
+
+    @property
+    def largest(self) -> TimeIndexEntry:
+        """Largest timestamp so far and its batch's last offset; timestamp -1 for none."""
+        return self._largest
+
+    def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.
+
+        Raises:
+            CorruptBatch: the offset is not within 2^31-1 of the segment's base.
+        """
+        if max_timestamp_ms > self._largest.timestamp_ms:
+            self._largest = TimeIndexEntry(max_timestamp_ms, last_offset)
+        if self._bytes_since_entry > self._interval_bytes:
+            self._offset_index += _OFFSET_ENTRY.pack(self._relative(last_offset, position), position)
+            self._append_time_entry(position)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+
+    def seal(self) -> tuple[bytes, bytes]:
+        """The bytes of ``.index`` and ``.timeindex``, after the last batch."""
+        self._append_time_entry(position=0)
+        return bytes(self._offset_index), bytes(self._time_index)
+
+    def _append_time_entry(self, position: int) -> None:
+        timestamp_ms, offset = self._largest
+        if timestamp_ms > self._last_timestamp_ms:
+            self._time_index += _TIME_ENTRY.pack(timestamp_ms, self._relative(offset, position))
+            self._last_timestamp_ms = timestamp_ms
+
+    def _relative(self, offset: int, position: int) -> int:
+        relative_offset = offset - self._base_offset
+        if not 0 <= relative_offset <= _RELATIVE_OFFSET_MAX:
+            raise CorruptBatch(self._path, position, f"offset {offset} in a segment of base {self._base_offset}")
+        return relative_offset

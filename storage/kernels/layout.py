@@ -1,0 +1,75 @@
+"""The tables that kernels and callers share, as numpy dtypes. No numba here.
+
+``BATCH`` has one row a record batch. ``scan`` fills all of it; a caller changes ``disposition``,
+``tombstones`` and, for a compressed batch whose records it has decompressed, ``records_start`` and
+``records_end``: those two always index the buffer that is handed to the kernel together with the row.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+HEADER_BYTES: Final = 61
+RECORD_BYTES_MIN: Final = 7
+NOT_HERE: Final = -1  # records_start of a compressed batch that nobody decompressed
+UNKNOWN: Final = -1  # tombstones of a batch whose records nobody walked
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+BATCH: Final = np.dtype(
+    [
+        ("position", "i8"),  # of the header, in the scanned buffer
+        ("size", "i8"),  # bytes, header included
+        ("records_start", "i8"),  # of the plain records; NOT_HERE for a compressed batch
+        ("records_end", "i8"),
+        ("base_offset", "i8"),
+        ("last_offset", "i8"),
+        ("first_ordinal", "i8"),
+        ("base_timestamp", "i8"),  # epoch ms; the delete horizon when attribute bit 6 is set
+        ("max_timestamp", "i8"),
+        ("producer_id", "i8"),
+        ("crc", "u4"),
+        ("leader_epoch", "i4"),
+        ("base_sequence", "i4"),
+        ("record_count", "i4"),
+        ("tombstones", "i4"),  # records without a value; UNKNOWN until the records were walked
+        ("attributes", "i2"),
+        ("producer_epoch", "i2"),
+        ("disposition", "u1"),  # status.Disposition, from the caller
+        ("outcome", "u1"),  # status.Outcome, from decide
+    ],
+    align=True,
+)
+
+WRITTEN: Final = np.dtype(
+    [
+        ("position", "i8"),  # in the output buffer
+        ("size", "i8"),
+        ("last_offset", "i8"),
+        ("max_timestamp", "i8"),
+        ("records", "i8"),
+    ],
+    align=True,
+)
+"""One row for each batch written, in order."""
+
+INDEX_STATE: Final = np.dtype(
+    [
+        ("unindexed_bytes", "i8"),
+        ("max_timestamp", "i8"),
+        ("max_timestamp_offset", "i8"),
+        ("last_time_entry", "i8"),
+    ],
+    align=True,
+)
+"""Where ``index.index_batches`` stands within one segment; ``index_state`` makes its start."""
+
+
+def index_state(base_offset: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """The state of an empty segment: no timestamp seen, at its base offset (Kafka ``LogSegment``)."""
+    return np.array([(0, -1, base_offset, -1)], INDEX_STATE)

@@ -1,0 +1,328 @@
+"""The offset map: key hash -> greatest ordinal seen, and what follows from it: the survivor bitmap.
+
+A table of 32-byte slots (hash low, hash high, ordinal + 1, unused: two slots a cache line, none across two),
+open addressing by the low word, linear probing. A free slot has 0 for its ordinal. An entry keeps the
+*greatest* ordinal, so batches may come in any order, or twice.
+
+Looking up a random slot of a large table costs a trip to memory. So hashes are collected 64 at a time, each
+one's slot is prefetched when it is collected, and all 64 are probed when the first of them have arrived.
+
+When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of hashes it maps
+(``shrink_range``), goes on from the row returned, and maps the rest of the range in a later pass; every pass
+adds its bits to one bitmap.
+"""
+
+from __future__ import annotations
+
+import mmap
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from storage.kernels.bitmap import clear_bit, holds, set_bit
+from storage.kernels.cache import kernel
+from storage.kernels.intrinsics import prefetch, stack_words
+from storage.kernels.keys import hash_bytes
+from storage.kernels.layout import NOT_HERE
+from storage.kernels.records import parse_record
+from storage.kernels.signatures import (
+    BATCHES,
+    BYTES,
+    I64,
+    INTEGERS,
+    U64,
+    WORDS,
+    WORDS_READ,
+    Bytes,
+    Integers,
+    Table,
+    Words,
+    integers,
+    signed,
+)
+from storage.kernels.status import Disposition, Status
+
+SLOT_BYTES: Final = 32
+_WORDS_A_SLOT: Final = 4
+_PENDING_MAX: Final = 64
+_PENDING_WORDS: Final = 3 * _PENDING_MAX  # hash low, hash high, ordinal
+_NO_RECORD: Final = -1
+_OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
+
+USED: Final = 0
+LIMIT: Final = 1
+KEYLESS: Final = 2
+
+
+def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
+    """An empty map of ``2**log2_slots`` slots and its counters ``(USED, LIMIT, KEYLESS)``.
+
+    At least one slot always stays free: a probe ends there. The memory starts on a page, so slots do not
+    straddle cache lines; pages are huge where the kernel allows, else every probe would also miss the TLB.
+    """
+    slots = 1 << log2_slots
+    memory = mmap.mmap(-1, slots * SLOT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel without huge pages: only slower
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    limit = min(int(slots * load_factor), slots - 1)
+    return np.frombuffer(memory, np.uint64), np.array([0, limit, 0], np.int64)
+
+
+@kernel()
+def _slot_of(words: Words, low: np.uint64, high: np.uint64) -> np.uint64:
+    """Index of the words of the slot that holds this hash, or of the free slot where it belongs."""
+    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    slot = low & mask
+    while True:
+        at = slot << np.uint64(2)
+        if words[at + np.uint64(2)] == np.uint64(0):
+            return at
+        if words[at] == low and words[at + np.uint64(1)] == high:
+            return at
+        slot = (slot + np.uint64(1)) & mask
+
+
+@kernel()
+def _upsert(words: Words, counters: Integers, low: np.uint64, high: np.uint64, ordinal: int) -> bool:
+    """Raise the hash's ordinal to this one; False when it is new and there is no room."""
+    at = _slot_of(words, low, high)
+    held = words[at + np.uint64(2)]
+    if held == np.uint64(0):
+        if counters[USED] >= min(counters[LIMIT], words.size // _WORDS_A_SLOT - 1):
+            return False
+        counters[USED] += 1
+        words[at] = low
+        words[at + np.uint64(1)] = high
+    words[at + np.uint64(2)] = max(held, np.uint64(ordinal + 1))
+    return True
+
+
+@kernel()
+def _resolve(words: Words, counters: Integers, bitmap: Words, pending: Words, waiting: int, marking: bool) -> bool:
+    """Clear the bits of those pending hashes that are in the map, or put all in. False: no room."""
+    for i in range(0, 3 * waiting, 3):
+        low, high, ordinal = pending[i], pending[i + 1], signed(pending[i + 2])
+        if not marking:
+            if not _upsert(words, counters, low, high, ordinal):
+                return False
+        elif words[_slot_of(words, low, high) + np.uint64(2)] != np.uint64(0):
+            clear_bit(bitmap, ordinal)
+    return True
+
+
+@kernel()
+def check_payload(buf: Bytes, table: Table, row: int) -> int:
+    """Whether the row's plain records are at hand, inside ``buf``, and can be as many as it says."""
+    start, end = table[row].records_start, table[row].records_end
+    if start == NOT_HERE:
+        return Status.NEEDS_RECORDS
+    if start < 0 or end < start or end > buf.size:
+        return Status.BAD_SIZE
+    if table[row].record_count < 0 or table[row].record_count > end - start:
+        return Status.BAD_COUNT
+    return Status.OK
+
+
+@kernel()
+def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool) -> int:
+    """Whether the row can be walked."""
+    status = check_payload(buf, table, row)
+    if status != Status.OK or not marking:
+        return status
+    held = holds(bitmap, table[row].first_ordinal, table[row].record_count)
+    return Status.OK if held else Status.BITMAP_SHORT
+
+
+@kernel(inline=True)
+def _take_key(
+    buf: Bytes,
+    key: int,
+    key_length: int,
+    ordinal: int,
+    words: Words,
+    hash_range: tuple[np.uint64, np.uint64],
+    secret: tuple[np.uint64, np.uint64],
+    pending: Words,
+    waiting: int,
+) -> int:
+    """Hash a key, ask for its slot and queue it, if its hash is in the range; gives how many wait."""
+    low, high = hash_bytes(buf, key, key_length, secret[0], secret[1])
+    if not hash_range[0] <= high <= hash_range[1]:
+        return waiting
+    slots_mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    prefetch(words, signed((low & slots_mask) << np.uint64(2)))
+    at = 3 * waiting
+    pending[at], pending[at + 1], pending[at + 2] = low, high, np.uint64(ordinal)
+    return waiting + 1
+
+
+@kernel()
+def _walk(
+    buf: Bytes,
+    table: Table,
+    first: int,
+    last: int,
+    words: Words,
+    counters: Integers,
+    bitmap: Words,
+    hash_range: tuple[np.uint64, np.uint64],
+    secret: tuple[np.uint64, np.uint64],
+    offset_range: tuple[int, int],
+    marking: bool,
+) -> tuple[int, int]:
+    """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges."""
+    pending = stack_words(_PENDING_WORDS)
+    waiting, resume, keyless_at_resume = 0, first, counters[KEYLESS]
+    for row in range(max(first, 0), min(last, table.size)):
+        batch = table[row]
+        if batch.disposition > Disposition.RETAIN_EMPTY:
+            continue
+        status = _ready(buf, table, row, bitmap, marking)
+        if status != Status.OK:
+            return status, row
+        position, ordinal, tombstones = batch.records_start, batch.first_ordinal, 0
+        delta, delta_max, keyless_at_row = -1, batch.last_offset - batch.base_offset, counters[KEYLESS]
+        for _ in range(batch.record_count):
+            status, position, _, _, delta, key, key_length, value_length = parse_record(
+                buf, position, batch.records_end, delta, delta_max
+            )
+            if status != Status.OK:
+                return status, row
+            tombstones += value_length < 0
+            concerned = offset_range[0] <= batch.base_offset + delta <= offset_range[1]
+            if concerned and key_length >= 0:
+                waiting = _take_key(buf, key, key_length, ordinal, words, hash_range, secret, pending, waiting)
+            elif concerned:
+                counters[KEYLESS] += 1
+                if marking:
+                    clear_bit(bitmap, ordinal)
+            ordinal += 1
+            if waiting == _PENDING_MAX:
+                if not _resolve(words, counters, bitmap, pending, waiting, marking):
+                    counters[KEYLESS] = keyless_at_resume
+                    return Status.MAP_FULL, resume
+                waiting, resume, keyless_at_resume = 0, row, keyless_at_row
+        if position != batch.records_end:
+            return Status.BAD_LENGTH, row
+        batch.tombstones = tombstones
+    if not _resolve(words, counters, bitmap, pending, waiting, marking):
+        counters[KEYLESS] = keyless_at_resume
+        return Status.MAP_FULL, resume
+    return Status.OK, last
+
+
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64))
+def map_records(
+    buf: Bytes,
+    table: Table,
+    first: int,
+    last: int,
+    words: Words,
+    counters: Integers,
+    hash_min: np.uint64,
+    hash_max: np.uint64,
+    secret0: np.uint64,
+    secret1: np.uint64,
+    offset_min: int,
+) -> tuple[int, int]:
+    """Put the keys of ``table[first:last]`` into the map, and count each batch's tombstones into its row.
+
+    Only batches with disposition DELETE_EMPTY or RETAIN_EMPTY are read; every record of them is checked in
+    full, and counted, whatever its offset or hash.
+
+    Args:
+        buf: holds the plain records of the rows.
+        table: ``records_start`` and ``records_end`` index ``buf``.
+        first: row to begin with.
+        last: row to end before.
+        words: from ``new_map``.
+        counters: from ``new_map``; KEYLESS goes up by the records without a key.
+        hash_min: keys whose high word is below are left for another pass.
+        hash_max: the same, above.
+        secret0: drawn for this run.
+        secret1: drawn for this run.
+        offset_min: the first dirty offset; records before it are only checked.
+
+    Returns:
+        ``(status, row)``. MAP_FULL: narrow the range, then go on with ``row`` (its keys may be in the map
+        already, which does no harm). NEEDS_RECORDS: ``row`` must be decompressed. Others: the bytes of
+        ``row`` are bad.
+
+    Source: Kafka Cleaner#buildOffsetMapForSegment.
+    """
+    no_bitmap = words[:0]
+    offsets = offset_min, _OFFSET_MAX
+    return _walk(
+        buf, table, first, last, words, counters, no_bitmap,
+        (hash_min, hash_max), (secret0, secret1), offsets, False,
+    )  # fmt: skip
+
+
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, U64, U64, U64, U64, I64))
+def mark_superseded(
+    buf: Bytes,
+    table: Table,
+    first: int,
+    last: int,
+    words: Words,
+    counters: Integers,
+    bitmap: Words,
+    hash_min: np.uint64,
+    hash_max: np.uint64,
+    secret0: np.uint64,
+    secret1: np.uint64,
+    offset_end: int,
+) -> tuple[int, int]:
+    """Clear the bits of records before ``offset_end`` whose key is in the map, or that have none.
+
+    Arguments and result as for ``map_records``; the bits were set by the caller, and each pass clears its
+    own.
+    """
+    offsets = _OFFSET_MIN, offset_end - 1
+    return _walk(
+        buf, table, first, last, words, counters, bitmap,
+        (hash_min, hash_max), (secret0, secret1), offsets, True,
+    )  # fmt: skip
+
+
+@kernel(I64(WORDS_READ, WORDS))
+def collect_survivors(words: Words, bitmap: Words) -> int:
+    """Set the bit of every ordinal in the map; the first that lies outside the bitmap, or -1."""
+    for at in range(2, words.size, _WORDS_A_SLOT):
+        held = words[at]
+        if held != np.uint64(0):
+            ordinal = signed(held - np.uint64(1))
+            if not holds(bitmap, ordinal, 1):
+                return ordinal
+            set_bit(bitmap, ordinal)
+    return _NO_RECORD
+
+
+@kernel()
+def _close_gap(words: Words, free: np.uint64) -> None:
+    """Free a slot, and move back those behind it that probes would no longer reach."""
+    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    slot = free
+    while True:
+        slot = (slot + np.uint64(1)) & mask
+        at = slot << np.uint64(2)
+        if words[at + np.uint64(2)] == np.uint64(0):
+            break
+        home = words[at] & mask
+        if (slot - home) & mask >= (slot - free) & mask:
+            for i in range(np.uint64(3)):
+                words[(free << np.uint64(2)) + i] = words[at + i]
+            free = slot
+    words[(free << np.uint64(2)) + np.uint64(2)] = np.uint64(0)
+
+
+@kernel(types.void(WORDS, INTEGERS, U64))
+def shrink_range(words: Words, counters: Integers, hash_max: np.uint64) -> None:
+    """Take out every key whose high word is above ``hash_max``: the map of the narrower range."""
+    for slot in range(np.uint64(words.size // _WORDS_A_SLOT)):
+        at = slot << np.uint64(2)
+        while words[at + np.uint64(2)] != np.uint64(0) and words[at + np.uint64(1)] > hash_max:
+            _close_gap(words, np.uint64(slot))
+            counters[USED] -= 1

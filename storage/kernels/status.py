@@ -1,0 +1,47 @@
+"""What a kernel answers, and what it is told: plain enums, importable without numba."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """Why a kernel stopped. Everything from ``LEGACY_MAGIC`` to ``BAD_HEADERS`` is a fact about the bytes."""
+
+    OK = 0
+    END_OF_BUFFER = 1  # the batch at the returned position is not there in full
+    LEGACY_MAGIC = 2  # a v0 or v1 entry
+    BAD_MAGIC = 3
+    BAD_SIZE = 4  # smaller than its header, or outside the buffer
+    BAD_COUNT = 5  # a record count that is negative, or more than the offsets or bytes allow
+    BAD_OFFSETS = 6  # negative, going back, or past the batch's last
+    BAD_VARINT = 7  # runs past its end, or is longer than its type
+    BAD_LENGTH = 8  # a record, key, value or payload does not end where it says
+    BAD_HEADERS = 9  # a record's headers do not parse
+    NEEDS_RECORDS = 10  # the batch's records must be decompressed first
+    TABLE_FULL = 11
+    MAP_FULL = 12
+    OUTPUT_FULL = 13
+    BITMAP_SHORT = 14  # the batch's ordinals are not all in the bitmap
+
+
+class Disposition(IntEnum):
+    """What the batch rule (Kafka ``Cleaner``: transactions, producers) says of a batch before its records."""
+
+    DELETE_EMPTY = 0  # records by the bitmap; without any left, the batch goes
+    RETAIN_EMPTY = 1  # records by the bitmap; without any left, an empty batch stays
+    DISCARD = 2  # all records and the batch go
+    DISCARD_RETAIN_EMPTY = 3  # all records go, an empty batch stays
+    KEEP = 4  # as it is: control batches, and whatever lies beyond the range
+    KEEP_STAMPED = 5  # as it is but for a new delete horizon: the marker of a transaction without data
+
+
+class Outcome(IntEnum):
+    """What becomes of one batch."""
+
+    DROP = 0
+    COPY = 1  # verbatim
+    EMPTY = 2  # its header, without records
+    REBUILD = 3  # its kept records, under the horizon it has or none
+    STAMP = 4  # its kept records, under a new delete horizon
+    UNDECIDED = 5  # its records must be decompressed first

@@ -1,0 +1,120 @@
+"""The ``.lock`` of a log dir, shared with the broker.
+
+An open-file-description lock: it excludes the JVM's POSIX record lock in both directions, and, other than that one,
+does not go when our own process happens to close another descriptor of the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from storage.errors import LogDirLocked, UnreadableFile
+from storage.filesystem import FileSystem, Purpose, give_away
+from storage.names import LOCK_FILE
+
+_FLOCK: Final = struct.Struct("hhqqixxxx")
+_WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
+_ATTEMPTS_MAX: Final = 16
+_MODE: Final = 0o644
+
+
+class LogDirLock:
+    """Held from before the inventory to the last checkpoint. Released on leaving the ``with``."""
+
+    def __init__(self, directory: Path, descriptor: int, fs: FileSystem) -> None:
+        self._path = directory / LOCK_FILE
+        self._descriptor = descriptor
+        self._fs = fs
+
+    @classmethod
+    def acquire(cls, directory: Path, fs: FileSystem) -> Self:
+        """Take the lock. Raises: LogDirLocked, UnreadableFile, UnsafeOwner."""
+        path = directory / LOCK_FILE
+        for _ in range(_ATTEMPTS_MAX):
+            descriptor = _open(path, directory)
+            try:
+                _set_lock(descriptor, directory)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if _is_at(path, descriptor):
+                return cls(directory, descriptor, fs)
+            os.close(descriptor)  # its holder deleted the file on release: we locked one without a name
+        raise LogDirLocked(directory, None)
+
+    @property
+    def descriptor(self) -> int:
+        """For a child process that is to inherit the lock."""
+        return self._descriptor
+
+    def release(self) -> None:
+        """Delete the file and let go, as Kafka does since 3.8; calling it again does nothing."""
+        if self._descriptor >= 0:
+            self._fs.unlink(self._path, Purpose.LOCK)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def holder_of(directory: Path) -> str | None:
+    """Who holds the lock, in words, without creating or taking it; None where nobody does."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
+    finally:
+        os.close(descriptor)
+    if kind == fcntl.F_UNLCK:
+        return None
+    return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
+
+
+def _open(path: Path, directory: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    try:
+        give_away(descriptor, path, directory.stat())
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _set_lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise LogDirLocked(directory, _holder_pid(directory)) from error
+        raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
+
+
+def _holder_pid(directory: Path) -> int | None:
+    words = (holder_of(directory) or "").split()
+    return int(words[1]) if len(words) == 2 else None
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        named, held = path.stat(follow_symlinks=False), os.fstat(descriptor)
+        return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+    return False

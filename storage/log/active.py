@@ -1,0 +1,160 @@
+"""The active segment, open for appending.
+
+Opening walks over the headers that are there: the indexes are made anew from them, so that what an unclean
+stop left (preallocated zeros, missing entries) does not matter, and a tail that is no batch is found before
+anything is put behind it.
+
+Invariant:  a failed append leaves the file as it was before; what was found when it was opened is never cut.
+Durable:    on ``flush``, not on append, as in Kafka. The index files are replaced whole at that moment.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from storage.errors import CorruptBatch, TornTail
+from storage.filesystem import FileSystem, Purpose
+from storage.indexes import IndexBuilder
+from storage.log.roll import ActiveFacts, segment_at
+from storage.names import FileKind, segment_file_name
+from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
+from storage.segment import Segment, open_to_read
+from storage.txn_index import AbortedTxn, format_aborted_txn
+
+
+class ActiveSegment:
+    """The last segment of a log and what its next batch will need to know."""
+
+    def __init__(self, fs: FileSystem, segment: Segment, index_interval_bytes: int, opened_ms: int) -> None:
+        self.directory, self.base_offset = segment.directory, segment.base_offset
+        self.next_offset = segment.base_offset
+        self.size_bytes = 0
+        self._fs = fs
+        self._path = segment.log.path
+        self.opened_ms = opened_ms
+        self._first_batch_ms = -1
+        self._indexes = IndexBuilder(segment.base_offset, index_interval_bytes, self._path)
+        self._file = fs.open_to_append(self._path, Purpose.APPEND)
+
+    @classmethod
+    def open(cls, fs: FileSystem, segment: Segment, index_interval_bytes: int, now_ms: int) -> Self:
+        """Open the segment behind its last batch.
+
+        Raises: TornTail where other bytes follow it, or its CRC is wrong; UnreadableFile.
+        """
+        active = cls(fs, segment, index_interval_bytes, now_ms)
+        try:
+            active._take_what_is_there()
+        except BaseException:
+            active.close()
+            raise
+        return active
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Of its records; -1 for none."""
+        return self._indexes.largest.timestamp_ms
+
+    def facts(self) -> ActiveFacts:
+        """What rolling asks."""
+        return ActiveFacts(
+            base_offset=self.base_offset,
+            size_bytes=self.size_bytes,
+            first_batch_ms=self._first_batch_ms,
+            created_ms=self.opened_ms,
+            index_bytes=len(self._indexes._offset_index),
+            time_index_bytes=len(self._indexes._time_index),
+        )
+
+    def segment(self) -> Segment:
+        """Its files as they are now."""
+        return segment_at(self.directory, self.base_offset)
+
+    def append(self, batches: Sequence[Batch], aborted: Sequence[AbortedTxn]) -> None:
+        """Write batches behind the last one, and what markers among them abort: all or nothing.
+
+        Raises: OutOfSpace; TornTail where somebody else changed the file, or a failure could not be undone.
+        """
+        found_bytes = self._path.stat().st_size
+        if found_bytes != self.size_bytes:
+            raise TornTail(self._path, self.size_bytes, found_bytes - self.size_bytes)
+        txn_index = self._txn_index_path()
+        txn_index_bytes = txn_index.stat().st_size if txn_index.exists() else None
+        try:
+            self._append_aborted(txn_index, aborted)
+            self._file.write(b"".join(batch.data for batch in batches))
+        except BaseException:
+            self._fs.truncate(self._path, self.size_bytes, Purpose.APPEND)
+            self._cut_txn_index(txn_index, txn_index_bytes)
+            raise
+        for batch in batches:
+            self._take(self.size_bytes, batch.header)
+
+    def flush(self) -> None:
+        """Make the batches last, and write the index files, exact up to here, as a seal would.
+
+        Raises: OutOfSpace.
+        """
+        self._file.fsync()
+        self._write_indexes()
+
+    def close(self) -> None:
+        """Let go of the file, nothing else."""
+        self._file.close()
+
+    def _take_what_is_there(self) -> None:
+        last: PositionedHeader | None = None
+        descriptor = open_to_read(self._path)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            for last in iter_headers(descriptor, self._path, 0, size_bytes):
+                self._take(*last)
+            if last is not None:
+                read_batch(descriptor, self._path, last).ensure_valid()
+        except CorruptBatch as error:
+            raise TornTail(self._path, error.position, size_bytes - error.position) from error
+        finally:
+            os.close(descriptor)
+        if size_bytes != self.size_bytes:
+            raise TornTail(self._path, self.size_bytes, size_bytes - self.size_bytes)
+
+    def _take(self, position: int, header: BatchHeader | LegacyHeader) -> None:
+        if position == 0:
+            self._first_batch_ms = header.max_timestamp_ms
+        self._indexes.append(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        self.size_bytes += header.size_bytes
+        self.next_offset = header.next_offset
+
+    def _write_indexes(self) -> None:
+        """Seal a copy: appending goes on as if nothing had been written."""
+        index, time_index = copy.deepcopy(self._indexes).seal()
+        for kind, data in ((FileKind.INDEX, index), (FileKind.TIME_INDEX, time_index)):
+            path = self.directory / segment_file_name(self.base_offset, kind)
+            if not path.exists() or path.read_bytes() != data:
+                self._fs.replace_file(path, data, Purpose.APPEND)
+
+    def _txn_index_path(self) -> Path:
+        return self.directory / segment_file_name(self.base_offset, FileKind.TXN_INDEX)
+
+    def _append_aborted(self, path: Path, aborted: Sequence[AbortedTxn]) -> None:
+        """The file exists only in segments with an aborted transaction."""
+        if not aborted:
+            return
+        opened = (
+            self._fs.open_to_append(path, Purpose.APPEND)
+            if path.exists()
+            else self._fs.create(path, self.directory, Purpose.APPEND)
+        )
+        with opened as file:
+            file.write(b"".join(map(format_aborted_txn, aborted)))
+            file.fsync()
+
+    def _cut_txn_index(self, path: Path, size_bytes: int | None) -> None:
+        if size_bytes is None:
+            self._fs.unlink(path, Purpose.APPEND)
+        else:
+            self._fs.truncate(path, size_bytes, Purpose.APPEND)

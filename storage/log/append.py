@@ -1,0 +1,109 @@
+"""Append: from what a caller hands in to batches that may be written: checked, numbered, stamped.
+
+Source: Kafka UnifiedLog.append, LogValidator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from storage.compression import Compression
+from storage.errors import BatchTooLarge, CorruptBatch
+from storage.log.config import LogConfig
+from storage.log.roll import Arrival
+from storage.records import Batch, Record, encode_batch, iter_batches
+
+_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_LEADER_EPOCH_POSITION: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who writes a batch: an idempotent producer, or a transactional one."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    is_transactional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an append ended up."""
+
+    first_offset: int
+    last_offset: int
+    has_rolled: bool
+    """Whether it began a new segment."""
+
+
+def build_batch(records: Sequence[Record], now_ms: int, compression: Compression, producer: Producer | None) -> bytes:
+    """One batch of records, numbered from 0. One without a timestamp gets ``now_ms``."""
+    numbered = [
+        replace(record, offset=place, timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else now_ms)
+        for place, record in enumerate(records)
+    ]
+    if producer is None:
+        return encode_batch(numbered, compression=compression)
+    return encode_batch(
+        numbered,
+        compression=compression,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
+        is_transactional=producer.is_transactional,
+    )
+
+
+def check_batches(data: bytes, directory: Path, config: LogConfig) -> list[Batch]:
+    """Read the batches of an append.
+
+    Raises:
+        CorruptBatch: none, another version than 2, a wrong CRC, or bytes that are no whole batch.
+        BatchTooLarge: a batch above ``max.message.bytes``, or all together above ``segment.bytes``.
+    """
+    batches = list(_whole_batches(data, directory))
+    for batch in batches:
+        if batch.header.size_bytes > config.max_message_bytes:
+            raise BatchTooLarge(directory, batch.header.size_bytes, "max.message.bytes", config.max_message_bytes)
+    if len(data) > config.segment_bytes:
+        raise BatchTooLarge(directory, len(data), "segment.bytes", config.segment_bytes)
+    return batches
+
+
+def _whole_batches(data: bytes, directory: Path) -> Iterator[Batch]:
+    found = iter_batches(data, directory)
+    for batch in found:
+        if not isinstance(batch, Batch):
+            raise CorruptBatch(directory, batch.position, "only batches of version 2 can be appended")
+        batch.ensure_valid()
+        yield batch
+    if found.position != len(data) or not data:
+        raise CorruptBatch(directory, found.position, f"{len(data) - found.position} bytes that are no whole batch")
+
+
+def stamp(batches: Sequence[Batch], next_offset: int, leader_epoch: int) -> list[Batch]:
+    """Number batches from ``next_offset`` on and give them the leader epoch; the CRC covers neither."""
+    stamped = []
+    for batch in batches:
+        header = replace(batch.header, base_offset=next_offset, partition_leader_epoch=leader_epoch)
+        data = bytearray(batch.data)
+        _OFFSET.pack_into(data, 0, next_offset)
+        _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_POSITION, leader_epoch)
+        stamped.append(replace(batch, header=header, data=memoryview(data)))
+        next_offset = header.next_offset
+    return stamped
+
+
+def arrival_of(batches: Sequence[Batch]) -> Arrival:
+    """What rolling asks of them."""
+    return Arrival(
+        size_bytes=sum(batch.header.size_bytes for batch in batches),
+        max_timestamp_ms=max(batch.header.max_timestamp_ms for batch in batches),
+        last_offset=batches[-1].last_offset,
+    )

@@ -1,0 +1,34 @@
+"""A new partition directory, as a broker makes it for a topic that was just created."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs
+from storage.filesystem import FileSystem, Purpose, give_away
+from storage.log.roll import create_segment
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE
+
+
+def create_partition(fs: FileSystem, directory: Path, topic_id: str, leader_epoch: int) -> None:
+    """Make the directory, owned like its parent, with two metadata files and an empty segment at offset 0.
+
+    Raises: FileExistsError, OutOfSpace, UnsafeOwner.
+    """
+    directory.mkdir()
+    _give_to_owner_of(directory.parent, directory)
+    metadata = f"version: 0\ntopic_id: {topic_id}".encode()
+    fs.replace_file(directory / PARTITION_METADATA_FILE, metadata, Purpose.CHECKPOINT)
+    epochs = format_leader_epochs([LeaderEpochEntry(leader_epoch, 0)])
+    fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.CHECKPOINT)
+    create_segment(fs, directory, 0)
+    fs.fsync_dir(directory.parent, Purpose.ROLL)
+
+
+def _give_to_owner_of(model: Path, directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        give_away(descriptor, directory, model.stat())
+    finally:
+        os.close(descriptor)

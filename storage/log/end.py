@@ -1,0 +1,69 @@
+"""Where a segment's batches end: its next offset, and the bytes behind them that are no batch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from storage.errors import CorruptBatch, CorruptIndex
+from storage.indexes import last_offset_index_entry
+from storage.names import FileKind
+from storage.records import iter_headers
+from storage.segment import Segment, open_to_read
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnd:
+    """The end of a segment's batches."""
+
+    next_offset: int
+    torn_bytes: int
+    """Bytes behind the last whole batch: a write that was cut short, or preallocated zeros."""
+
+
+def next_offset_of(segment: Segment) -> int:
+    """Offset after the last batch; the base offset of an empty segment. Source: Kafka LogSegment.readNextOffset."""
+    return find_end(segment, trust_index=True).next_offset
+
+
+def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
+    """Walk the headers from the last indexed batch (``trust_index``: after a clean shutdown), else from the start.
+
+    Raises: UnreadableFile.
+    """
+    start = _indexed_position(segment) if trust_index else 0
+    found = _walk(segment, start)
+    if found is None and start:
+        found = _walk(segment, 0)  # an index that points into the middle of a batch is wrong, the log is not
+    return found or SegmentEnd(segment.base_offset, segment.size_bytes)
+
+
+def _indexed_position(segment: Segment) -> int:
+    """Where the last indexed batch starts; 0 where there is no usable index."""
+    file = segment.files.get(FileKind.INDEX)
+    if file is None:
+        return 0
+    try:
+        entry = last_offset_index_entry(file.path, segment.base_offset)
+    except CorruptIndex:
+        return 0
+    return entry.position if entry and entry.position < segment.size_bytes else 0
+
+
+def _walk(segment: Segment, start: int) -> SegmentEnd | None:
+    """The end as seen from a batch boundary; None where not one batch parses there."""
+    descriptor = open_to_read(segment.log.path)
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        next_offset, end = segment.base_offset, start
+        headers = iter_headers(descriptor, segment.log.path, start, size_bytes)
+        try:
+            for _, header in headers:
+                if header.next_offset < next_offset:
+                    break
+                next_offset, end = header.next_offset, headers.position
+        except CorruptBatch:
+            pass  # the log ends before what does not parse; retention and reports go by that
+    finally:
+        os.close(descriptor)
+    return SegmentEnd(next_offset, size_bytes - end) if end > start or size_bytes == start else None

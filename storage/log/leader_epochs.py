@@ -1,0 +1,61 @@
+"""``leader-epoch-checkpoint``: from which offset on each leader epoch wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_leader_epochs
+from storage.errors import UnreadableFile
+from storage.filesystem import FileSystem, Purpose
+from storage.names import LEADER_EPOCH_CHECKPOINT
+
+
+class LeaderEpochs:
+    """The leader epochs of a partition, read when first asked for, then kept."""
+
+    def __init__(self, fs: FileSystem, directory: Path) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._entries: list[LeaderEpochEntry] | None = None
+
+    def entries(self) -> list[LeaderEpochEntry]:
+        """Ascending; none where the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
+        if self._entries is None:
+            self._entries = _read(self._directory / LEADER_EPOCH_CHECKPOINT)
+        return self._entries
+
+    def to_write(self, leader_epoch: int | None) -> int:
+        """The epoch for the next batches: the given one, else the newest, else 0.
+
+        Raises: ValueError for an epoch that is over; as ``entries``.
+        """
+        entries = self.entries()
+        newest = entries[-1].epoch if entries else 0
+        if leader_epoch is not None and leader_epoch < newest:
+            raise ValueError(f"{self._directory}: leader epoch {leader_epoch} is over, the newest is {newest}")
+        return newest if leader_epoch is None else leader_epoch
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` writes from ``start_offset`` on, unless it is the newest already.
+
+        An epoch that wrote nothing, because it began at that very offset, is forgotten.
+
+        Raises: OutOfSpace, UnsafeOwner; as ``entries``. Source: Kafka LeaderEpochFileCache.assign.
+        """
+        entries = self.entries()
+        if entries and entries[-1].epoch == epoch:
+            return
+        kept = [entry for entry in entries if entry.start_offset < start_offset]
+        assigned = [*kept, LeaderEpochEntry(epoch, start_offset)]
+        path = self._directory / LEADER_EPOCH_CHECKPOINT
+        self._fs.replace_file(path, format_leader_epochs(assigned), Purpose.CHECKPOINT)
+        self._entries = assigned
+
+
+def _read(path: Path) -> list[LeaderEpochEntry]:
+    try:
+        return parse_leader_epochs(path.read_bytes(), path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error

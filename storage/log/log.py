@@ -1,0 +1,286 @@
+"""Log: one partition, from its first offset to its last.
+
+Opening changes nothing on disk. What an interrupted swap left is finished or undone, by the broker's own
+rules, before the first change; until then it is read as if that had been done.
+
+Invariant:  nothing is appended behind a tail that was found, and it is never cut off; a failed append leaves
+            the log as it was before.
+Durable:    on ``flush``, ``roll`` and ``close``, not on ``append``, as in Kafka.
+Assumes:    whoever changes a log holds the ``.lock`` of its log dir.
+
+Source: Kafka UnifiedLog, LocalLog, LogSegment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from storage import recovery  # the module: it imports from this package, so its names are not there yet
+from storage.compression import Compression
+from storage.filesystem import FileSystem
+from storage.log.active import ActiveSegment
+from storage.log.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
+from storage.log.config import LogConfig
+from storage.log.create import create_partition
+from storage.log.end import SegmentEnd, find_end
+from storage.log.leader_epochs import LeaderEpochs
+from storage.log.listing import Listing, list_partition
+from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
+from storage.log.producers import load_producer_state
+from storage.log.read import AnyBatch, largest_timestamp, limited, read_batches
+from storage.log.roll import create_segment, must_roll, write_snapshot
+from storage.producer_state import ProducerState
+from storage.records import Batch, Record
+from storage.segment import Segment
+from storage.txn_index import AbortedTxn
+
+
+class Log:
+    """One partition directory; its records can be read from ``log_start_offset`` to below ``log_end_offset``.
+
+    ``torn_bytes`` is how many bytes at its end, as opened, are no batch.
+    """
+
+    def __init__(
+        self, directory: Path, config: LogConfig, fs: FileSystem, listing: Listing, log_start_offset: int
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self._fs = fs
+        self._recovery = recovery.plan_recovery(listing)
+        self._segments = list(self._recovery.listing.segments)
+        self._snapshot_offset = max((s.name.base_offset for s in self._recovery.listing.snapshots), default=0)
+        first_offset = self._segments[0].base_offset if self._segments else 0
+        self.log_start_offset = max(first_offset, log_start_offset)
+        end = SegmentEnd(self.log_start_offset, 0)
+        if self._segments:
+            end = find_end(self._segments[-1], trust_index=True)
+        self.log_end_offset, self.torn_bytes = end.next_offset, end.torn_bytes
+        self._active: ActiveSegment | None = None
+        self._producers: ProducerState | None = None
+        self._epochs = LeaderEpochs(fs, directory)
+
+    @classmethod
+    def open(cls, directory: Path, config: LogConfig, fs: FileSystem, *, log_start_offset: int | None = None) -> Self:
+        """Read what is there; a directory without segments is an empty log.
+
+        Args:
+            directory: of the partition.
+            config: limits of appending.
+            fs: the disk.
+            log_start_offset: of ``log-start-offset-checkpoint``; counts if above the first base offset.
+
+        Raises: CorruptBatch, UnreadableFile.
+        """
+        return cls(directory, config, fs, list_partition(directory), log_start_offset or 0)
+
+    @classmethod
+    def create(
+        cls, directory: Path, config: LogConfig, fs: FileSystem, *, topic_id: str, leader_epoch: int = 0
+    ) -> Self:
+        """Make a partition: directory, ``partition.metadata``, ``leader-epoch-checkpoint``, an empty segment.
+
+        Args:
+            directory: must not exist; its parent must.
+            config: limits of appending.
+            fs: the disk.
+            topic_id: 22 characters of URL-safe base64.
+            leader_epoch: the one that writes from offset 0 on.
+
+        Raises: FileExistsError, OutOfSpace, UnsafeOwner.
+        """
+        create_partition(fs, directory, topic_id, leader_epoch)
+        return cls.open(directory, config, fs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Ascending; the last one is the active segment."""
+        if self._active is None:
+            return tuple(self._segments)
+        return (*self._segments[:-1], self._active.segment())
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all ``.log`` files: what ``retention.bytes`` counts."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def append(self, data: bytes, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
+        """Append encoded v2 batches at the log end, in a new segment where one is due.
+
+        Args:
+            data: whole batches; their offsets and leader epochs are set here.
+            now_ms: epoch ms.
+            leader_epoch: default: the newest one of ``leader-epoch-checkpoint``.
+
+        Raises:
+            BatchTooLarge, CorruptBatch: as ``check_batches``; nothing was written.
+            TornTail: bytes that are no batch lie at the log end; nothing was written.
+            ValueError: a leader epoch below the newest; nothing was written.
+            OutOfSpace: the log is as it was before.
+        """
+        epoch = self._epochs.to_write(leader_epoch)
+        batches = stamp(check_batches(data, self.directory, self.config), self.log_end_offset, epoch)
+        active = self._activated(now_ms)
+        has_rolled = must_roll(active.facts(), arrival_of(batches), self.config, now_ms)
+        if has_rolled:
+            self.roll(now_ms)
+        self._epochs.assign(epoch, self.log_end_offset)
+        self._write(self._activated(now_ms), batches, now_ms)
+        return Appended(batches[0].base_offset, batches[-1].last_offset, has_rolled)
+
+    def append_records(
+        self,
+        records: Sequence[Record],
+        *,
+        now_ms: int,
+        leader_epoch: int | None = None,
+        compression: Compression = Compression.NONE,
+        producer: Producer | None = None,
+    ) -> Appended:
+        """Append records as one batch; their offsets are set here. Arguments and errors as of ``append``."""
+        return self.append(
+            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch
+        )
+
+    def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
+        """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
+
+        An active segment without records that begins there already is the new one; Kafka would replace it by
+        its like. Retention calls this where every segment goes.
+
+        Returns: the new active segment, empty.
+        Raises: TornTail, OutOfSpace (the old segment stays the active one), UnsafeOwner.
+        """
+        base_offset = max(self.log_end_offset, at_offset or 0)
+        active = self._activated(now_ms)
+        if active.base_offset == base_offset:
+            return active.segment()
+        active.flush()
+        self._take_snapshot(base_offset, now_ms)
+        created = create_segment(self._fs, self.directory, base_offset)
+        active.close()
+        self._segments[-1:] = [active.segment(), created]
+        self.log_end_offset, self._active = base_offset, None
+        self._activated(now_ms)
+        return created
+
+    def flush(self) -> None:
+        """Make what was appended last. Raises: OutOfSpace."""
+        if self._active:
+            self._active.flush()
+
+    def close(self) -> None:
+        """Leave the log as a broker's clean stop does: flushed, indexes exact, a producer snapshot.
+
+        A log that was only read is left as it was; calling it again does nothing. Raises: OutOfSpace.
+        """
+        if self._active is None:
+            return
+        active = self._active
+        try:
+            active.flush()
+            self._take_snapshot(self.log_end_offset, active.opened_ms)
+        finally:
+            active.close()
+            self._segments[-1] = active.segment()
+            self._active = None
+
+    def read(
+        self, start_offset: int | None = None, *, max_bytes: int | None = None, end_offset: int | None = None
+    ) -> Iterator[AnyBatch]:
+        """Whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
+
+        Args:
+            start_offset: default, and at the least: the log start.
+            max_bytes: stop before more than that, but not before the first batch.
+            end_offset: exclusive; default, and at the most: the log end.
+
+        Raises: CorruptBatch, UnreadableFile. CRCs are not looked at.
+        """
+        start = max(self.log_start_offset, start_offset or 0)
+        end = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        batches = read_batches(self.segments, start, end)
+        return batches if max_bytes is None else limited(batches, max_bytes)
+
+    def records(self, start_offset: int | None = None, *, end_offset: int | None = None) -> Iterator[Record]:
+        """The data records of an offset range, markers left out. Arguments and errors as of ``read``."""
+        start = max(self.log_start_offset, start_offset or 0)
+        end = self.log_end_offset if end_offset is None else end_offset
+        for batch in self.read(start, end_offset=end):
+            if not batch.header.is_control:
+                yield from (record for record in batch.records() if start <= record.offset < end)
+
+    def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record at or behind a timestamp, or a ``SpecialTimestamp``; None where there is none.
+
+        Raises: CorruptBatch, CorruptIndex (a sealed segment's), UnreadableFile.
+        """
+        bounds = Bounds(self.log_start_offset, self.log_end_offset)
+        return lookup_timestamp(self._with_largest(), bounds, timestamp_ms)
+
+    def producer_state(self, now_ms: int) -> ProducerState:
+        """Producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
+        if self._producers is None:
+            self._producers = load_producer_state(
+                self._recovery.listing.snapshots,
+                self.segments,
+                self.log_start_offset,
+                self.log_end_offset,
+                now_ms,
+                self.config.producer_id_expiration_ms,
+            )
+        return self._producers
+
+    def _write(self, active: ActiveSegment, batches: Sequence[Batch], now_ms: int) -> None:
+        """Producers first: a batch that they do not allow must not reach the disk."""
+        try:
+            aborted = self._apply(batches, now_ms)
+            active.append(batches, aborted)
+        except BaseException:
+            self._producers = None  # it may be ahead of the log now; the log tells it again
+            raise
+        self.log_end_offset = batches[-1].header.next_offset
+
+    def _apply(self, batches: Sequence[Batch], now_ms: int) -> list[AbortedTxn]:
+        producers = self.producer_state(now_ms)
+        return [aborted for batch in batches if (aborted := producers.apply(batch)) is not None]
+
+    def _activated(self, now_ms: int) -> ActiveSegment:
+        """The active segment, open for appending; this is where the first change begins."""
+        if self._active is None:
+            self._finish_recovery()
+            if not self._segments:
+                self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
+            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config.index_interval_bytes, now_ms)
+        return self._active
+
+    def _finish_recovery(self) -> None:
+        if self._recovery.is_needed:
+            recovery.recover(self._fs, self._recovery, self.directory)
+            self._recovery = recovery.plan_recovery(list_partition(self.directory))
+            self._segments = list(self._recovery.listing.segments)
+
+    def _take_snapshot(self, offset: int, now_ms: int) -> None:
+        """Only if the log grew since the newest one. Source: Kafka ProducerStateManager.takeSnapshot."""
+        if offset > self._snapshot_offset:
+            write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
+            self._snapshot_offset = offset
+
+    def _with_largest(self) -> Iterator[tuple[Segment, int]]:
+        """Each segment and its largest record timestamp; of the active one, its index may not say it."""
+        segments = self.segments
+        for segment in segments[:-1]:
+            yield segment, segment.newest_record_ms()
+        for segment in segments[-1:]:
+            yield segment, self._active.largest_timestamp_ms if self._active else largest_timestamp(segment)

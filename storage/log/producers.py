@@ -1,0 +1,61 @@
+"""Producer state of a log as a starting broker rebuilds it: the newest valid snapshot, then the batches behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from storage.errors import CorruptSnapshot
+from storage.log.listing import ListedFile
+from storage.producer_state import ProducerState, parse_snapshot
+from storage.segment import Segment, open_to_read
+
+
+def load_producer_state(
+    snapshots: Sequence[ListedFile],
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    expiration_ms: int,
+) -> ProducerState:
+    """State of every producer at the log end.
+
+    Args:
+        snapshots: of the partition, ascending.
+        segments: ascending.
+        log_start_offset: a snapshot at or below it is of no use; the replay starts there where no other is valid.
+        log_end_offset: where the replay ends; a snapshot above it speaks of batches that are gone.
+        now_ms: epoch ms, for the expiry of idle producers.
+        expiration_ms: ``producer.id.expiration.ms``.
+
+    Raises: CorruptBatch, UnreadableFile.
+    Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
+    """
+    usable = [s for s in snapshots if log_start_offset < s.name.base_offset <= log_end_offset]
+    state, start_offset = _newest_valid(usable) or (ProducerState(), log_start_offset)
+    for place, segment in enumerate(segments):
+        is_last = place + 1 == len(segments)
+        if is_last or segments[place + 1].base_offset > start_offset:
+            _replay(state, segment, start_offset, log_end_offset)
+    state.expire(now_ms, expiration_ms)
+    return state
+
+
+def _newest_valid(snapshots: Sequence[ListedFile]) -> tuple[ProducerState, int] | None:
+    """As the broker: where a snapshot is damaged the next older one is taken, and the replay is longer."""
+    for snapshot in reversed(snapshots):
+        try:
+            entries = parse_snapshot(snapshot.path.read_bytes(), snapshot.path)
+        except (CorruptSnapshot, FileNotFoundError):
+            continue
+        return ProducerState(entries), snapshot.name.base_offset
+    return None
+
+
+def _replay(state: ProducerState, segment: Segment, start_offset: int, end_offset: int) -> None:
+    descriptor = open_to_read(segment.log.path)
+    try:
+        state.replay(descriptor, segment.log.path, start_offset, end_offset)
+    finally:
+        os.close(descriptor)

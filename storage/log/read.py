@@ -1,0 +1,130 @@
+"""Read: from an offset to the batches, by way of the offset index.
+
+An index is a hint where to begin: the batch it points at is checked, and where it is another one, or none,
+the segment is read from its start.
+
+Source: Kafka LocalLog.read, LogSegment.translateOffset.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
+from storage.indexes import (
+    OffsetIndexEntry,
+    floor_by_offset,
+    parse_offset_index,
+)
+from storage.names import FileKind
+from storage.records import Batch, LegacyBatch, PositionedHeader, iter_headers, read_batch
+from storage.segment import Segment, open_to_read
+
+AnyBatch = Batch | LegacyBatch
+
+
+def floor_place(segments: Sequence[Segment], offset: int) -> int:
+    """Which segment may hold ``offset``: the last one that begins at or below it, else the first."""
+    return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+
+def read_batches(segments: Sequence[Segment], start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
+    """Batches that reach into ``[start_offset, end_offset)``; what lies behind that is not looked at.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    for segment in segments[floor_place(segments, start_offset) :]:
+        if segment.base_offset >= end_offset:
+            return
+        yield from read_segment(segment, start_offset, end_offset)
+
+
+def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
+    """As ``read_batches``, of one segment."""
+    path = segment.log.path
+    descriptor = open_to_read(path)
+    try:
+        start = _position_of(descriptor, segment, start_offset)
+        for found in iter_headers(descriptor, path, start):
+            if found.header.last_offset < start_offset:
+                continue
+            batch = read_batch(descriptor, path, found)
+            # the base offset last: a compressed legacy batch has to be decompressed for it
+            if found.header.last_offset >= end_offset and batch.base_offset >= end_offset:
+                return
+            yield batch
+            if found.header.next_offset >= end_offset:
+                return
+    finally:
+        os.close(descriptor)
+
+
+def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
+    """Whole batches while they fit into ``max_bytes``, and the first one in any case."""
+    read_bytes = 0
+    for batch in batches:
+        if read_bytes and read_bytes + batch.header.size_bytes > max_bytes:
+            return
+        read_bytes += batch.header.size_bytes
+        yield batch
+
+
+def largest_timestamp(segment: Segment) -> int:
+    """Largest record timestamp of a segment that may not be sealed; -1 for none.
+
+    The time index of the segment that was active at an unclean stop ends early: headers tell the rest.
+
+    Raises: CorruptIndex, UnreadableFile.
+    """
+    entries = _offset_entries(segment)
+    found = segment.newest_record_ms()
+    descriptor = open_to_read(segment.log.path)
+    try:
+        start = _checked_position(descriptor, segment, entries[-1] if entries else None)
+        for _, header in iter_headers(descriptor, segment.log.path, start):
+            found = max(found, header.max_timestamp_ms)
+    except CorruptBatch:
+        pass  # a torn tail ends the log
+    finally:
+        os.close(descriptor)
+    return found
+
+
+def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
+    """Empty where the file is absent: indexes can be missed."""
+    file = segment.files.get(kind)
+    if file is None:
+        return b""
+    try:
+        return file.path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise UnreadableFile(file.path, error.strerror or str(error)) from error
+
+
+def _position_of(descriptor: int, segment: Segment, offset: int) -> int:
+    """Where to begin scanning for ``offset``."""
+    if offset <= segment.base_offset:
+        return 0
+    return _checked_position(descriptor, segment, floor_by_offset(_offset_entries(segment), offset))
+
+
+def _checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:
+    if entry is None:
+        return 0
+    try:
+        found: PositionedHeader | None = next(iter_headers(descriptor, segment.log.path, entry.position), None)
+    except CorruptBatch:
+        return 0
+    return entry.position if found and found.header.last_offset == entry.offset else 0
+
+
+def _offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
+    data = companion_bytes(segment, FileKind.INDEX)
+    try:
+        return parse_offset_index(data, segment.base_offset, segment.log.path)
+    except CorruptIndex:
+        return []

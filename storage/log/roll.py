@@ -1,0 +1,125 @@
+"""Roll: when a segment ends, and how the next one comes to be.
+
+Steps:      (of a new segment) leftovers of its base offset go; ``.timeindex`` and ``.index`` are created,
+            then the ``.log``; the directory is fsynced.
+Invariant:  a segment exists once its ``.log`` does, then it is whole; index files without one are nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.errors import OutOfSpace
+from storage.filesystem import FileSystem, Purpose
+from storage.log.config import LogConfig
+from storage.names import SEGMENT_KINDS, FileKind, segment_file_name
+from storage.segment import Segment, SegmentFile, identity_of
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+"""Index entries hold offsets relative to the base as int32."""
+
+_CREATED_KINDS: Final = (FileKind.TIME_INDEX, FileKind.INDEX, FileKind.LOG)
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFacts:
+    """What rolling asks of the active segment. Sizes in bytes, times in epoch ms."""
+
+    base_offset: int
+    size_bytes: int
+    first_batch_ms: int
+    """Largest timestamp of the first batch; negative without a batch or a timestamp."""
+    created_ms: int
+    """When this process opened the segment: Kafka does not store more."""
+    index_bytes: int
+    time_index_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What rolling asks of the batches about to be appended."""
+
+    size_bytes: int
+    max_timestamp_ms: int
+    last_offset: int
+
+
+def must_roll(active: ActiveFacts, arrival: Arrival, config: LogConfig, now_ms: int) -> bool:
+    """Whether the arrival needs a new segment: by size, by time, by a full index, or by offsets out of reach.
+
+    Source: Kafka LogSegment.shouldRoll.
+    """
+    return (
+        active.size_bytes > config.segment_bytes - arrival.size_bytes
+        or (
+            active.size_bytes > 0 and _waited_ms(active, arrival, now_ms) > config.segment_ms - config.segment_jitter_ms
+        )
+        or _is_full(active, config)
+        or not 0 <= arrival.last_offset - active.base_offset <= RELATIVE_OFFSET_MAX
+    )
+
+
+def _waited_ms(active: ActiveFacts, arrival: Arrival, now_ms: int) -> int:
+    """By the records' own time where they have one: the clock alone does not roll.
+
+    Source: Kafka LogSegment.timeWaitedForRoll.
+    """
+    if active.first_batch_ms >= 0:
+        return arrival.max_timestamp_ms - active.first_batch_ms
+    return now_ms - active.created_ms
+
+
+def _is_full(active: ActiveFacts, config: LogConfig) -> bool:
+    """Kafka keeps the last slot of a time index free for the entry that seals the segment."""
+    index_slots, time_index_slots = config.segment_index_bytes // 8, config.segment_index_bytes // 12
+    return active.index_bytes // 8 >= index_slots or active.time_index_bytes // 12 >= time_index_slots - 1
+
+
+def create_segment(fs: FileSystem, directory: Path, base_offset: int) -> Segment:
+    """Create an empty segment that lasts, its files owned like the directory.
+
+    Index files of that base without a ``.log`` are removed first, as Kafka's roll does.
+
+    Raises: FileExistsError where there is a ``.log``; OutOfSpace, UnsafeOwner: nothing new is left then.
+    """
+    log = directory / segment_file_name(base_offset, FileKind.LOG)
+    if log.exists():
+        raise FileExistsError(log)
+    for kind in SEGMENT_KINDS:
+        fs.unlink(directory / segment_file_name(base_offset, kind), Purpose.ROLL)
+    try:
+        for kind in _CREATED_KINDS:
+            with fs.create(directory / segment_file_name(base_offset, kind), directory, Purpose.ROLL) as file:
+                file.fsync()
+    except OutOfSpace:
+        for kind in _CREATED_KINDS:
+            fs.unlink(directory / segment_file_name(base_offset, kind), Purpose.ROLL)
+        raise
+    fs.fsync_dir(directory, Purpose.ROLL)
+    return segment_at(directory, base_offset)
+
+
+def segment_at(directory: Path, base_offset: int) -> Segment:
+    """The segment of one base offset as its files are now. Raises: FileNotFoundError without a ``.log``."""
+    paths = {kind: directory / segment_file_name(base_offset, kind) for kind in SEGMENT_KINDS}
+    return Segment(
+        directory,
+        base_offset,
+        {
+            kind: SegmentFile(path, kind, identity_of(path.stat()))
+            for kind, path in paths.items()
+            if kind is FileKind.LOG or path.exists()
+        },
+    )
+
+
+def write_snapshot(fs: FileSystem, directory: Path, offset: int, data: bytes) -> None:
+    """Write the producer snapshot of ``offset``; a crash leaves the old one, or none, or the whole new one.
+
+    Not as Kafka, which writes in place without truncating: over a longer snapshot that leaves a corrupt one.
+    Raises: OutOfSpace, UnsafeOwner.
+    """
+    path = directory / segment_file_name(offset, FileKind.SNAPSHOT)
+    fs.replace_file(path, data, Purpose.ROLL)

@@ -1,0 +1,122 @@
+"""LogDir: one directory of ``log.dirs``: its lock, its checkpoints, the partitions found in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.checkpoints import format_offset_checkpoint, parse_offset_checkpoint
+from storage.errors import NotALogDir, UnreadableFile
+from storage.filesystem import FileSystem, Purpose, check_owner
+from storage.lock import LogDirLock, holder_of
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    DirState,
+    TopicPartition,
+    parse_partition_dir_name,
+)
+
+Offsets = Mapping[TopicPartition, int]
+
+_MARKS_OF_A_LOG_DIR: Final = (
+    META_PROPERTIES_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The three checkpoint files that decisions read, and whether the broker stopped cleanly."""
+
+    high_watermarks: Offsets
+    log_starts: Offsets
+    cleaned: Offsets
+    clean_shutdown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A directory that a broker names in ``log.dirs``."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> LogDir:
+        """Check that ``path`` is a log dir: a Kafka file or a partition directory lies in it.
+
+        Raises: NotALogDir, UnreadableFile.
+        """
+        if not path.is_dir():
+            raise NotALogDir(path, "is not a directory" if path.exists() else "does not exist")
+        found = cls(path.absolute())
+        if not any((path / name).exists() for name in _MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
+            raise NotALogDir(path, "holds no Kafka file and no partition directory")
+        return found
+
+    def lock(self, fs: FileSystem) -> LogDirLock:
+        """Exclude the broker and other cleaners. Raises: LogDirLocked, UnsafeOwner, UnreadableFile."""
+        check_owner(self.path)
+        return LogDirLock.acquire(self.path, fs)
+
+    def locked_by(self) -> str | None:
+        """Who holds the lock, in words; None where nobody does."""
+        return holder_of(self.path)
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
+        """Live partition directories, the metadata log's left out. Raises: UnreadableFile."""
+        try:
+            with os.scandir(self.path) as entries:
+                found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            raise UnreadableFile(self.path, error.strerror or str(error)) from error
+        for name in sorted(found):
+            parsed = parse_partition_dir_name(name)
+            if parsed and parsed.state is DirState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
+                yield parsed.topic_partition, self.path / name
+
+    def checkpoints(self) -> Checkpoints:
+        """Read the checkpoint files; an absent one is empty. Raises: CorruptCheckpoint, UnreadableFile."""
+        return Checkpoints(
+            self.offsets(HIGH_WATERMARK_CHECKPOINT),
+            self.offsets(LOG_START_OFFSET_CHECKPOINT),
+            self.offsets(CLEANER_OFFSET_CHECKPOINT),
+            (self.path / CLEAN_SHUTDOWN_FILE).exists(),
+        )
+
+    def offsets(self, name: str) -> Offsets:
+        """Read one offset checkpoint file. Raises: CorruptCheckpoint, UnreadableFile."""
+        path = self.path / name
+        data = read_file(path)
+        return parse_offset_checkpoint(data, path) if data is not None else {}
+
+    def write_offsets(self, name: str, offsets: Offsets, fs: FileSystem) -> None:
+        """Replace one offset checkpoint file; does nothing where it says the same already. Raises: OutOfSpace."""
+        if offsets != self.offsets(name):
+            fs.replace_file(self.path / name, format_offset_checkpoint(offsets), Purpose.CHECKPOINT)
+
+    def free_bytes(self) -> int:
+        """Free for an ordinary user on the file system of this directory."""
+        return shutil.disk_usage(self.path).free
+
+
+def read_file(path: Path) -> bytes | None:
+    """A small file's content, None where it is absent. Raises: UnreadableFile."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error

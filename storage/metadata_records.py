@@ -1,0 +1,174 @@
+"""The records of a KRaft metadata log that say something about topics and configs, decoded.
+
+A value is framed: unsigned varints frame version (1), record type, record version; then the message. Messages
+    are "flexible": a compact string is its length plus one as unsigned varint, then UTF-8; each message ends
+    in tagged fields.
+Source: Kafka ``MetadataRecordSerde``, ``metadata/src/main/resources/common/metadata/*.json``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from storage.errors import InvalidRecord
+
+_FRAME_VERSION: Final = 1
+_UVARINT_BYTES_MAX: Final = 5
+_UUID_BYTES: Final = 16
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to. Source: Kafka ``ConfigResource.Type``; others do not concern us."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic exists. ``topic_id`` is in Kafka's text form, 22 characters of URL-safe base64."""
+
+    name: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRemoved:
+    """A topic is gone, and its configs with it."""
+
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSet:
+    """A config is set, or with value None unset. A broker's ``resource_name`` is its node id, "" for all
+    brokers."""
+
+    resource_type: int
+    resource_name: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegun:
+    """From here to the end of the transaction, records take effect together or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """The records since the beginning take effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAborted:
+    """The records since the beginning never were."""
+
+
+MetadataRecord = TopicCreated | TopicRemoved | ConfigSet | TransactionBegun | TransactionEnded | TransactionAborted
+
+
+class _Message:
+    """Reads the fields of a message in order; every length is checked before it is used."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, size_bytes: int) -> bytes:
+        end = self._position + size_bytes
+        if end > len(self._data):
+            raise InvalidRecord(f"a field of {size_bytes} bytes reaches past the end of the metadata record")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken
+
+    def uvarint(self) -> int:
+        value = 0
+        for place in range(_UVARINT_BYTES_MAX):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                return value
+        raise InvalidRecord(f"an unsigned varint of more than {_UVARINT_BYTES_MAX} bytes in a metadata record")
+
+    def int8(self) -> int:
+        return int.from_bytes(self.take(1), "big", signed=True)
+
+    def uuid(self) -> str:
+        return base64.urlsafe_b64encode(self.take(_UUID_BYTES)).rstrip(b"=").decode("ascii")
+
+    def nullable_string(self) -> str | None:
+        length = self.uvarint()
+        if length == 0:
+            return None
+        try:
+            return self.take(length - 1).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidRecord("a string of a metadata record is no UTF-8") from error
+
+    def string(self) -> str:
+        if (text := self.nullable_string()) is None:
+            raise InvalidRecord("a string of a metadata record is null")
+        return text
+
+    def finish(self) -> None:
+        """Step over the tagged fields, behind which nothing may follow."""
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self.take(self.uvarint())
+        if self._position != len(self._data):
+            raise InvalidRecord("bytes are left behind a metadata record")
+
+
+def _topic_created(message: _Message) -> TopicCreated:
+    return TopicCreated(name=message.string(), topic_id=message.uuid())
+
+
+def _topic_removed(message: _Message) -> TopicRemoved:
+    return TopicRemoved(message.uuid())
+
+
+def _config_set(message: _Message) -> ConfigSet:
+    return ConfigSet(
+        resource_type=message.int8(),
+        resource_name=message.string(),
+        key=message.string(),
+        value=message.nullable_string(),
+    )
+
+
+_READERS: Final[dict[int, Callable[[_Message], MetadataRecord]]] = {
+    2: _topic_created,
+    4: _config_set,
+    9: _topic_removed,
+    23: lambda _: TransactionBegun(),
+    24: lambda _: TransactionEnded(),
+    25: lambda _: TransactionAborted(),
+}
+"""Record type -> its reader. The tagged fields (a transaction's name or reason) say nothing that we need."""
+
+
+def parse_metadata_record(value: bytes) -> MetadataRecord | None:
+    """Decode the value of one record of the metadata log; None for a type that does not concern us.
+
+    Raises:
+        InvalidRecord: a frame or record version of a later Kafka, a length that reaches past the end, bytes
+            left over.
+    """
+    message = _Message(value)
+    if (frame_version := message.uvarint()) != _FRAME_VERSION:
+        raise InvalidRecord(f"metadata records of frame version {frame_version} are not known")
+    record_type, version = message.uvarint(), message.uvarint()
+    reader = _READERS.get(record_type)
+    if reader is None:
+        return None
+    if version != 0:
+        raise InvalidRecord(f"metadata record type {record_type} of version {version} is not known")
+    record = reader(message)
+    message.finish()
+    return record

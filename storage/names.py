@@ -1,0 +1,148 @@
+"""Names in a log directory: base offsets, what each suffix means, topic-partitions.
+
+Pure string work; no file is opened here. Source: Kafka ``LogFileUtils``, ``LocalLog.parseTopicPartitionName``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+BASE_OFFSET_DIGITS: Final = 20
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+META_PROPERTIES_FILE: Final = "meta.properties"
+JOURNAL_FILE: Final = ".logcleaner-journal"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; prints as Kafka does, ``orders-3``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class DirState(Enum):
+    """What the suffix of a partition directory says."""
+
+    LIVE = ""
+    DELETE = "-delete"
+    """The topic was deleted; a broker removes the directory after the delay."""
+    FUTURE = "-future"
+    """Target of a replica move between log dirs."""
+    STRAY = "-stray"
+    """No longer assigned to this broker; kept for a human to decide."""
+
+
+class PartitionDirName(NamedTuple):
+    """A partition directory's name, read."""
+
+    topic_partition: TopicPartition
+    state: DirState
+
+
+class FileKind(Enum):
+    """The files of a segment, by the suffix of their kind."""
+
+    LOG = ".log"
+    INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TXN_INDEX = ".txnindex"
+    SNAPSHOT = ".snapshot"
+
+
+SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+"""The files that make a segment, in the order Kafka renames and deletes them. A snapshot belongs to an offset."""
+
+
+class FileState(Enum):
+    """The life of a segment file, told by its last suffix. Both halves, ``swap`` and ``recovery``, read this table."""
+
+    PLAIN = ""
+    """Part of the log."""
+    CLEANED = ".cleaned"
+    """Being written by a compaction: worth nothing yet; recovery deletes it."""
+    SWAP = ".swap"
+    """Complete and durable, takes the place of its sources: recovery finishes the swap, unless a ``.cleaned`` file
+    with the same or a lower base says that not every file of the swap had been written."""
+    DELETED = ".deleted"
+    """Out of the log, waiting for ``file.delete.delay.ms``; recovery deletes it."""
+
+
+class SegmentFileName(NamedTuple):
+    """A segment file's (or producer snapshot's) name, read."""
+
+    base_offset: int
+    kind: FileKind
+    state: FileState
+
+    def __str__(self) -> str:
+        return segment_file_name(self.base_offset, self.kind, self.state)
+
+
+_SEGMENT_FILE = re.compile(
+    r"(?P<base>\d{1,20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>|\.cleaned|\.swap|\.deleted)",
+    re.ASCII,
+)
+_SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+
+def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.PLAIN) -> str:
+    """``00000000000000000042.log.cleaned`` of 42, LOG, CLEANED."""
+    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}{kind.value}{state.value}"
+
+
+def parse_segment_file_name(name: str) -> SegmentFileName | None:
+    """Read a file name of a partition directory; None for anything that is not a segment file or snapshot."""
+    found = _SEGMENT_FILE.fullmatch(name)
+    if found is None or (base_offset := int(found["base"])) > _OFFSET_MAX:
+        return None
+    return SegmentFileName(base_offset, FileKind(found["kind"]), FileState(found["state"]))
+
+
+def parse_topic_partition(name: str) -> TopicPartition | None:
+    """Split ``orders-3`` at its last dash; None where either side is empty or the right one is no number."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def parse_partition_dir_name(name: str) -> PartitionDirName | None:
+    """Read a directory name of a log dir; None where it is no partition directory (a broker would refuse to start).
+
+    Source: Kafka LocalLog.parseTopicPartitionName: a suffixed name is cut at its last dot, then split as a live one.
+    """
+    for state in (DirState.DELETE, DirState.FUTURE, DirState.STRAY):
+        if name.endswith(state.value):
+            if not _SUFFIXED_DIR.fullmatch(name):
+                break  # a live topic may well be called "x-delete"
+            found = parse_topic_partition(name.rpartition(".")[0])
+            return PartitionDirName(found, state) if found else None
+    found = parse_topic_partition(name)
+    return PartitionDirName(found, DirState.LIVE) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What a file was when it was looked at; an action checks it again just before it acts."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int

@@ -1,0 +1,276 @@
+"""What a partition knows of its producers: ``.snapshot`` files, and the same state replayed from batches.
+
+Compaction must not lose the last batch of an active producer, and nothing at or above the last stable offset
+may be compacted; both need this state.
+
+Source: Kafka ``ProducerStateManager``, ``ProducerStateEntry``, ``ProducerAppendInfo``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import CorruptBatch, CorruptSnapshot
+from storage.records import Batch, BatchHeader, LegacyBatch, TxnMarker, iter_headers, read_batch
+from storage.records.header import OFFSET_MAX
+from storage.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from storage.txn_index import AbortedTxn
+
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">hIi")
+"""Version, CRC-32C of all that follows it, number of entries."""
+_CRC_START: Final = 6
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_NO_OFFSET: Final = -1
+_NO_COORDINATOR_EPOCH: Final = -1
+_BATCHES_MAX: Final = 5
+
+
+class BatchMetadata(NamedTuple):
+    """A data batch of a producer. ``offset_delta`` is its last offset minus its base offset."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer: its epoch, its last data batches (oldest first), and its open transaction, if any."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = _NO_COORDINATOR_EPOCH
+    last_timestamp_ms: int = NO_TIMESTAMP
+    open_txn_first_offset: int | None = None
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=_BATCHES_MAX))
+
+    @property
+    def last_batch(self) -> BatchMetadata | None:
+        """The newest data batch of the current epoch; None when only markers are known."""
+        return self.batches[-1] if self.batches else None
+
+    @property
+    def last_data_offset(self) -> int | None:
+        """Last offset of the newest data batch; None when only markers are known."""
+        return self.batches[-1].last_offset if self.batches else None
+
+    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether a broker has forgotten the producer: silent for ``producer.id.expiration.ms``, nothing
+        open."""
+        return self.open_txn_first_offset is None and now_ms - self.last_timestamp_ms >= expiration_ms
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Take a batch's epoch; what is known of another epoch's batches is dropped."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction from its first record to its marker."""
+
+    first_offset: int
+    marker_offset: int
+
+
+def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
+    """Read a ``.snapshot``, in the order stored.
+
+    Raises:
+        CorruptSnapshot: another version, size or CRC.
+    """
+    from crc32c import crc32c  # noqa: PLC0415
+
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshot(path, f"{len(data)} bytes are fewer than a header's {_HEADER.size}")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(path, f"version {version}")
+    if crc != crc32c(data[_CRC_START:]):
+        raise CorruptSnapshot(path, "CRC-32C mismatch")
+    if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
+        raise CorruptSnapshot(path, f"{len(data)} bytes do not hold {count} entries")
+    return [_entry(*_ENTRY.unpack_from(data, at)) for at in range(_HEADER.size, len(data), _ENTRY.size)]
+
+
+def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The bytes of a ``.snapshot``; of each producer's data batches it keeps the newest."""
+    from crc32c import crc32c  # noqa: PLC0415
+
+    packed = [_ENTRY.pack(*_fields(entry)) for entry in entries]
+    body = len(packed).to_bytes(4, "big") + b"".join(packed)
+    return _HEADER.pack(_VERSION, crc32c(body), len(packed))[:_CRC_START] + body
+
+
+def _entry(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp_ms: int,
+    coordinator_epoch: int,
+    open_txn_first_offset: int,
+) -> ProducerEntry:
+    entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms)
+    entry.open_txn_first_offset = open_txn_first_offset if open_txn_first_offset >= 0 else None
+    if last_offset >= 0:
+        entry.batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
+    return entry
+
+
+def _fields(entry: ProducerEntry) -> tuple[int, ...]:
+    last = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
+    open_txn = _NO_OFFSET if entry.open_txn_first_offset is None else entry.open_txn_first_offset
+    return (
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.last_timestamp_ms,
+        entry.coordinator_epoch,
+        open_txn,
+    )
+
+
+class ProducerState:
+    """The producers of a partition, from a snapshot's entries on, batch after batch.
+
+    ``high_watermark`` bounds memory: transactions that ended below it are not remembered, and it is the
+    lowest that ``first_unstable_offset`` may be asked with.
+    """
+
+    def __init__(self, entries: Iterable[ProducerEntry] = (), high_watermark: int = 0) -> None:
+        self._producers = {entry.producer_id: entry for entry in entries}
+        self._high_watermark = high_watermark
+        self._completed: list[CompletedTxn] = []
+
+    @classmethod
+    def load(cls, data: bytes, path: Path, now_ms: int, expiration_ms: int) -> ProducerState:
+        """The state in a ``.snapshot`` without the producers that a broker has forgotten by ``now_ms``.
+
+        Raises:
+            CorruptSnapshot: as ``parse_snapshot``.
+        """
+        return cls(entry for entry in parse_snapshot(data, path) if not entry.is_expired(now_ms, expiration_ms))
+
+    @property
+    def producers(self) -> dict[int, ProducerEntry]:
+        """The producers by id."""
+        return self._producers
+
+    def apply(self, batch: Batch | LegacyBatch) -> AbortedTxn | None:
+        """Take the next batch of the log.
+
+        Returns:
+            What the transaction index gets when this batch is the marker of an aborted transaction.
+
+        Raises:
+            CorruptBatch: a marker that does not parse, or a plain batch within its producer's open
+                transaction.
+        """
+        if isinstance(batch, LegacyBatch) or not batch.header.has_producer_id:
+            return None
+        if not batch.header.is_control:
+            self._apply_data(batch.header, batch.path, batch.position)
+            return None
+        entry = self._producer(batch.header.producer_id)
+        marker = batch.txn_marker()
+        return None if marker is None else self._apply_marker(entry, batch.header, marker)
+
+    def replay(
+        self, descriptor: int, path: Path, start_offset: int = 0, end_offset: int = OFFSET_MAX
+    ) -> list[AbortedTxn]:
+        """Take the batches of a ``.log`` in a range of offsets; only markers are read whole.
+
+        Args:
+            descriptor: of the ``.log``, open for reading.
+            path: the ``.log``, for errors.
+            start_offset: batches that end below it are passed over.
+            end_offset: the first batch that reaches it ends the replay.
+
+        Returns:
+            The entries of the transaction index for the markers found.
+
+        Raises:
+            CorruptBatch: as ``apply`` and ``iter_headers``; what came before has been taken.
+            UnreadableFile: as ``iter_headers``.
+        """
+        aborted = []
+        for found in iter_headers(descriptor, path):
+            if found.header.last_offset >= end_offset:
+                break
+            if found.header.last_offset < start_offset:
+                continue
+            if not isinstance(found.header, BatchHeader) or not found.header.has_producer_id:
+                continue
+            if not found.header.is_control:
+                self._apply_data(found.header, path, found.position)
+            elif (entry := self.apply(read_batch(descriptor, path, found))) is not None:
+                aborted.append(entry)
+        return aborted
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """First offset of the oldest transaction that is open, or whose marker is at or above
+        ``high_watermark``.
+
+        The last stable offset is the lower one of this (None: there is none) and the high watermark.
+        """
+        assert high_watermark >= self._high_watermark, "transactions below have been forgotten"
+        starts = [start for _, start in self._open_txns()]
+        starts += [txn.first_offset for txn in self._completed if txn.marker_offset >= high_watermark]
+        return min(starts, default=None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget the producers that a broker has forgotten by ``now_ms``."""
+        kept = {id_: one for id_, one in self._producers.items() if not one.is_expired(now_ms, expiration_ms)}
+        self._producers = kept
+
+    def to_snapshot_bytes(self) -> bytes:
+        """The ``.snapshot`` at the offset behind the last batch taken."""
+        return format_snapshot(self._producers.values())
+
+    def _producer(self, producer_id: int) -> ProducerEntry:
+        return self._producers.setdefault(producer_id, ProducerEntry(producer_id))
+
+    def _open_txns(self) -> list[tuple[int, int]]:
+        return [
+            (id_, one.open_txn_first_offset)
+            for id_, one in self._producers.items()
+            if one.open_txn_first_offset is not None
+        ]
+
+    def _apply_data(self, header: BatchHeader, path: Path, position: int) -> None:
+        entry = self._producer(header.producer_id)
+        if entry.open_txn_first_offset is not None and not header.is_transactional:
+            cause = f"producer {header.producer_id} has a transaction open, and the batch is of none"
+            raise CorruptBatch(path, position, cause)
+        entry.move_to_epoch(header.producer_epoch)
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        entry.batches.append(
+            BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp_ms)
+        )
+        if header.is_transactional and entry.open_txn_first_offset is None:
+            entry.open_txn_first_offset = header.base_offset
+
+    def _apply_marker(self, entry: ProducerEntry, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
+        first_offset, entry.open_txn_first_offset = entry.open_txn_first_offset, None
+        entry.move_to_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = marker.timestamp_ms
+        if first_offset is None:
+            return None
+        if header.base_offset >= self._high_watermark:
+            self._completed.append(CompletedTxn(first_offset, header.base_offset))
+        if not marker.is_abort:
+            return None
+        stable_offset = min((start for _, start in self._open_txns()), default=header.base_offset + 1)
+        return AbortedTxn(entry.producer_id, first_offset, header.base_offset, stable_offset)

@@ -1,0 +1,104 @@
+"""Java ``.properties`` files: server.properties and meta.properties.
+
+Source: java.util.Properties.load. Differs in two things: the text may be UTF-8 (Java reads Latin-1), and each
+    value keeps the line it was said on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import InvalidConfig, UnreadableFile
+
+_BLANKS: Final = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class Property(NamedTuple):
+    """A value and the line, from 1, on which its key stands."""
+
+    value: str
+    line: int
+
+
+def read_properties(path: Path) -> dict[str, Property]:
+    """Read a file.
+
+    Raises:
+        UnreadableFile: it is missing, or may not be read.
+        InvalidConfig: a malformed ``\\uXXXX``, at which Java gives up as well.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    return parse_properties(data, str(path))
+
+
+def parse_properties(data: bytes, name: str) -> dict[str, Property]:
+    """Parse the bytes of a file; where a key stands twice, the last one holds.
+
+    Args:
+        data: Latin-1 or UTF-8.
+        name: what an error calls the file.
+
+    Raises:
+        InvalidConfig: a malformed ``\\uXXXX``.
+    """
+    found = {}
+    for line, text in _logical_lines(_decode(data)):
+        end_of_key = _end(_KEY, text, 0)
+        start_of_value = _end(_SEPARATOR, text, end_of_key)
+        key = _unescape(text[:end_of_key], name, line)
+        found[key] = Property(_unescape(text[start_of_value:], name, line), line)
+    return found
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines joined where one ends in an odd number of backslashes; blank and comment lines are left out."""
+    joined, first = "", 0
+    for number, raw in enumerate(_LINE_END.split(text), 1):
+        line = raw.lstrip(_BLANKS)
+        if not first and (not line or line[0] in "#!"):
+            continue
+        goes_on = _backslashes_at_end(line) % 2 == 1
+        joined, first = joined + (line[:-1] if goes_on else line), first or number
+        if not goes_on:
+            yield first, joined
+            joined, first = "", 0
+    if joined:  # the last line asked for one more
+        yield first, joined
+
+
+def _backslashes_at_end(line: str) -> int:
+    return len(line) - len(line.rstrip("\\"))
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    found = pattern.match(text, start)
+    assert found is not None  # both patterns match the empty text
+    return found.end()
+
+
+def _unescape(text: str, name: str, line: int) -> str:
+    def replacement(escape: re.Match[str]) -> str:
+        said = escape[1]
+        if said == "u":
+            raise InvalidConfig(text, None, "malformed \\uXXXX", f"{name} line {line}")
+        return chr(int(said[1:], 16)) if len(said) > 1 else _CONTROLS.get(said, said)
+
+    return _ESCAPE.sub(replacement, text)

@@ -1,0 +1,204 @@
+"""Record batches of version 2: writing them.
+
+Source: Kafka ``MemoryRecordsBuilder``, ``DefaultRecordBatch.writeHeader``, ``writeEmptyHeader``,
+``DefaultRecord.writeTo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from storage.compression import Compression, compress
+from storage.records.control import ControlType, format_control_key, format_txn_marker_value
+from storage.records.header import (
+    ATTRIBUTE_COMPRESSION,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_DELETE_HORIZON,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    CRC_POSITION,
+    CRC_START,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    V2_HEADER,
+    V2_HEADER_BYTES,
+    BatchHeader,
+)
+from storage.records.record import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Record,
+)
+from storage.records.varint import write_varint
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    compression: Compression = Compression.NONE,
+    log_append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Serialize a v2 batch.
+
+    Args:
+        records: at least one; ascending offsets. Their sequences are not used: those of a batch follow from
+            its base.
+        base_offset: default: the first record's.
+        last_offset: default: the last record's.
+        compression: codec, at its default level.
+        log_append_time_ms: makes the batch LogAppendTime with this time, epoch ms; default: CreateTime.
+        delete_horizon_ms: stamps this horizon, epoch ms.
+        producer_id: -1 for none.
+        producer_epoch: -1 for none.
+        base_sequence: -1 for none.
+        is_transactional: the records belong to a transaction.
+        is_control: the records are control records.
+        partition_leader_epoch: -1 for none.
+    """
+    assert records, "a batch without records is written by encode_empty_batch"
+    base_offset = records[0].offset if base_offset is None else base_offset
+    last_offset = records[-1].offset if last_offset is None else last_offset
+    base_timestamp_ms = records[0].timestamp_ms if delete_horizon_ms is None else delete_horizon_ms
+    newest_ms = max(record.timestamp_ms for record in records)
+    attributes = (
+        compression
+        | (ATTRIBUTE_LOG_APPEND_TIME if log_append_time_ms is not None else 0)
+        | (ATTRIBUTE_TRANSACTIONAL if is_transactional else 0)
+        | (ATTRIBUTE_CONTROL if is_control else 0)
+        | (ATTRIBUTE_DELETE_HORIZON if delete_horizon_ms is not None else 0)
+    )
+    payload = compress(compression, _encode_records(records, base_offset, base_timestamp_ms))
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=V2_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=newest_ms if log_append_time_ms is None else log_append_time_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return _seal(header, payload)
+
+
+def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
+    """The batch of ``header`` with only ``records`` left of it, and the horizon it has from now on.
+
+    Offsets, producer, sequences, leader epoch, flags, codec and timestamp type stay; of a CreateTime batch
+    the largest timestamp is that of ``records``. Without records: the 61 bytes of ``encode_empty_batch``.
+
+    Source: Kafka MemoryRecords.buildRetainedRecordsInto.
+    """
+    if not records:
+        return encode_empty_batch(header)
+    return encode_batch(
+        records,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        compression=header.compression,
+        log_append_time_ms=header.max_timestamp_ms if header.is_log_append_time else None,
+        delete_horizon_ms=delete_horizon_ms,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        partition_leader_epoch=header.partition_leader_epoch,
+    )
+
+
+def encode_empty_batch(header: BatchHeader) -> bytes:
+    """The 61 bytes that keep the offsets and the producer's last sequence of a batch whose records are all
+    gone."""
+    empty = replace(
+        header,
+        batch_length=V2_HEADER_BYTES - LOG_OVERHEAD_BYTES,
+        attributes=header.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_DELETE_HORIZON),
+        base_timestamp_ms=NO_TIMESTAMP,
+        record_count=0,
+    )
+    return _seal(empty, b"")
+
+
+def encode_control_batch(
+    kind: ControlType,
+    *,
+    offset: int,
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Serialize the marker that ends a transaction: ``kind`` is ABORT or COMMIT."""
+    marker = Record(offset, timestamp_ms, format_control_key(kind), format_txn_marker_value(coordinator_epoch))
+    return encode_batch(
+        [marker],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def _seal(header: BatchHeader, payload: bytes) -> bytes:
+    """Header and payload with the CRC-32C over both in its place."""
+    from crc32c import crc32c  # noqa: PLC0415
+
+    batch = bytearray(V2_HEADER.pack(*_fields(header)) + payload)
+    batch[CRC_POSITION:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(CRC_START - CRC_POSITION, "big")
+    return bytes(batch)
+
+
+def _fields(header: BatchHeader) -> tuple[int, ...]:
+    """The header's fields in the order they are stored in, which is the order they are declared in."""
+    return tuple(getattr(header, name) for name in BatchHeader.__slots__)
+
+
+def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
+    out = bytearray()
+    for record in records:
+        body = _encode_record(record, base_offset, base_timestamp_ms)
+        write_varint(out, len(body))
+        out += body
+    return bytes(out)
+
+
+def _encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytearray:
+    body = bytearray(1)  # attributes, unused
+    write_varint(body, record.timestamp_ms - base_timestamp_ms)
+    write_varint(body, record.offset - base_offset)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _write_bytes(body, key)
+        _write_bytes(body, value)
+    return body
+
+
+def _write_bytes(out: bytearray, field: bytes | None) -> None:
+    if field is None:
+        write_varint(out, -1)
+        return
+    write_varint(out, len(field))
+    out += field

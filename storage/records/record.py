@@ -1,0 +1,35 @@
+"""One record, whatever the format it was stored in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+"""What one batch may decompress to unless the caller sets its own limit. Kafka sets none."""
+
+RecordHeader = tuple[bytes, bytes | None]
+"""A record header: key (UTF-8, kept as bytes) and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record with its absolute offset and timestamp (epoch ms, -1 for none)."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = ()
+    sequence: int = NO_SEQUENCE
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether the value is null: in a compacted topic, the key is deleted."""
+        return self.value is None

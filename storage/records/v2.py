@@ -1,0 +1,144 @@
+"""Record batches of version 2 (Kafka 0.11 and later): reading them.
+
+Source: Kafka ``DefaultRecordBatch``, ``DefaultRecord``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.compression import decompress
+from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
+from storage.records.control import TxnMarker, parse_txn_marker
+from storage.records.header import CRC_START, V2_HEADER_BYTES, BatchHeader, sequence_after
+from storage.records.record import DECOMPRESSED_BYTES_MAX, Record, RecordHeader
+from storage.records.varint import read_varint, read_varlong
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A v2 batch: its header, read, and all of its bytes.
+
+    ``position`` is where it starts in ``path``, for errors.
+    """
+
+    header: BatchHeader
+    data: memoryview
+    path: Path
+    position: int
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record, or of the first one there was before compaction."""
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, or of the last one there was before compaction."""
+        return self.header.last_offset
+
+    @property
+    def payload(self) -> memoryview:
+        """The records, compressed as one block."""
+        return self.data[V2_HEADER_BYTES:]
+
+    def is_valid_crc(self) -> bool:
+        """Whether the CRC-32C of the header is that of the bytes."""
+        from crc32c import crc32c  # noqa: PLC0415
+
+        return bool(crc32c(self.data[CRC_START:]) == self.header.crc)
+
+    def ensure_valid(self) -> None:
+        """Raise CorruptBatch unless the CRC is right."""
+        if not self.is_valid_crc():
+            raise CorruptBatch(self.path, self.position, "CRC-32C mismatch")
+
+    def records(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+        """Decompress and read all records; the CRC is not looked at.
+
+        Raises:
+            CorruptBatch: records that do not parse, another count than the header's, bytes left over, or more
+                than ``decompressed_bytes_max`` bytes of them.
+        """
+        if self.header.record_count == 0:
+            return []  # what lies behind the header is not looked at, as in Kafka
+        try:
+            data = decompress(self.header.compression, self.payload, decompressed_bytes_max)
+            return _decode_records(memoryview(data), self.header)
+        except (InvalidRecord, CorruptCompressedData) as error:
+            raise CorruptBatch(self.path, self.position, str(error)) from error
+
+    def txn_marker(self) -> TxnMarker | None:
+        """The transaction marker in a control batch of a producer; None where compaction left the batch
+        empty.
+
+        Raises:
+            CorruptBatch: the first record is no marker.
+        """
+        records = self.records()
+        if not records:
+            return None
+        try:
+            return parse_txn_marker(records[0].key, records[0].value, records[0].timestamp_ms)
+        except InvalidRecord as error:
+            raise CorruptBatch(self.path, self.position, str(error)) from error
+
+
+def _decode_records(data: memoryview, header: BatchHeader) -> list[Record]:
+    records = []
+    position = 0
+    for _ in range(header.record_count):
+        record, position = _decode_record(data, position, header)
+        records.append(record)
+    if position != len(data):
+        raise InvalidRecord(f"{len(data) - position} bytes behind the last of {header.record_count} records")
+    return records
+
+
+def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, int]:
+    length, position = read_varint(data, start, len(data))
+    end = position + length
+    if length < 1 or end > len(data):
+        raise InvalidRecord(f"record of {length} bytes with {len(data) - position} left")
+    timestamp_delta, position = read_varlong(data, position + 1, end)  # behind the attributes, which are unused
+    offset_delta, position = read_varint(data, position, end)
+    key, position = _decode_bytes(data, position, end)
+    value, position = _decode_bytes(data, position, end)
+    headers, position = _decode_headers(data, position, end)
+    if position != end:
+        raise InvalidRecord(f"record of {length} bytes with {end - position} unused")
+    timestamp_ms = header.base_timestamp_ms + timestamp_delta
+    record = Record(
+        offset=header.base_offset + offset_delta,
+        timestamp_ms=header.max_timestamp_ms if header.is_log_append_time else timestamp_ms,
+        key=key,
+        value=value,
+        headers=headers,
+        sequence=sequence_after(header.base_sequence, offset_delta),
+    )
+    return record, end
+
+
+def _decode_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    """A length and that many bytes; a negative length is null."""
+    length, position = read_varint(data, position, end)
+    if length < 0:
+        return None, position
+    if length > end - position:
+        raise InvalidRecord(f"field of {length} bytes with {end - position} left in the record")
+    return bytes(data[position : position + length]), position + length
+
+
+def _decode_headers(data: memoryview, position: int, end: int) -> tuple[tuple[RecordHeader, ...], int]:
+    count, position = read_varint(data, position, end)
+    if not 0 <= count <= end - position:
+        raise InvalidRecord(f"{count} headers with {end - position} bytes left in the record")
+    headers = []
+    for _ in range(count):
+        key, position = _decode_bytes(data, position, end)
+        if key is None:
+            raise InvalidRecord("null header key")
+        value, position = _decode_bytes(data, position, end)
+        headers.append((key, value))
+    return tuple(headers), position

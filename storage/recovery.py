@@ -1,0 +1,106 @@
+"""What start-up does with ``.cleaned``, ``.swap`` and ``.deleted`` files: the other half of ``storage.swap``.
+
+The rules are the broker's own, so that either side may crash anywhere and the other one finish:
+    1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun:
+       undo it.
+    2. Every ``.cleaned`` file is worth nothing: delete it.
+    3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
+       delete it.
+    4. Take the ``.swap`` suffix off.
+``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
+
+A torn tail is never cut, and no ``.log`` outside a swap is touched.
+
+Source: Kafka LogLoader.load steps 1 to 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storage.filesystem import FileSystem, Purpose
+from storage.log.end import next_offset_of
+from storage.log.listing import ListedFile, Listing, segments_of
+from storage.names import FileKind, FileState, segment_file_name
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The steps that finish or undo an interrupted swap, and the partition as it is after them."""
+
+    undone: tuple[Path, ...]
+    """``.swap`` files of a swap that had not begun: gone for good before the ``.cleaned`` ones that tell so are."""
+    unlinks: tuple[Path, ...]
+    renames: tuple[tuple[Path, Path], ...]
+    listing: Listing
+    """As recovered. The paths are still the present ones, so that a dry run can read them."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.undone or self.unlinks or self.renames)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the files that are dealt with."""
+        return [path.name for path in (*self.undone, *self.unlinks, *(source for source, _ in self.renames))]
+
+
+def plan_recovery(listing: Listing) -> Recovery:
+    """Decide what becomes of the leftovers of one partition.
+
+    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log cannot be read to its end.
+    """
+    if not listing.needs_recovery:
+        return Recovery((), (), (), listing)
+    cleaned = listing.in_state(FileState.CLEANED)
+    undone_from = min((file.name.base_offset for file in cleaned), default=None)
+    swaps = listing.in_state(FileState.SWAP)
+    undone = tuple(s for s in swaps if undone_from is not None and s.name.base_offset >= undone_from)
+    finished = tuple(s for s in swaps if s not in undone)
+    replaced = _replaced(listing, finished)
+    gone = {file.path for file in (*cleaned, *undone, *replaced)}
+    return Recovery(
+        undone=tuple(file.path for file in undone),
+        unlinks=tuple(file.path for file in (*cleaned, *replaced)),
+        renames=tuple((file.path, _plain(file)) for file in finished),
+        listing=_as_recovered(listing, gone, finished),
+    )
+
+
+def recover(fs: FileSystem, recovery: Recovery, directory: Path) -> None:
+    """Carry a recovery out; safe to repeat after a crash at any step."""
+    for paths in (recovery.undone, recovery.unlinks):
+        for path in paths:
+            fs.unlink(path, Purpose.RECOVER)
+        if paths:
+            fs.fsync_dir(directory, Purpose.RECOVER)
+    for source, target in recovery.renames:
+        fs.rename(source, target, Purpose.RECOVER)
+    if recovery.renames:
+        fs.fsync_dir(directory, Purpose.RECOVER)
+
+
+def _replaced(listing: Listing, finished: tuple[ListedFile, ...]) -> tuple[ListedFile, ...]:
+    """Plain files with a base in the range that the finished swaps cover."""
+    logs = [file for file in finished if file.name.kind is FileKind.LOG]
+    if not logs:
+        return ()
+    start = min(file.name.base_offset for file in logs)
+    end = max(next_offset_of(segment) for segment in segments_of(listing.directory, finished))
+    return tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
+
+
+def _plain(file: ListedFile) -> Path:
+    return file.path.with_name(segment_file_name(file.name.base_offset, file.name.kind))
+
+
+def _as_recovered(listing: Listing, gone: set[Path], finished: tuple[ListedFile, ...]) -> Listing:
+    renamed = {_plain(file) for file in finished}
+    kept = [
+        file for file in listing.files if file.path not in gone and file.path not in renamed and file not in finished
+    ]
+    kept += [replace(file, name=file.name._replace(state=FileState.PLAIN)) for file in finished]
+    kept.sort(key=lambda file: _plain(file).name)
+    return Listing(listing.directory, tuple(kept))

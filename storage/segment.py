@@ -1,0 +1,89 @@
+"""Segment: a ``.log`` and its companions, as one listing of the partition directory found them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import UnreadableFile
+from storage.indexes import last_time_index_entry
+from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, segment_file_name
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One file. ``path`` may carry a ``.swap`` that recovery is about to take off."""
+
+    path: Path
+    kind: FileKind
+    identity: FileIdentity
+
+    @property
+    def size_bytes(self) -> int:
+        """As listed."""
+        return self.identity.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The files of one base offset; a ``.log`` is always among them."""
+
+    directory: Path
+    base_offset: int
+    files: Mapping[FileKind, SegmentFile]
+
+    @property
+    def log(self) -> SegmentFile:
+        """The record batches."""
+        return self.files[FileKind.LOG]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the ``.log``: what Kafka calls the size of a segment."""
+        return self.log.size_bytes
+
+    @property
+    def companions_bytes(self) -> int:
+        """Of the index files."""
+        return sum(file.size_bytes for kind, file in self.files.items() if kind is not FileKind.LOG)
+
+    @property
+    def mtime_ms(self) -> int:
+        """Of the ``.log``, epoch ms."""
+        return self.log.identity.mtime_ns // 1_000_000
+
+    def bytes_of(self, kind: FileKind) -> int:
+        """Size of one companion, 0 where it is absent."""
+        return self.files[kind].size_bytes if kind in self.files else 0
+
+    def newest_record_ms(self) -> int:
+        """Largest record timestamp by the last entry of the time index; -1 where it has none.
+
+        Source: Kafka LogSegment.maxTimestampSoFar. Raises: CorruptIndex, UnreadableFile.
+        """
+        file = self.files.get(FileKind.TIME_INDEX)
+        entry = last_time_index_entry(file.path, self.base_offset) if file else None
+        return entry.timestamp_ms if entry else -1
+
+    def names(self, state: FileState) -> list[tuple[Path, Path]]:
+        """Renames that bring every file into ``state``, in Kafka's order: log, index, timeindex, txnindex."""
+        return [
+            (self.files[kind].path, self.directory / segment_file_name(self.base_offset, kind, state))
+            for kind in SEGMENT_KINDS
+            if kind in self.files
+        ]
+
+
+def identity_of(status: os.stat_result) -> FileIdentity:
+    """Device, inode, size and mtime of a file."""
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def open_to_read(path: Path) -> int:
+    """A read-only descriptor; the caller closes it. Raises: UnreadableFile, also for a symlink."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error

@@ -1,0 +1,64 @@
+"""Swap cleaned segments in.
+
+Steps:      the caller wrote and fsynced every ``.cleaned`` file;
+            1. ``.cleaned`` to ``.swap``, new segments in descending order; fsync the directory;
+            2. the sources to ``.deleted``, ascending; fsync the directory;
+            3. ``.swap`` to the plain name; fsync the directory.
+Invariant:  after every step, one complete copy of each survivor has a name that recovery, ours and Kafka's, accepts: no
+            source is renamed before every ``.swap`` name is durable, and a ``.swap`` is only made of complete files.
+Uncovered:  recovery deletes the sources up to the swap's next offset. Sources above it lost every record; a crash in
+            step 2 may bring them back, but only the last ones: each goes durably before the next. Else the source of a
+            tombstone could be gone and that of the value it deleted be there.
+Assumes:    ``storage.filesystem``: between two fsyncs of a directory its renames may survive in any order. Kafka
+            fsyncs the directory once, at the end, and can lose records there.
+Not chosen: hard links: a broker's recovery knows suffixes only. Price: twice the group's bytes until ``.deleted``
+            goes.
+
+Source: Kafka LocalLog.replaceSegments, LogSegment.changeFileSuffixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.filesystem import FileSystem, Purpose
+from storage.log.end import next_offset_of
+from storage.names import SEGMENT_KINDS, FileState, segment_file_name
+from storage.segment import Segment
+
+
+def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> None:
+    """Put one cleaned segment in the place of its sources, which end as ``.deleted``.
+
+    Args:
+        fs: the disk.
+        cleaned: its files carry ``.cleaned``, are complete and fsynced; its base offset is the first source's.
+        sources: ascending; all in the same directory.
+    """
+    assert cleaned.base_offset == sources[0].base_offset
+    directory, covered_to = cleaned.directory, next_offset_of(cleaned)
+    for source, target in cleaned.names(FileState.SWAP):
+        fs.rename(source, target, Purpose.SWAP_IN)
+    fs.fsync_dir(directory, Purpose.SWAP_IN)
+    for place, segment in enumerate(sources):
+        retire(fs, segment)
+        if segment.base_offset >= covered_to and place + 1 < len(sources):
+            fs.fsync_dir(directory, Purpose.RETIRE)
+    fs.fsync_dir(directory, Purpose.RETIRE)
+    for kind in SEGMENT_KINDS:
+        if kind in cleaned.files:
+            swap, plain = (
+                directory / segment_file_name(cleaned.base_offset, kind, s) for s in (FileState.SWAP, FileState.PLAIN)
+            )
+            fs.rename(swap, plain, Purpose.SWAP_IN)
+    fs.fsync_dir(directory, Purpose.SWAP_IN)
+
+
+def retire(fs: FileSystem, segment: Segment) -> list[Path]:
+    """Rename a segment's files to ``.deleted``; gives their new paths. The caller fsyncs the directory."""
+    targets: list[Path] = []
+    for source, target in segment.names(FileState.DELETED):
+        fs.rename(source, target, Purpose.RETIRE)
+        targets.append(target)
+    return targets

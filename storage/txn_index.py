@@ -1,0 +1,76 @@
+"""Transaction index of a segment: the aborted transactions whose markers lie in it.
+
+Source: Kafka ``TransactionIndex``, ``AbortedTxn``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import CorruptIndex
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTxn(NamedTuple):
+    """An aborted transaction.
+
+    ``last_offset`` is its marker's. ``last_stable_offset`` is the one after the abort: the first offset of
+    the oldest other transaction still open then, else the offset behind the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def parse_txn_index(data: bytes, path: Path) -> list[AbortedTxn]:
+    """Entries of a ``.txnindex``, by ascending marker offset. A torn entry at the end is left out.
+
+    Raises:
+        CorruptIndex: another version than 0, or markers that do not ascend.
+    """
+    entries: list[AbortedTxn] = []
+    for at in range(0, len(data) - len(data) % _ENTRY.size, _ENTRY.size):
+        version, *fields = _ENTRY.unpack_from(data, at)
+        entry = AbortedTxn(*fields)
+        if version != _VERSION:
+            raise CorruptIndex(path, at, f"version {version} of an aborted transaction")
+        if entries and entry.last_offset <= entries[-1].last_offset:
+            raise CorruptIndex(path, at, f"marker {entry.last_offset} does not follow {entries[-1].last_offset}")
+        entries.append(entry)
+    return entries
+
+
+def format_aborted_txn(entry: AbortedTxn) -> bytes:
+    """The 34 bytes that append ``entry`` to a ``.txnindex``."""
+    return _ENTRY.pack(_VERSION, *entry)
+
+
+def collect_aborted_txns(
+    indexes: Iterable[Sequence[AbortedTxn]], from_offset: int, upper_offset: int
+) -> list[AbortedTxn]:
+    """The aborted transactions that may have records in ``[from_offset, upper_offset)``.
+
+    Args:
+        indexes: entries of the segment that holds ``from_offset``, then of each later one; taken only as far
+            as needed: an entry whose last stable offset reaches ``upper_offset`` says that no later marker
+            matters.
+        from_offset: transactions that ended below it are left out.
+        upper_offset: transactions that began at or above it are left out.
+
+    Source: Kafka TransactionIndex.collectAbortedTxns.
+    """
+    found = []
+    for entries in indexes:
+        for entry in entries:
+            if entry.last_offset >= from_offset and entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return found
+    return found

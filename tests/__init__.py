@@ -1,0 +1,1 @@
+"""Tests; they mirror the packages, and interop holds what real Kafka says."""

@@ -1,0 +1,101 @@
+"""The kernels called as the engine calls them, on bytes, with plain values back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.kernels import bitmap, decide, offset_map, rewrite, scan
+from storage.kernels.layout import BATCH, WRITTEN
+from storage.kernels.status import Disposition, Status
+from tests.storage.kernels import twin
+from tests.storage.kernels.bytes_of import SECRET
+
+HASH_MAX = 2**64 - 1
+
+
+def window(data: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+@dataclass(slots=True)
+class Scanned:
+    status: Status
+    table: npt.NDArray[np.void]
+    position: int
+    ordinals: int
+
+
+def scanned(data: bytes, next_offset: int = 0) -> Scanned:
+    table = np.zeros(len(data) // 61 + 1, BATCH)
+    status, rows, position, _, ordinals = scan.scan_batches(window(data), 0, len(data), next_offset, 0, table)
+    return Scanned(Status(status), table[:rows], position, ordinals)
+
+
+def ranges(passes: int) -> list[tuple[int, int]]:
+    bounds = [2**64 * i // passes for i in range(passes + 1)]
+    return [(low, high - 1) for low, high in pairwise(bounds)]
+
+
+def survivors(
+    data: bytes, found: Scanned, first_dirty: int = 0, passes: int = 1, log2_slots: int = 8
+) -> tuple[Status, int, set[int], int]:
+    """Status and row of the first failure, surviving ordinals, records without a key."""
+    bits, keyless = _clean_section(data, found, first_dirty), 0
+    buf, rows = window(data), len(found.table)
+    for low, high in ranges(passes):
+        words, counters = offset_map.new_map(log2_slots, 0.9)
+        limits = (np.uint64(low), np.uint64(high), *map(np.uint64, SECRET), first_dirty)
+        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits)
+        if status == Status.OK:
+            status, row = offset_map.mark_superseded(buf, found.table, 0, rows, words, counters, bits, *limits)
+        if status != Status.OK:
+            return Status(status), row, set(), 0
+        keyless = int(counters[offset_map.KEYLESS])
+        assert offset_map.collect_survivors(words, bits) == -1
+    return Status.OK, rows, ordinals_of(bits), keyless
+
+
+def _clean_section(data: bytes, found: Scanned, first_dirty: int) -> npt.NDArray[np.uint64]:
+    """Bits of all records before the first dirty offset."""
+    clean = set()
+    if first_dirty:
+        for row in twin.scan(data)[1]:
+            if row.disposition <= Disposition.RETAIN_EMPTY:
+                clean |= {r.ordinal for r in twin.records(data, row) if r.offset < first_dirty}
+    return bits_of(clean, found.ordinals)
+
+
+def ordinals_of(bits: npt.NDArray[np.uint64]) -> set[int]:
+    return set(np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little")).tolist())
+
+
+def bits_of(ordinals: set[int], size: int) -> npt.NDArray[np.uint64]:
+    bits = bitmap.new_bitmap(size)
+    for ordinal in ordinals:
+        bitmap.set_range(bits, ordinal, ordinal + 1)
+    return bits
+
+
+@dataclass(slots=True)
+class Rewritten:
+    status: Status
+    row: int
+    out: bytes
+    written: npt.NDArray[np.void]
+
+
+def rewritten(
+    data: bytes, found: Scanned, kept: set[int], now: int = 0, horizon: int = 0, room: int = 1 << 16
+) -> Rewritten:
+    buf, rows, bits = window(data), len(found.table), bits_of(kept, found.ordinals)
+    written = np.zeros(rows + 1, WRITTEN)
+    status, row = decide.decide_batches(buf, found.table, 0, rows, bits, now)
+    if status != Status.OK:
+        return Rewritten(Status(status), row, b"", written[:0])
+    out = np.zeros(room, np.uint8)
+    status, row, end, count = rewrite.rewrite_batches(buf, found.table, 0, rows, bits, now, horizon, out, 0, written, 0)
+    return Rewritten(Status(status), row, out[:end].tobytes(), written[:count])

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.kernels import cache
+
+OUTPUT = {"capture_output": True, "text": True}
+
+
+def test_systemds_cache_directory_wins_over_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CACHE_DIRECTORY", "/var/cache/logcleaner:/var/cache/other")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache.cache_root() == Path("/var/cache/logcleaner")
+    monkeypatch.delenv("CACHE_DIRECTORY")
+    assert cache.cache_root() == Path("/xdg/logcleaner")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.cache_root() == Path.home() / ".cache" / "logcleaner"
+
+
+def test_any_edited_source_gives_another_hash(tmp_path: Path) -> None:
+    seen = set()
+    for name, content in [("a.py", "x = 1"), ("a.py", "x = 2"), ("b.py", ""), ("c.txt", "ignored")]:
+        (tmp_path / name).write_text(content)
+        seen.add(cache.sources_hash(tmp_path))
+    assert len(seen) == 3
+
+
+@pytest.fixture
+def as_systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ["NUMBA_CACHE_DIR"])
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_private_directory_is_made_and_numba_pointed_at_it(as_systemd: Path) -> None:
+    directory = cache.prepare_cache()
+    assert directory is not None
+    assert directory.parent == as_systemd
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert os.environ["NUMBA_CACHE_DIR"] == str(directory)
+
+
+def test_a_directory_others_can_write_is_not_used(as_systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = cache.prepare_cache()
+    assert directory is not None
+    directory.chmod(0o777)
+    assert cache.prepare_cache() is None
+    assert "can be written by another user" in capsys.readouterr().err
+
+
+def test_a_cache_that_cannot_be_made_is_said_once(as_systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    as_systemd.write_text("a file where the directory should be")
+    assert cache.prepare_cache() is None
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_kernels_compile_and_work_without_a_cache(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code = "import numpy; from storage.kernels.bitmap import count_bits as n; print(n(numpy.ones(3, 'u8'), 0, 9))"
+    environment = {**os.environ, "CACHE_DIRECTORY": str(tmp_path / "file")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    assert done.stderr.count("compiled anew each run") == 1
+
+
+def test_the_package_and_its_plain_modules_do_not_import_numba() -> None:
+    code = "import sys, storage.kernels.status, storage.kernels.layout; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, **OUTPUT)
+    assert done.stdout == "False\n"

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.kernels import bitmap, offset_map
+from storage.kernels.layout import NOT_HERE
+from storage.kernels.status import Disposition, Status
+from tests.storage.kernels import twin
+from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint
+from tests.storage.kernels.calls import HASH_MAX, ordinals_of, scanned, survivors, window
+from tests.storage.kernels.strategies import compiled, damaged_logs, logs
+
+ALL = (np.uint64(0), np.uint64(HASH_MAX), *map(np.uint64, SECRET))
+
+
+def _twin_status(data: bytes, rows: list[twin.Row]) -> tuple[Status, int]:
+    for number, row in enumerate(rows):
+        try:
+            if row.disposition <= Disposition.RETAIN_EMPTY:
+                list(twin.records(data, row))
+        except twin.BadBytesError as bad:
+            return bad.status, number
+    return Status.OK, len(rows)
+
+
+@compiled
+@given(logs(), st.integers(0, 12), st.sampled_from([1, 3]))
+def test_any_log_keeps_the_ordinals_the_twin_keeps_whatever_the_passes(
+    data: bytes, first_dirty: int, passes: int
+) -> None:
+    _, rows, _ = twin.scan(data)
+    status, row, kept, keyless = survivors(data, scanned(data), first_dirty, passes)
+    assert (status, row) == (Status.OK, len(rows))
+    assert (kept, keyless) == twin.survivors(data, rows, first_dirty)
+
+
+@compiled
+@given(damaged_logs())
+def test_damaged_bytes_fail_where_and_as_the_twin_does(data: bytes) -> None:
+    found = scanned(data)
+    _, rows, _ = twin.scan(data)
+    status, row, _, _ = survivors(data, found)
+    assert (status, row) == _twin_status(data, rows)
+
+
+def _payload(*pieces: bytes) -> bytes:
+    body = b"".join(pieces)
+    return varint(len(body)) + body
+
+
+WHOLE = [b"\0", varint(0), varint(0), varint(1), b"k", varint(1), b"v", varint(0)]
+FOREVER = b"\x80" * 11
+
+
+@pytest.mark.parametrize(
+    ("payload", "status"),
+    [
+        (_payload(*WHOLE), Status.OK),
+        (_payload(*WHOLE[:5], varint(-9), varint(0)), Status.OK),
+        (_payload(*WHOLE) + b"\0", Status.BAD_LENGTH),
+        (_payload(*WHOLE)[:-1] + b"", Status.BAD_LENGTH),
+        (varint(0) + b"\0" * 9, Status.BAD_LENGTH),
+        (varint(-1) + b"\0" * 9, Status.BAD_LENGTH),
+        (varint(2**31 - 1) + b"\0" * 9, Status.BAD_LENGTH),
+        (FOREVER, Status.BAD_VARINT),
+        (_payload(b"\0", FOREVER, *WHOLE[2:]), Status.BAD_VARINT),
+        (_payload(b"\0", b"\0", FOREVER[:6], *WHOLE[3:]), Status.BAD_VARINT),
+        (_payload(*WHOLE[:2], varint(1), *WHOLE[3:]), Status.BAD_OFFSETS),
+        (_payload(*WHOLE[:2], varint(-1), *WHOLE[3:]), Status.BAD_OFFSETS),
+        (_payload(*WHOLE[:3], varint(2**31 - 1), *WHOLE[4:]), Status.BAD_LENGTH),
+        (_payload(*WHOLE[:5], varint(2**31 - 1), *WHOLE[6:]), Status.BAD_LENGTH),
+        (_payload(*WHOLE[:7], varint(1)), Status.BAD_HEADERS),
+        (_payload(*WHOLE[:7], varint(-1)), Status.BAD_HEADERS),
+        (_payload(*WHOLE[:7], varint(2**31 - 1)), Status.BAD_HEADERS),
+        (_payload(*WHOLE[:7], varint(1), varint(-1), varint(0)), Status.BAD_HEADERS),
+        (_payload(*WHOLE[:7], varint(1), varint(2**31 - 1), varint(0)), Status.BAD_HEADERS),
+        (_payload(*WHOLE[:7], varint(1), varint(0), varint(2**31 - 1)), Status.BAD_HEADERS),
+        (_payload(*WHOLE, b"\0"), Status.BAD_HEADERS),
+    ],
+)
+def test_each_kind_of_bad_record_has_its_status(payload: bytes, status: Status) -> None:
+    data = sealed(Batch((), last_offset_delta=0), payload, 1)
+    found = scanned(data)
+    assert found.status == Status.OK
+    assert survivors(data, found)[0] == status
+    assert _twin_status(data, twin.scan(data)[1])[0] == status
+
+
+def test_offsets_that_do_not_ascend_within_a_batch_are_bad() -> None:
+    data = Batch((Record(b"a", offset_delta=1), Record(b"b", offset_delta=1)), last_offset_delta=3).encode()
+    assert survivors(data, scanned(data))[:2] == (Status.BAD_OFFSETS, 0)
+
+
+@pytest.mark.parametrize(
+    ("disposition", "expected"),
+    [
+        (Disposition.DELETE_EMPTY, {1}),
+        (Disposition.RETAIN_EMPTY, {1}),
+        (Disposition.DISCARD, {0}),
+        (Disposition.DISCARD_RETAIN_EMPTY, {0}),
+        (Disposition.KEEP, {0}),
+        (Disposition.KEEP_STAMPED, {0}),
+    ],
+)
+def test_only_data_that_counts_supersedes(disposition: Disposition, expected: set[int]) -> None:
+    data = Batch(keyed("a")).encode() + Batch(keyed("a"), 1).encode()
+    found = scanned(data)
+    found.table["disposition"][1] = disposition
+    assert survivors(data, found)[2] == expected
+
+
+def test_tombstones_are_counted_in_their_row() -> None:
+    data = Batch(keyed("a", "b", "c", tombstones="ac")).encode() + Batch(keyed("d"), 3).encode()
+    found = scanned(data)
+    survivors(data, found)
+    assert found.table["tombstones"].tolist() == [2, 0]
+
+
+def test_batches_in_any_order_and_twice_give_the_same_map() -> None:
+    data = b"".join(Batch(keyed("a", "b")).at(2 * i).encode() for i in range(4))
+    found = scanned(data)
+    words, counters = offset_map.new_map(4, 0.9)
+    for row in (2, 3, 0, 1, 3, 2):
+        offset_map.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0)
+    bits = bitmap.new_bitmap(8)
+    offset_map.collect_survivors(words, bits)
+    assert (ordinals_of(bits), counters[offset_map.USED]) == ({6, 7}, 2)
+
+
+def _many_keys() -> bytes:
+    keys = [tuple(str(i % 700) for i in range(start, start + 50)) for start in range(0, 2000, 50)]
+    return b"".join(Batch(keyed(*batch)).at(50 * i).encode() for i, batch in enumerate(keys))
+
+
+def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
+    data = _many_keys()
+    found, whole = scanned(data), survivors(data, scanned(data), log2_slots=12)[2]
+    bits, low, rows = bitmap.new_bitmap(found.ordinals), 0, len(found.table)
+    secrets, passes, shrunk = tuple(map(np.uint64, SECRET)), 0, 0
+    while low <= HASH_MAX:
+        words, counters = offset_map.new_map(8, 0.9)
+        row, high, status = 0, HASH_MAX, Status.MAP_FULL
+        while status == Status.MAP_FULL:
+            limits = np.uint64(low), np.uint64(high), *secrets
+            status, row = offset_map.map_records(window(data), found.table, row, rows, words, counters, *limits, 0)
+            if status == Status.MAP_FULL:
+                high, shrunk = low + (high - low) // 2, shrunk + 1
+                offset_map.shrink_range(words, counters, np.uint64(high))
+                assert counters[offset_map.USED] == np.count_nonzero(words[2::4])
+        assert status == Status.OK
+        offset_map.collect_survivors(words, bits)
+        low, passes = high + 1, passes + 1
+    assert ordinals_of(bits) == whole
+    assert passes > 2
+    assert shrunk > 1
+
+
+def test_the_map_never_fills_to_its_last_slot() -> None:
+    data = _many_keys()
+    words, counters = offset_map.new_map(4, 1.0)
+    counters[offset_map.LIMIT] = 10**9
+    status, _ = offset_map.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0)
+    assert (status, counters[offset_map.USED]) == (Status.MAP_FULL, 15)
+
+
+def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> None:
+    records = tuple(Record(None if i % 2 else str(i).encode(), offset_delta=i) for i in range(400))
+    data = Batch(records).encode() + Batch(keyed("z"), 400).encode()
+    found = scanned(data)
+    words, counters = offset_map.new_map(7, 0.5)
+    status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0)
+    assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
+    offset_map.shrink_range(words, counters, np.uint64(2**61))
+    limits = np.uint64(0), np.uint64(2**61), *ALL[2:]
+    status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0)
+    assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)
+
+
+def test_a_compressed_batch_must_be_decompressed_first() -> None:
+    data = sealed(Batch((), attributes=4, last_offset_delta=1), b"zstd", 2)
+    found = scanned(data)
+    assert survivors(data, found)[:2] == (Status.NEEDS_RECORDS, 0)
+    arena = b"....." + b"".join(record.encode() for record in keyed("a", "b"))
+    found.table["records_start"], found.table["records_end"] = 5, len(arena)
+    assert survivors(arena, found)[2] == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "count", "status"),
+    [
+        (61, 10**9, 1, Status.BAD_SIZE),
+        (-2, 61, 1, Status.BAD_SIZE),
+        (70, 61, 1, Status.BAD_SIZE),
+        (61, 62, 2, Status.BAD_COUNT),
+        (61, 71, -1, Status.BAD_COUNT),
+        (NOT_HERE, NOT_HERE, 1, Status.NEEDS_RECORDS),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(start: int, end: int, count: int, status: Status) -> None:
+    data = Batch(keyed("a")).encode()
+    found = scanned(data)
+    found.table["records_start"], found.table["records_end"] = start, end
+    found.table["record_count"] = count
+    assert survivors(data, found)[0] == status
+
+
+def test_ordinals_outside_the_bitmap_are_refused() -> None:
+    data = Batch(keyed("a", "b")).encode()
+    found = scanned(data)
+    found.table["first_ordinal"] = 63
+    words, counters = offset_map.new_map(4, 0.9)
+    offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0)
+    bits = bitmap.new_bitmap(1)
+    status = offset_map.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, *ALL, 9)
+    assert status == (Status.BITMAP_SHORT, 0)
+    assert offset_map.collect_survivors(words, bits) == 64
