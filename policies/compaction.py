@@ -1,0 +1,191 @@
+"""Compaction: what part of a log is dirty, whether it is worth a round, and which segments are cleaned together.
+
+Pure functions over facts. Source: Kafka LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegmentsBySize.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from policies.config import TopicPolicy
+from policies.facts import PartitionFacts, SegmentFacts
+from policies.reasons import Reason, ReasonCode, duration
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+"""An index holds offsets relative to its segment's base as 32-bit integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """The dirty section ``[first_dirty_offset, first_uncleanable_offset)``, and what bounds it above."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    bound: Reason
+    """Why the segments from ``first_uncleanable_offset`` on are not compacted."""
+    checkpoint_is_invalid: bool = False
+    """The checkpoint lies outside the log: it is rewritten even if nothing is compacted."""
+    clean_bytes: int = 0
+    dirty_bytes: int = 0
+
+    @property
+    def dirty_ratio(self) -> float:
+        """Share of the dirty bytes; a segment that straddles the first dirty offset counts on both sides, as in
+        Kafka."""
+        total_bytes = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total_bytes if total_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRound:
+    """One round over a partition: every segment below ``end_offset`` is looked at, in groups that become one segment
+    each."""
+
+    first_dirty_offset: int
+    end_offset: int
+    groups: tuple[tuple[int, ...], ...]
+    """Base offsets, ascending."""
+
+
+def cleanable(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Cleanable:
+    """Find the dirty section of a log.
+
+    Args:
+        log: facts, with ``last_stable_offset`` where the high watermark is known.
+        policy: lags and ratios.
+        now_ms: epoch ms.
+
+    Returns:
+        The section, its upper end aligned down to a segment's base offset: a segment is never partly cleanable there.
+    """
+    first_dirty, is_invalid = _first_dirty(log)
+    bound_offset, bound = _upper_bound(log, policy, first_dirty, now_ms)
+    first_uncleanable = _aligned(log, max(bound_offset, first_dirty))
+    return Cleanable(
+        first_dirty,
+        first_uncleanable,
+        bound,
+        is_invalid,
+        clean_bytes=_bytes_between(log, -1, first_dirty),
+        dirty_bytes=_bytes_between(log, min(first_dirty, first_uncleanable), first_uncleanable),
+    )
+
+
+def refusal(
+    log: PartitionFacts, policy: TopicPolicy, section: Cleanable, now_ms: int, *, forced: bool
+) -> Reason | None:
+    """Why the dirty section is not compacted now, or None where it is. ``forced`` disregards the dirty ratio."""
+    if section.dirty_bytes == 0:
+        return Reason(
+            ReasonCode.NOTHING_DIRTY,
+            f"compacted up to offset {section.first_dirty_offset}, nothing newer is cleanable",
+        )
+    ratio, least = section.dirty_ratio, policy.min_cleanable_dirty_ratio
+    if forced or ratio > least or _must_clean(log, policy, section, now_ms):
+        return None
+    key = "min.cleanable.dirty.ratio"
+    text = f"dirty ratio {ratio:.2f} is not above {key}={least:g} ({policy.origin(key)})"
+    return Reason(ReasonCode.DIRTY_RATIO_LOW, text)
+
+
+def compaction_round(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> CompactionRound:
+    """Group all segments below the first uncleanable offset, the clean ones too, as Kafka does."""
+    return CompactionRound(
+        section.first_dirty_offset,
+        section.first_uncleanable_offset,
+        _groups(log, policy, section.first_uncleanable_offset),
+    )
+
+
+def _first_dirty(log: PartitionFacts) -> tuple[int, bool]:
+    """The checkpoint where it lies within the log, else the log start and True."""
+    checkpoint = log.cleaner_checkpoint
+    if checkpoint is None:
+        return log.log_start_offset, False
+    if checkpoint < log.log_start_offset or checkpoint > log.log_end_offset:
+        return log.log_start_offset, True
+    return checkpoint, False
+
+
+def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now_ms: int) -> tuple[int, Reason]:
+    """The lowest of: last stable offset, active segment, first segment within min.compaction.lag.ms."""
+    active_base = log.active.base_offset
+    bound = (active_base, Reason(ReasonCode.ACTIVE_SEGMENT, "the active segment is never compacted"))
+    if log.high_watermark is None or log.last_stable_offset is None:
+        text = "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)"
+        return log.log_start_offset, Reason(ReasonCode.NO_HIGH_WATERMARK, text)
+    if (fresh := _first_within_lag(log, policy, first_dirty, now_ms)) is not None and fresh.base_offset < bound[0]:
+        age = duration(max(now_ms - fresh.largest_timestamp_ms, 0))
+        text = f"its newest record is {age} old, within min.compaction.lag.ms={duration(policy.min_compaction_lag_ms)}"
+        bound = (
+            fresh.base_offset,
+            Reason(ReasonCode.MIN_COMPACTION_LAG, text, fresh.largest_timestamp_ms + policy.min_compaction_lag_ms),
+        )
+    if log.last_stable_offset < bound[0]:
+        bound = (log.last_stable_offset, _unstable(log))
+    return bound
+
+
+def _unstable(log: PartitionFacts) -> Reason:
+    if log.last_stable_offset == log.high_watermark:
+        return Reason(ReasonCode.ABOVE_HIGH_WATERMARK, f"reaches above the high watermark {log.high_watermark}")
+    return Reason(ReasonCode.OPEN_TRANSACTION, f"a transaction is open since offset {log.last_stable_offset}")
+
+
+def _first_within_lag(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now_ms: int) -> SegmentFacts | None:
+    if policy.min_compaction_lag_ms <= 0:
+        return None
+    sealed = log.segments[_floor(log, first_dirty) : -1]
+    return next((s for s in sealed if s.largest_timestamp_ms > now_ms - policy.min_compaction_lag_ms), None)
+
+
+def _aligned(log: PartitionFacts, offset: int) -> int:
+    """The base offset of the segment that holds ``offset``, the active one's at most."""
+    return log.segments[_floor(log, offset)].base_offset
+
+
+def _floor(log: PartitionFacts, offset: int) -> int:
+    """Place of the segment with the greatest base at or below ``offset``; the first one where there is none."""
+    place = 0
+    for index, segment in enumerate(log.segments):
+        if segment.base_offset > offset:
+            break
+        place = index
+    return place
+
+
+def _bytes_between(log: PartitionFacts, start: int, end: int) -> int:
+    """Size of Kafka's ``values(start, end)``: from the segment that holds ``start`` to before base ``end``."""
+    if start == end:
+        return 0
+    return sum(s.size_bytes for s in log.segments[_floor(log, start) :] if s.base_offset < end)
+
+
+def _must_clean(log: PartitionFacts, policy: TopicPolicy, section: Cleanable, now_ms: int) -> bool:
+    """Whether a dirty record is older than ``max.compaction.lag.ms``: then the ratio does not matter."""
+    dirty = log.segments[_floor(log, section.first_dirty_offset) : -1]
+    oldest_ms = min((s.first_batch_ms for s in dirty if s.first_batch_ms > 0), default=now_ms)
+    return oldest_ms < now_ms - policy.max_compaction_lag_ms
+
+
+def _groups(log: PartitionFacts, policy: TopicPolicy, end_offset: int) -> tuple[tuple[int, ...], ...]:
+    """Greedy from the oldest: segments join while log, index and offset range stay within a segment's limits."""
+    segments = [segment for segment in log.segments if segment.base_offset < end_offset]
+    groups: list[list[SegmentFacts]] = []
+    for place, segment in enumerate(segments):
+        last_offset_max = (segments[place + 1].base_offset if place + 1 < len(segments) else end_offset) - 1
+        if groups and _joins(groups[-1], segment, last_offset_max, policy):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return tuple(tuple(segment.base_offset for segment in group) for group in groups)
+
+
+def _joins(group: list[SegmentFacts], segment: SegmentFacts, last_offset_max: int, policy: TopicPolicy) -> bool:
+    return (
+        sum(s.size_bytes for s in group) + segment.size_bytes <= policy.segment_bytes
+        and sum(s.index_bytes for s in group) + segment.index_bytes <= policy.segment_index_bytes
+        and sum(s.time_index_bytes for s in group) + segment.time_index_bytes <= policy.segment_index_bytes
+        and (segment.size_bytes == 0 or last_offset_max - group[0].base_offset <= RELATIVE_OFFSET_MAX)
+    )

@@ -1,0 +1,246 @@
+"""Kafka's config keys: types, defaults, ranges, and the broker keys that stand in for a topic's.
+
+Two tables, ``TOPIC_KEYS`` and ``BROKER_KEYS``, and a few keys of our own. Sources: Kafka ``LogConfig``,
+``CleanerConfig``, ``ServerLogConfigs``, ``ServerTopicConfigSynonyms``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A value, parsed. None: not set, and the key has no default."""
+
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
+NO_LIMIT: Final = -1
+"""``retention.ms`` and ``retention.bytes`` without a limit."""
+
+_SECOND_MS: Final = 1_000
+_MINUTE_MS: Final = 60 * _SECOND_MS
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+_MIB: Final = 1 << 20
+
+
+class Unit(Enum):
+    """What a number counts, and the suffixes that people may write behind it."""
+
+    NONE = ""
+    MS = "ms"
+    BYTES = "B"
+
+    @property
+    def factors(self) -> dict[str, int]:
+        """Suffix -> how many of the unit it is."""
+        return _FACTORS[self]
+
+
+_FACTORS: Final[dict[Unit, dict[str, int]]] = {
+    Unit.NONE: {},
+    Unit.MS: {"ms": 1, "s": _SECOND_MS, "m": _MINUTE_MS, "h": _HOUR_MS, "d": _DAY_MS},
+    Unit.BYTES: {
+        "B": 1,
+        "kB": 10**3,
+        "KiB": 1 << 10,
+        "MB": 10**6,
+        "MiB": _MIB,
+        "GB": 10**9,
+        "GiB": 1 << 30,
+        "TB": 10**12,
+        "TiB": 1 << 40,
+    },
+}
+
+
+class Kind(Enum):
+    """Kafka's ``ConfigDef.Type``."""
+
+    BOOL = "true or false"
+    INT = "a whole number of 32 bits"
+    LONG = "a whole number of 64 bits"
+    DOUBLE = "a number"
+    STRING = "a text"
+    LIST = "a list, separated by commas"
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker key that sets a topic key for every topic without its own value.
+
+    Attributes:
+        factor: what one unit of the broker key is in the topic key's unit.
+        low: smallest value, in the broker key's own unit; None takes the topic key's.
+        kind: type of the broker key; None takes the topic key's.
+        negative_is_no_limit: any negative value means -1, and 0 is refused (Kafka ``log.retention.*``).
+    """
+
+    name: str
+    factor: int = 1
+    low: int | None = None
+    kind: Kind | None = None
+    negative_is_no_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One config key, by its topic name, or by its broker name where topics have none.
+
+    Attributes:
+        low, high: inclusive range of a number; None is unbounded.
+        choices: the texts allowed, for STRING and for each item of LIST; empty allows all.
+        unit: what the number counts; gives values such as ``7d`` and ``512MiB`` their suffixes.
+        synonyms: broker keys, the first that is set wins.
+        besides: numbers allowed outside ``low..high``, as -1 is for the level of gzip.
+        ours: a key of logcleaner, unknown to a broker.
+        field: the attribute of TopicPolicy or BrokerPolicy.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: Unit = Unit.NONE
+    synonyms: tuple[Synonym, ...] = ()
+    besides: tuple[int, ...] = ()
+    ours: bool = False
+    field: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.field:
+            object.__setattr__(self, "field", self.name.replace(".", "_"))
+
+
+def _named(*names: str) -> tuple[Synonym, ...]:
+    return tuple(Synonym(name) for name in names)
+
+
+def _ms(name: str, default: int, low: int, *synonyms: Synonym, field: str = "", ours: bool = False) -> ConfigKey:
+    return ConfigKey(name, Kind.LONG, default, low, synonyms=synonyms, unit=Unit.MS, field=field, ours=ours)
+
+
+def _bytes(name: str, default: int, low: int | None, *synonyms: str, kind: Kind = Kind.INT) -> ConfigKey:
+    return ConfigKey(name, kind, default, low, synonyms=_named(*synonyms), unit=Unit.BYTES)
+
+
+def _bool(name: str, default: bool, *synonyms: str, ours: bool = False) -> ConfigKey:
+    return ConfigKey(name, Kind.BOOL, default, synonyms=_named(*synonyms), ours=ours)
+
+
+def _level(name: str, default: int, low: int, high: int, *besides: int) -> ConfigKey:
+    return ConfigKey(name, Kind.INT, default, low, high, synonyms=_named(name), besides=besides)
+
+
+def _text(name: str, default: str, choices: tuple[str, ...], *synonyms: str, ours: bool = False) -> ConfigKey:
+    return ConfigKey(name, Kind.STRING, default, choices=choices, synonyms=_named(*synonyms), ours=ours)
+
+
+def _retention_synonyms() -> tuple[Synonym, ...]:
+    return (
+        Synonym("log.retention.ms", kind=Kind.LONG, negative_is_no_limit=True),
+        Synonym("log.retention.minutes", factor=_MINUTE_MS, kind=Kind.INT, negative_is_no_limit=True),
+        Synonym("log.retention.hours", factor=_HOUR_MS, kind=Kind.INT, negative_is_no_limit=True),
+    )
+
+
+_CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+_POLICIES: Final = ("compact", "delete")
+
+TOPIC_KEYS: Final = (
+    ConfigKey("cleanup.policy", Kind.LIST, ("delete",), choices=_POLICIES, synonyms=_named("log.cleanup.policy")),
+    _ms("retention.ms", 7 * _DAY_MS, -1, *_retention_synonyms()),
+    _bytes("retention.bytes", NO_LIMIT, None, "log.retention.bytes", kind=Kind.LONG),
+    _ms("local.retention.ms", -2, -2, Synonym("log.local.retention.ms")),
+    _bytes("local.retention.bytes", -2, -2, "log.local.retention.bytes", kind=Kind.LONG),
+    # 4.0 raised the minimum to 1 MiB; directories of older brokers must stay readable
+    _bytes("segment.bytes", 1 << 30, 14, "log.segment.bytes"),
+    _ms(
+        "segment.ms",
+        7 * _DAY_MS,
+        1,
+        Synonym("log.roll.ms"),
+        Synonym("log.roll.hours", factor=_HOUR_MS, low=1, kind=Kind.INT),
+    ),
+    _ms(
+        "segment.jitter.ms",
+        0,
+        0,
+        Synonym("log.roll.jitter.ms"),
+        Synonym("log.roll.jitter.hours", factor=_HOUR_MS, low=0, kind=Kind.INT),
+    ),
+    _bytes("segment.index.bytes", 10 * _MIB, 4, "log.index.size.max.bytes"),
+    _bytes("index.interval.bytes", 4096, 0, "log.index.interval.bytes"),
+    ConfigKey("flush.messages", Kind.LONG, LONG_MAX, 1, synonyms=_named("log.flush.interval.messages")),
+    _ms("flush.ms", LONG_MAX, 0, *_named("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
+    _ms("file.delete.delay.ms", _MINUTE_MS, 0, Synonym("log.segment.delete.delay.ms")),
+    _ms("delete.retention.ms", _DAY_MS, 0, Synonym("log.cleaner.delete.retention.ms")),
+    ConfigKey(
+        "min.cleanable.dirty.ratio",
+        Kind.DOUBLE,
+        0.5,
+        0,
+        1,
+        synonyms=_named("log.cleaner.min.cleanable.ratio"),
+    ),
+    _ms("min.compaction.lag.ms", 0, 0, Synonym("log.cleaner.min.compaction.lag.ms")),
+    _ms("max.compaction.lag.ms", LONG_MAX, 1, Synonym("log.cleaner.max.compaction.lag.ms")),
+    _bytes("max.message.bytes", 1_048_588, 0, "message.max.bytes"),
+    _text("compression.type", "producer", _CODECS, "compression.type"),
+    _level("compression.gzip.level", -1, 1, 9, -1),
+    _level("compression.lz4.level", 9, 1, 17),
+    _level("compression.zstd.level", 3, -131_072, 22),
+    _text("message.timestamp.type", "CreateTime", ("CreateTime", "LogAppendTime"), "log.message.timestamp.type"),
+    _ms("message.timestamp.before.max.ms", LONG_MAX, 0, Synonym("log.message.timestamp.before.max.ms")),
+    _ms("message.timestamp.after.max.ms", _HOUR_MS, 0, Synonym("log.message.timestamp.after.max.ms")),
+    _bool("preallocate", False, "log.preallocate"),
+    _bool("remote.storage.enable", False),
+    _bool("remote.log.copy.disable", False),
+    _bool("remote.log.delete.on.disable", False),
+    _bool("compaction.upgrade.format", False, ours=True),
+    ConfigKey("max.delete.ratio", Kind.DOUBLE, None, 0, 1, ours=True),
+    _text("retention.future.timestamps", "record", ("record", "mtime"), ours=True),
+)
+"""What a topic can set."""
+
+BROKER_KEYS: Final = (
+    ConfigKey("log.dirs", Kind.LIST, (), synonyms=_named("log.dirs", "log.dir")),
+    ConfigKey("metadata.log.dir", Kind.STRING, None),
+    _ms("log.retention.check.interval.ms", 5 * _MINUTE_MS, 1),
+    _ms("log.initial.task.delay.ms", 30 * _SECOND_MS, 0),
+    ConfigKey("log.flush.offset.checkpoint.interval.ms", Kind.INT, _MINUTE_MS, 0, unit=Unit.MS),
+    ConfigKey(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        Kind.INT,
+        _MINUTE_MS,
+        0,
+        unit=Unit.MS,
+    ),
+    ConfigKey("num.recovery.threads.per.data.dir", Kind.INT, 2, 1),
+    _bool("log.cleaner.enable", True),
+    ConfigKey("log.cleaner.threads", Kind.INT, 1, 0),
+    _bytes("log.cleaner.dedupe.buffer.size", 128 * _MIB, 0, kind=Kind.LONG),
+    _bytes("log.cleaner.io.buffer.size", 512 << 10, 0),
+    ConfigKey("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9),
+    ConfigKey("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, DOUBLE_MAX, unit=Unit.BYTES),
+    _ms("log.cleaner.backoff.ms", 15 * _SECOND_MS, 0),
+    ConfigKey("producer.id.expiration.ms", Kind.INT, _DAY_MS, 1, unit=Unit.MS),
+    ConfigKey(
+        "producer.id.expiration.check.interval.ms",
+        Kind.INT,
+        10 * _MINUTE_MS,
+        1,
+        unit=Unit.MS,
+    ),
+    _ms("clock.jump.max", 30 * _DAY_MS, 0, field="clock_jump_max_ms", ours=True),
+)
+"""What only a broker sets, for all topics alike."""
+
+TOPIC_KEY: Final = {key.name: key for key in TOPIC_KEYS}
+BROKER_KEY: Final = {key.name: key for key in BROKER_KEYS}
+SYNONYM_OF: Final = {synonym.name: key.name for key in TOPIC_KEYS for synonym in key.synonyms}
+"""Broker key -> the topic key it stands in for."""

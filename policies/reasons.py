@@ -1,0 +1,91 @@
+"""Why a segment stays or goes: one value holds the code, the sentence with its numbers, and until when it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+
+class Action(StrEnum):
+    """What happens to a segment."""
+
+    KEEP = "keep"
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+class ReasonCode(StrEnum):
+    """The closed list of reasons. Adding one is a minor version, changing one a major (docs/reasons.md)."""
+
+    LOG_START_OFFSET = "LOG_START_OFFSET"
+    RETENTION_SIZE = "RETENTION_SIZE"
+    RETENTION_TIME = "RETENTION_TIME"
+
+    DIRTY = "DIRTY"
+    CLEAN_BEFORE = "CLEAN_BEFORE"
+
+    TIME_NOT_REACHED = "TIME_NOT_REACHED"
+    FUTURE_TIMESTAMP = "FUTURE_TIMESTAMP"
+    WITHIN_SIZE = "WITHIN_SIZE"
+    NO_LIMIT = "NO_LIMIT"
+    BEHIND_KEPT_SEGMENT = "BEHIND_KEPT_SEGMENT"
+    ACTIVE_EMPTY = "ACTIVE_EMPTY"
+    ABOVE_HIGH_WATERMARK = "ABOVE_HIGH_WATERMARK"
+    NO_HIGH_WATERMARK = "NO_HIGH_WATERMARK"
+    TORN_TAIL = "TORN_TAIL"
+
+    ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
+    NOTHING_DIRTY = "NOTHING_DIRTY"
+    DIRTY_RATIO_LOW = "DIRTY_RATIO_LOW"
+    MIN_COMPACTION_LAG = "MIN_COMPACTION_LAG"
+    OPEN_TRANSACTION = "OPEN_TRANSACTION"
+
+    POLICY_EMPTY = "POLICY_EMPTY"
+    REMOTE_STORAGE = "REMOTE_STORAGE"
+    CONFIG_UNKNOWN = "CONFIG_UNKNOWN"
+    NOT_ASKED = "NOT_ASKED"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code for scripts, a sentence for people, and the moment (epoch ms) from which it may no longer hold."""
+
+    code: ReasonCode
+    text: str
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What happens to one segment, and why. ``bytes`` are those of its ``.log``."""
+
+    base_offset: int
+    size_bytes: int
+    action: Action
+    reason: Reason
+
+
+_UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+_YEAR_9999_MS: Final = 253_402_300_799_000
+
+
+def moment(time_ms: int) -> str:
+    """``2026-11-21T06:03:34Z``; an absurd time is shown as its number."""
+    if not 0 <= time_ms <= _YEAR_9999_MS:
+        return f"{time_ms} ms"
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(span_ms: int) -> str:
+    """The largest unit, and the next one where there is a rest: ``3d``, ``3d 4h``, ``250ms``."""
+    if span_ms <= 0:
+        return "0ms"
+    for place, (unit, size_ms) in enumerate(_UNITS_MS):
+        if span_ms >= size_ms:
+            whole, rest = divmod(span_ms, size_ms)
+            if place + 1 < len(_UNITS_MS) and (minor := rest // _UNITS_MS[place + 1][1]):
+                return f"{whole}{unit} {minor}{_UNITS_MS[place + 1][0]}"
+            return f"{whole}{unit}"
+    raise AssertionError(span_ms)

@@ -1,0 +1,220 @@
+"""The rules of one record and one batch: keep, drop, stamp a delete horizon. The rewrite kernel mirrors them.
+
+Pure: total functions over small facts, and one state machine over the batches of a round in offset order.
+
+Source: Kafka Cleaner.cleanInto and shouldRetainRecord, CleanedTransactionMetadata, MemoryRecords.filterTo.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class RecordFate(Enum):
+    """Why a record of a data batch stays or goes."""
+
+    LATEST = auto()
+    BEYOND_THE_MAP = auto()
+    TOMBSTONE_PROTECTED = auto()
+    TOMBSTONE_EXPIRED = auto()
+    SUPERSEDED = auto()
+    NO_KEY = auto()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the record stays."""
+        return self in _KEPT
+
+
+_KEPT = frozenset({RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED})
+
+
+class BatchFate(Enum):
+    """What becomes of a batch, before its records are looked at one by one."""
+
+    DELETE_EMPTY = auto()
+    """Records by their own fate; without any left, the batch goes."""
+    RETAIN_EMPTY = auto()
+    """Records by their own fate; without any left, an empty batch stays."""
+    DISCARD = auto()
+    """All records and the batch go."""
+    DISCARD_RETAIN_EMPTY = auto()
+    """All records go, an empty batch stays."""
+    KEEP = auto()
+    """A control batch that stays as it is."""
+    KEEP_STAMPED = auto()
+    """A marker whose transaction has no data left: it stays, and gets a delete horizon."""
+
+
+class Marker(Enum):
+    """The record of a control batch."""
+
+    COMMIT = auto()
+    ABORT = auto()
+    OTHER = auto()
+    """Not a transaction's."""
+    NONE = auto()
+    """The batch is empty: its record was removed by an earlier round."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """What the batch rule looks at. ``marker`` is None for a data batch."""
+
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    marker: Marker | None
+    delete_horizon_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """From a transaction index."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEnd:
+    """Where an active producer stands; ``last_data_offset`` is None between a marker and its next data batch."""
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+def record_fate(
+    offset: int,
+    *,
+    has_key: bool,
+    has_value: bool,
+    latest_offset: int,
+    map_end_offset: int,
+    delete_horizon_ms: int | None,
+    now_ms: int,
+) -> RecordFate:
+    """Decide one record of a v2 data batch that is not discarded as a whole.
+
+    Args:
+        offset: of the record.
+        has_key: a null key is none; an empty one is one.
+        has_value: a null value is none: a tombstone.
+        latest_offset: the key's latest offset in the dirty section, -1 where it does not occur there.
+        map_end_offset: the last offset that the map speaks for.
+        delete_horizon_ms: of its batch.
+        now_ms: epoch ms, one value for a round.
+    """
+    if offset > map_end_offset:
+        return RecordFate.BEYOND_THE_MAP
+    if not has_key:
+        return RecordFate.NO_KEY
+    if offset < latest_offset:
+        return RecordFate.SUPERSEDED
+    if has_value:
+        return RecordFate.LATEST
+    is_protected = delete_horizon_ms is None or now_ms < delete_horizon_ms
+    return RecordFate.TOMBSTONE_PROTECTED if is_protected else RecordFate.TOMBSTONE_EXPIRED
+
+
+def batch_fate(
+    batch: BatchFacts,
+    can_discard: bool,
+    producers: Mapping[int, ProducerEnd],
+    round_end_offset: int,
+    now_ms: int,
+) -> BatchFate:
+    """Decide one batch.
+
+    Args:
+        batch: its facts.
+        can_discard: what ``TransactionFates`` said of it.
+        producers: the active producers' ends, by producer id.
+        round_end_offset: the first uncleanable offset of the round: the batch that ends there marks the end of the
+            log's clean part and stays, if need be empty (Kafka 4.0 to 4.3; KAFKA-17076).
+        now_ms: epoch ms.
+    """
+    retains_empty = ends_a_producer(batch, producers) or batch.last_offset + 1 == round_end_offset
+    if batch.marker is None:
+        if can_discard:
+            return BatchFate.DISCARD_RETAIN_EMPTY if retains_empty else BatchFate.DISCARD
+        return BatchFate.RETAIN_EMPTY if retains_empty else BatchFate.DELETE_EMPTY
+    horizon_ms = batch.delete_horizon_ms
+    if batch.marker is Marker.NONE or (can_discard and horizon_ms is not None and horizon_ms <= now_ms):
+        return BatchFate.DISCARD_RETAIN_EMPTY if retains_empty else BatchFate.DISCARD
+    return BatchFate.KEEP_STAMPED if can_discard and horizon_ms is None else BatchFate.KEEP
+
+
+def ends_a_producer(batch: BatchFacts, producers: Mapping[int, ProducerEnd]) -> bool:
+    """Whether the batch holds the last sequence number, or the last epoch, of an active producer."""
+    end = producers.get(batch.producer_id) if batch.producer_id >= 0 else None
+    if end is None:
+        return False
+    if end.last_data_offset is not None:
+        return batch.last_offset == end.last_data_offset
+    return batch.marker is not None and batch.producer_epoch == end.producer_epoch
+
+
+@dataclass(slots=True)
+class _Ongoing:
+    transaction: AbortedTransaction
+    has_batches: bool = False
+
+
+@dataclass(slots=True)
+class TransactionFates:
+    """Follows the transactions of a round through its batches, in offset order, and says which batch can be
+    discarded."""
+
+    waiting: list[tuple[int, int, AbortedTransaction]] = field(default_factory=list)
+    retained: list[AbortedTransaction] = field(default_factory=list)
+    """Aborted transactions of which batches were seen: their entries go into the cleaned transaction index."""
+    _aborted: dict[int, _Ongoing] = field(default_factory=dict)
+    _committed: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, aborted: Iterable[AbortedTransaction]) -> TransactionFates:
+        """Start a round with the aborted transactions of its range, from the transaction indexes."""
+        waiting = [(txn.first_offset, txn.last_offset, txn) for txn in aborted]
+        heapq.heapify(waiting)
+        return cls(waiting)
+
+    def can_discard(self, batch: BatchFacts) -> bool:
+        """Feed the next batch: data of an aborted transaction goes; a marker goes once its transaction has no batch
+        left."""
+        self._begin_up_to(batch.last_offset)
+        if batch.marker is None:
+            return batch.is_transactional and self._is_aborted_data(batch)
+        if batch.marker is Marker.ABORT:
+            return self._ends_aborted(batch.producer_id)
+        if batch.marker is Marker.COMMIT:
+            had_batches = batch.producer_id in self._committed
+            self._committed.discard(batch.producer_id)
+            return not had_batches
+        return batch.marker is Marker.NONE
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self.waiting and self.waiting[0][0] <= offset:
+            _, _, transaction = heapq.heappop(self.waiting)
+            self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction))
+
+    def _is_aborted_data(self, batch: BatchFacts) -> bool:
+        ongoing = self._aborted.get(batch.producer_id)
+        if ongoing is None:
+            self._committed.add(batch.producer_id)
+            return False
+        ongoing.has_batches = True
+        return True
+
+    def _ends_aborted(self, producer_id: int) -> bool:
+        ongoing = self._aborted.pop(producer_id, None)
+        if ongoing is None or not ongoing.has_batches:
+            return True
+        self.retained.append(ongoing.transaction)
+        return False

@@ -1,0 +1,172 @@
+"""Retention: which of the oldest segments go, by log start offset, size and time, and why each other one stays.
+
+Pure functions over facts. Source: Kafka UnifiedLog.deleteOldSegments: three full passes in this order, each walking
+from the oldest segment and stopping at its first refusal; a segment must lie wholly below the high watermark, and an
+empty active segment never goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from policies.config import TopicPolicy
+from policies.facts import PartitionFacts, SegmentFacts
+from policies.reasons import Action, Reason, ReasonCode, Verdict, duration, moment
+
+Rule = Callable[[int], Reason | None]
+"""Given a segment's place: the reason why it goes, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The outcome for one partition: a verdict for every segment; those that go are a prefix."""
+
+    verdicts: tuple[Verdict, ...]
+    deleted: int
+
+    @property
+    def deletes_everything(self) -> bool:
+        """Then a new, empty active segment is rolled at the log end first."""
+        return 0 < self.deleted == len(self.verdicts)
+
+
+def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retention:
+    """Decide which segments retention removes.
+
+    Args:
+        log: facts of one partition.
+        policy: its configuration; ``retention.ms`` and ``retention.bytes`` below 0 mean no limit.
+        now_ms: epoch ms.
+
+    Returns:
+        One verdict a segment, in order.
+    """
+    reasons = _pass(log, 0, _below_log_start(log))
+    if policy.cleanup_delete:
+        reasons += _pass(log, len(reasons), _over_size(log, len(reasons), policy))
+        reasons += _pass(log, len(reasons), _expired(log, policy, now_ms))
+    gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, r) for s, r in zip(log.segments, reasons, strict=False)]
+    return Retention((*gone, *_kept(log, len(gone), policy, now_ms)), len(gone))
+
+
+def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
+    """Reasons of the segments from place ``first`` on that one rule removes, up to its first refusal."""
+    reasons: list[Reason] = []
+    for place in range(first, len(log.segments)):
+        reason = None if _barrier(log, place) else rule(place)
+        if reason is None:
+            break
+        reasons.append(reason)
+    return reasons
+
+
+def _barrier(log: PartitionFacts, place: int) -> Reason | None:
+    """What forbids every rule to take this segment."""
+    is_active = place == len(log.segments) - 1
+    if is_active and log.active.size_bytes == 0:
+        return Reason(ReasonCode.ACTIVE_EMPTY, "the empty active segment: a log has at least one segment")
+    if log.high_watermark is None:
+        text = "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)"
+        return Reason(ReasonCode.NO_HIGH_WATERMARK, text)
+    if log.high_watermark < (upper := log.upper_offset(place)):
+        return Reason(
+            ReasonCode.ABOVE_HIGH_WATERMARK,
+            f"reaches to offset {upper}, above the high watermark {log.high_watermark}",
+        )
+    if is_active and log.torn_tail_bytes:
+        text = f"{log.torn_tail_bytes} bytes at its end are no record batch; nothing is rolled behind them"
+        return Reason(ReasonCode.TORN_TAIL, text)
+    return None
+
+
+def _below_log_start(log: PartitionFacts) -> Rule:
+    def rule(place: int) -> Reason | None:
+        if place + 1 == len(log.segments) or (upper := log.upper_offset(place)) > log.log_start_offset:
+            return None
+        return Reason(
+            ReasonCode.LOG_START_OFFSET,
+            f"ends at offset {upper}, below the log start offset {log.log_start_offset}",
+        )
+
+    return rule
+
+
+def _over_size(log: PartitionFacts, first: int, policy: TopicPolicy) -> Rule:
+    """Deletes while what remains is still at least ``retention.bytes``."""
+    excess_bytes = [0] * len(log.segments)
+    left_bytes = sum(segment.size_bytes for segment in log.segments[first:])
+    for place in range(first, len(log.segments)):
+        left_bytes -= log.segments[place].size_bytes
+        excess_bytes[place] = left_bytes - policy.retention_bytes
+
+    def rule(place: int) -> Reason | None:
+        if policy.retention_bytes < 0 or excess_bytes[place] < 0:
+            return None
+        left = excess_bytes[place] + policy.retention_bytes
+        return Reason(
+            ReasonCode.RETENTION_SIZE,
+            f"{left} bytes stay without it, at least {_said(policy, 'retention.bytes')}",
+        )
+
+    return rule
+
+
+def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
+    def rule(place: int) -> Reason | None:
+        segment = log.segments[place]
+        if policy.retention_ms < 0 or now_ms - segment.largest_timestamp_ms <= policy.retention_ms:
+            return None
+        age = duration(now_ms - segment.largest_timestamp_ms)
+        text = f"{segment.timestamp_source.value} is {age} old, more than {_said(policy, 'retention.ms')}"
+        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy))
+
+    return rule
+
+
+def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> list[Verdict]:
+    """A verdict for each segment that stays, with the moment at which time retention could take it."""
+    verdicts: list[Verdict] = []
+    until_ms = 0
+    for place in range(first, len(log.segments)):
+        segment = log.segments[place]
+        until_ms = max(until_ms, _expiry_ms(segment, policy))
+        reason = _barrier(log, place) or _stays(log, place, first, policy, now_ms, until_ms)
+        verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
+    return verdicts
+
+
+def _stays(log: PartitionFacts, place: int, first: int, policy: TopicPolicy, now_ms: int, until_ms: int) -> Reason:
+    segment = log.segments[place]
+    if not policy.cleanup_delete:
+        return _deletes_by_no_limit(policy)
+    if policy.retention_ms >= 0 and segment.largest_timestamp_ms > now_ms:
+        newest = moment(segment.largest_timestamp_ms)
+        text = f"{segment.timestamp_source.value} lies in the future, {newest}; it holds all later segments"
+        return Reason(ReasonCode.FUTURE_TIMESTAMP, text, until_ms)
+    if policy.retention_ms >= 0 and now_ms - segment.largest_timestamp_ms <= policy.retention_ms:
+        age = duration(now_ms - segment.largest_timestamp_ms)
+        text = f"{segment.timestamp_source.value} is {age} old, not more than {_said(policy, 'retention.ms')}"
+        return Reason(ReasonCode.TIME_NOT_REACHED, text, until_ms)
+    if policy.retention_ms >= 0 and place > first:
+        text = f"expired, but segments go oldest first and {log.segments[first].base_offset} stays"
+        return Reason(ReasonCode.BEHIND_KEPT_SEGMENT, text, until_ms)
+    if policy.retention_bytes >= 0:
+        return Reason(ReasonCode.WITHIN_SIZE, f"less than {_said(policy, 'retention.bytes')} would stay without it")
+    return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes was stated")
+
+
+def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
+    if policy.cleanup_policy:
+        return Reason(ReasonCode.NO_LIMIT, f"cleanup.policy {policy.cleanup_policy} deletes by no limit")
+    return Reason(ReasonCode.POLICY_EMPTY, "cleanup.policy is empty: no limit deletes, nothing is compacted")
+
+
+def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy) -> int:
+    """The first moment at which time retention takes the segment (strict comparison); 0 without a limit."""
+    return segment.largest_timestamp_ms + policy.retention_ms + 1 if policy.retention_ms >= 0 else 0
+
+
+def _said(policy: TopicPolicy, key: str) -> str:
+    """``retention.ms=3d (topic config)``: a limit with the layer that set it."""
+    return f"{key}={policy.shown(key)} ({policy.origin(key)})"
