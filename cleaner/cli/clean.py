@@ -1,0 +1,201 @@
+"""``clean``: plan, then do it, in one shot; ``--dry-run`` only plans."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, Refused, complain, help_on
+from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.progress import ProgressBar
+from cleaner.cli.values import at_least_one, moment, span_ms
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.outcome import Listener, Outcome
+    from policies.plan import Plan, Request
+
+HELP = "delete what retention allows, compact what is dirty; once"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``clean`` takes."""
+    parser.epilog = help_on(*ExitStatus)
+    add_log_dir_arguments(parser)
+    _add_what(parser.add_argument_group("what is done"))
+    output = parser.add_argument_group("result")
+    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
+    output.add_argument(
+        "--exit-code", action="store_true", help="with --dry-run: exit status 10 if there is something to do"
+    )
+
+
+def _add_what(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what a run would do")
+    group.add_argument(
+        "--exact", action="store_true", help="with --dry-run: read the data for the exact compacted size"
+    )
+    group.add_argument("--only", choices=("retention", "compaction"), help="leave the other of the two out")
+    group.add_argument("--force-compaction", action="store_true", help="compact whatever the dirty ratio is")
+    group.add_argument(
+        "--now",
+        type=moment,
+        metavar="TIME",
+        help="take this for now: epoch ms, ISO 8601, +7d; a later one needs --dry-run",
+    )
+    group.add_argument(
+        "--delete-delay",
+        type=span_ms,
+        metavar="TIME",
+        help="in place of file.delete.delay.ms; 0 unlinks in this run",
+    )
+    group.add_argument("--threads", type=at_least_one, default=1, metavar="N", help="that one compaction may use")
+    group.add_argument(
+        "--assume-committed",
+        action="store_true",
+        help="a partition without a checkpointed high watermark is committed to its end",
+    )
+    group.add_argument("-y", "--yes", action="store_true", help="do what is dangerous without asking")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, plan, act, show."""
+    from cleaner.service.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
+
+    _check_usage(args)
+    request = _request(args)
+    _confirm(args)
+    with ProgressBar() as bar:
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        cleaner = open_cleaner(args, listener, threads=args.threads)
+        plan, outcome, signalled = _act(args, cleaner, request)
+    _show(args, plan, outcome)
+    _tell_failures(plan, outcome, listener)
+    _tell_unknown(plan)
+    return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
+        if given and not args.dry_run:
+            raise InvalidConfig(option, None, "goes with --dry-run only")
+
+
+def _request(args: argparse.Namespace) -> Request:
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
+
+    clock_ms = SystemClock().now_ms()
+    now_ms = args.now(clock_ms) if args.now else clock_ms
+    if now_ms > clock_ms and not args.dry_run:
+        raise InvalidConfig("--now", now_ms, f"lies after the clock's {clock_ms}: it would delete early; add --dry-run")
+    only = Only(args.only) if args.only else None
+    return Request(now_ms, only, args.force_compaction, args.assume_committed)
+
+
+def _confirm(args: argparse.Namespace) -> None:
+    """Danger asks on a terminal; without one it needs ``--yes``. A dry run endangers nothing."""
+    if not args.assume_committed or args.yes or args.dry_run:
+        return
+    danger = "--assume-committed also deletes and compacts records that may never have been committed"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(danger, "nothing was done; say --yes if that is meant")
+    print(f"{danger}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question to the user
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("not confirmed", "nothing was done")
+
+
+def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
+    """The plan, what became of it, and the exit status of the signal that came meanwhile, else 0."""
+    if args.dry_run:
+        plan = cleaner.plan(request, args.topic)
+        return plan, cleaner.would_do(plan, exact=args.exact, delete_delay_ms=args.delete_delay), 0
+    with _stopping_on_signals(cleaner) as signals:
+        plan, outcome = cleaner.clean(request, args.topic, delete_delay_ms=args.delete_delay)
+    return plan, outcome, 128 + signals[0] if signals else 0
+
+
+@contextmanager
+def _stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM end the run between two steps; a second one at once, and recovery cleans up."""
+    came: list[int] = []
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        cleaner.stop()
+        restore()
+
+    for number in previous:
+        signal.signal(number, stop)
+    try:
+        yield came
+    finally:
+        restore()
+
+
+def _show(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> None:
+    if args.json:
+        from cleaner.report.document import document  # noqa: PLC0415 - not for --help
+
+        json.dump(document(plan, outcome), sys.stdout)
+        sys.stdout.write("\n")
+        return
+    from rich.console import Console  # noqa: PLC0415 - not for --json
+
+    from cleaner.report.text import Page, render  # noqa: PLC0415 - not for --json
+
+    page = Page(shutil.get_terminal_size((80, 24)).columns, every_segment=args.verbose > 0)
+    text = render(plan, outcome, page, delete_delay_ms=args.delete_delay)
+    console = Console()
+    if console.is_terminal:
+        console.print(text, soft_wrap=True, end="")
+    else:
+        sys.stdout.write(text.plain)
+
+
+def _tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
+    """One line for each failure that the engine did not tell while it ran."""
+    for failed in plan.failures:
+        topic, partition = failed.topic_partition
+        listener.event("partition_failed", topic=topic, partition=partition, error=failed.error)
+    for error in _log_dir_errors(plan, outcome):
+        listener.event("log_dir_failed", error=error)
+
+
+def _log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
+    return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]
+
+
+def _tell_unknown(plan: Plan) -> None:
+    """One line with the remedy, if a topic kept everything since nobody stated what may go."""
+    unknown = {p.policy.topic: p.policy.unknown_because for p in plan.partitions if p.config_is_unknown}
+    if unknown:
+        topic, because = next(iter(unknown.items()))
+        others = f" and {len(unknown) - 1} more topics" if len(unknown) > 1 else ""
+        remedy = f"{because} of a --config FILE, or for all with --set cleanup.policy=..."
+        complain(f"CONFIG_UNKNOWN: nothing of topic {topic}{others} was touched: {remedy}")
+
+
+def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
+    from cleaner.report.totals import Totals  # noqa: PLC0415 - not for --help
+
+    totals = Totals.of(plan, outcome)
+    if totals.failed or _log_dir_errors(plan, outcome):
+        return ExitStatus.FAILED
+    if totals.unknown:
+        return ExitStatus.REFUSED
+    has_work = plan.has_work or outcome.swept_bytes > 0
+    return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE

@@ -1,0 +1,36 @@
+"""``completion``: the script that teaches a shell to complete ``logcleaner``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+HELP = "print the completion script of a shell; e.g. source <(logcleaner completion bash)"
+_SHELLS = ("bash", "zsh", "fish", "tcsh")
+_PATHS = {"DIR", "FILE"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``completion`` takes."""
+    parser.add_argument("shell", choices=_SHELLS, help="the shell to complete in")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script."""
+    import shtab  # noqa: PLC0415 - for this command only
+
+    for action in _actions(args.parser):
+        if action.metavar in _PATHS:
+            action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]
+    sys.stdout.write(shtab.complete(args.parser, args.shell) + "\n")
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every option and operand, of the commands too."""
+    for action in parser._actions:  # argparse offers no public list
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)

@@ -1,0 +1,80 @@
+"""``logcleaner demo``: make a small log directory to try all this on."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+
+if TYPE_CHECKING:
+    from cleaner.demo import MadeTopic
+
+HELP: Final = "make a small log directory to try all this on"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``demo`` takes."""
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
+    parser.add_argument("directory", metavar="DIR", type=Path, help="where to make it: absent, or an empty directory")
+    parser.add_argument("--seed", type=int, default=1, help="of what is random in it (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the demo and say what it holds and what to try. Raises: OutOfSpace, UnsafeOwner."""
+    from cleaner.demo import make_demo  # noqa: PLC0415 - codecs are slow to import
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415
+    from storage.filesystem import FileSystem  # noqa: PLC0415
+
+    directory: Path = args.directory
+    problem = _problem_with(directory)
+    if problem:
+        complain(f"{directory}: {problem}")
+        return ExitStatus.USAGE
+    made = make_demo(directory, FileSystem(), SystemClock().now_ms(), args.seed)
+    sys.stdout.write(_report(directory, made))
+    return ExitStatus.DONE
+
+
+def _problem_with(directory: Path) -> str | None:
+    """Why the demo cannot be made there."""
+    if directory.is_dir():
+        return "is not empty; name a new directory" if any(directory.iterdir()) else None
+    if directory.exists():
+        return "is not a directory; name a new one"
+    if not directory.parent.is_dir():
+        return "its parent directory does not exist; make that first"
+    return None
+
+
+def _report(directory: Path, made: list[MadeTopic]) -> str:
+    total_bytes = sum(one.size_bytes for one in made)
+    named = shlex.quote(str(directory))
+    return "\n".join(
+        [
+            f"Made a log directory of {len(made)} topics, {_size(total_bytes)}, in {directory}:",
+            *(_line(one) for one in made),
+            "",
+            "Try:",
+            f"  logcleaner clean --dry-run --log-dir {named}",
+            f"  logcleaner clean --log-dir {named}",
+            "",
+        ]
+    )
+
+
+def _line(made: MadeTopic) -> str:
+    topic = made.topic
+    return (
+        f"  {topic.name:<9} {topic.configs['cleanup.policy']:<14} {made.segments:>3} segments "
+        f"{_size(made.size_bytes):>9}  {topic.shows}"
+    )
+
+
+def _size(size_bytes: int) -> str:
+    from humanize import naturalsize  # noqa: PLC0415
+
+    return str(naturalsize(size_bytes, binary=True))

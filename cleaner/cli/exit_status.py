@@ -1,0 +1,106 @@
+"""Exit statuses, and the one place that turns an exception into one: one line on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from enum import IntEnum
+
+from cleaner.report.printable import printable
+from storage.errors import InvalidConfig, InvalidConfigs, LogCleanerError, LogDirLocked, NotALogDir
+
+
+class ExitStatus(IntEnum):
+    """The closed list of exit statuses."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    LOCKED = 3
+    REFUSED = 5
+    WORK_TO_DO = 10
+    SIGINT = 130
+    SIGTERM = 143
+
+
+_TOLD = {
+    ExitStatus.DONE: "done, or nothing to do",
+    ExitStatus.FAILED: "some partition failed; the others went on",
+    ExitStatus.USAGE: "wrong usage or configuration",
+    ExitStatus.LOCKED: "another process holds a log dir",
+    ExitStatus.REFUSED: "a guard rail stopped it; the message names the remedy",
+    ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
+    ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
+    ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
+}
+
+
+def help_on(*statuses: ExitStatus) -> str:
+    """The part of a command's ``--help`` that lists its exit statuses."""
+    return "\n".join(["exit status:", *(f"  {status:<4} {_TOLD[status]}" for status in statuses)])
+
+
+class Refused(LogCleanerError):
+    """A guard rail: nothing was done until the user says that it is meant."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what, self.remedy = what, remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"
+
+
+class Terminated(BaseException):
+    """SIGTERM, where nothing has to be finished first."""
+
+
+def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
+    """Tell an exception on stderr and give the exit status that it means.
+
+    Args:
+        error: what a command raised.
+        show_traceback: ``-vv``.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return ExitStatus.SIGINT
+    if isinstance(error, Terminated):
+        return ExitStatus.SIGTERM
+    if isinstance(error, BrokenPipeError):
+        return _reader_is_gone()
+    if show_traceback:
+        traceback.print_exception(error)
+    for line in _lines(error):
+        complain(line)
+    return _status(error)
+
+
+def complain(line: str) -> None:
+    """One line on stderr; control characters of file names cannot reach the terminal."""
+    print(f"logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - this is the command line
+
+
+def _lines(error: BaseException) -> list[str]:
+    if isinstance(error, InvalidConfigs):
+        return [str(problem) for problem in error.problems]
+    if isinstance(error, LogCleanerError):
+        return [str(error)]
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return [f"{where}{error.strerror or error}"]
+    return [f"bug: {type(error).__name__}: {error}; please report it with the traceback that -vv shows"]
+
+
+def _status(error: BaseException) -> int:
+    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir):
+        return ExitStatus.USAGE
+    if isinstance(error, LogDirLocked):
+        return ExitStatus.LOCKED
+    return ExitStatus.REFUSED if isinstance(error, Refused) else ExitStatus.FAILED
+
+
+def _reader_is_gone() -> int:
+    """``logcleaner … | head``: what is left in the buffer must not raise again when Python closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitStatus.FAILED

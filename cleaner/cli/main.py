@@ -1,0 +1,119 @@
+"""``logcleaner``: reads the command line, runs one command, gives its exit status.
+
+Only what parsing needs is imported here, so that ``--help`` comes at once; a command imports the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType, ModuleType
+from typing import NoReturn
+
+from cleaner import __version__
+from cleaner.cli import clean, completion, demo, topics
+from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
+
+_COMMANDS: dict[str, ModuleType] = {"clean": clean, "topics": topics, "demo": demo, "completion": completion}
+_DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, without a broker."
+_EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean --log-dir DIR --dry-run"
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line, and loads what makes help pretty only when help is shown."""
+
+    def format_help(self) -> str:
+        """The help text, coloured on a terminal."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+            # loading rich takes twice as long as all the rest
+            from rich_argparse import RawDescriptionRichHelpFormatter  # noqa: PLC0415
+
+            self.formatter_class = RawDescriptionRichHelpFormatter
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """One line on stderr, exit status 2."""
+        complain(f"{message}; see {self.prog} --help")
+        sys.exit(ExitStatus.USAGE)
+
+
+def build_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
+    parser.set_defaults(verbose=0, log_format="console", parser=parser)
+    _add_common(parser)
+    commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
+    for name, module in _COMMANDS.items():
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
+        module.add_arguments(command)
+        _add_common(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """What is understood before and behind the command's name."""
+    group = parser.add_argument_group("messages")
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=argparse.SUPPRESS,
+        help="tell each step; -vv: also tracebacks",
+    )
+    group.add_argument(
+        "--log-format",
+        choices=("console", "json"),
+        default=argparse.SUPPRESS,
+        help="form of the log lines on stderr",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: arguments without the program's name; those of the process by default.
+
+    Returns:
+        The exit status.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        _escape_undecodable(stream)
+    try:
+        return _run(build_parser().parse_args(argv))
+    except SystemExit as exit_:  # argparse after --help and a mistake, rich where nobody reads stdout any more
+        return _int_status(exit_.code)
+
+
+def _run(args: argparse.Namespace) -> int:
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return exit_status_of(error, show_traceback=args.verbose > 1)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return status
+
+
+def _int_status(code: str | int | None) -> int:
+    return code if isinstance(code, int) else ExitStatus.DONE
+
+
+def _escape_undecodable(stream: object) -> None:
+    """A file name that is no text of the locale must not end the program."""
+    if reconfigure := getattr(stream, "reconfigure", None):
+        reconfigure(errors="backslashreplace")
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise Terminated

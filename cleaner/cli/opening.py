@@ -1,0 +1,96 @@
+"""What every command on log dirs takes, and how it opens them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.errors import InvalidConfig, UnreadableFile
+
+if TYPE_CHECKING:
+    from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.outcome import Listener
+    from cleaner.service.layers import LoadedLayers, Settings
+
+
+def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which log dirs, and under which configuration."""
+    group = parser.add_argument_group("log dirs and configuration")
+    group.add_argument(
+        "--log-dir",
+        action="extend",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="a directory of the broker's log.dirs; in place of those configured",
+    )
+    group.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML, Kafka's keys)")
+    broker = group.add_mutually_exclusive_group()
+    broker.add_argument("--server-properties", type=Path, metavar="FILE", help="the broker's own server.properties")
+    broker.add_argument(
+        "--kafka-defaults",
+        action="store_true",
+        help="the broker runs on Kafka's own defaults: retention.ms is 7 days",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="set_options",
+        help="one value over all others, e.g. --set retention.ms=3d",
+    )
+    group.add_argument(
+        "--topic",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="only topics or partitions of these names",
+    )
+
+
+def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int = 1) -> Cleaner:
+    """Read the configuration and open the log dirs.
+
+    Raises:
+        InvalidConfig, InvalidConfigs: of the configuration, or no log dir was named.
+        NotALogDir, UnreadableFile: of a log dir.
+    """
+    from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
+
+    loaded = _load(args)
+    if not loaded.log_dirs:
+        raise InvalidConfig("log.dirs", None, "no log dir is named; say --log-dir DIR, or --config FILE with log.dirs")
+    return Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads)
+
+
+def _load(args: argparse.Namespace) -> LoadedLayers:
+    from cleaner.service.layers import load_layers  # noqa: PLC0415 - not for --help
+
+    try:
+        return load_layers(_settings(args), args.log_dir, args.set_options)
+    except UnreadableFile as error:
+        if error.path in (args.config, args.server_properties):
+            raise InvalidConfig("--config" if error.path == args.config else "--server-properties",
+                                str(error.path), f"cannot be read: {error.cause}") from error  # fmt: skip
+        raise
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """The configuration file, and what the command line says in its place."""
+    from cleaner.service.layers import Settings  # noqa: PLC0415 - not for --help
+
+    settings = Settings()
+    if args.config:
+        from cleaner.service.settings import read_settings  # noqa: PLC0415 - pydantic, only where a file is read
+
+        settings = read_settings(args.config)
+    return replace(
+        settings,
+        server_properties=args.server_properties or settings.server_properties,
+        kafka_defaults=args.kafka_defaults or settings.kafka_defaults,
+    )

@@ -1,0 +1,67 @@
+"""A progress bar on stderr, on a terminal only, for what takes over a second."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from time import monotonic as stopwatch
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+SHOWN_AFTER_SECONDS: Final = 1.0
+
+
+class ProgressBar:
+    """Bytes of the compactions' input, how fast they go, how long it has taken."""
+
+    def __init__(self) -> None:
+        self._start_seconds = stopwatch()
+        self._progress: Progress | None = None
+        self._done_bytes = 0
+        self._is_wanted = sys.stderr.isatty()
+
+    def advance(self, done_bytes: int) -> None:
+        """So many more bytes were dealt with."""
+        self._done_bytes += done_bytes
+        took_seconds = stopwatch() - self._start_seconds
+        if self._progress is None and self._is_wanted and took_seconds > SHOWN_AFTER_SECONDS:
+            self._progress = _started()
+        if self._progress:
+            self._progress.update(self._progress.task_ids[0], completed=self._done_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress:
+            with suppress(OSError):  # the terminal may be gone, the work is done all the same
+                self._progress.stop()
+
+
+def _started() -> Progress:
+    from rich.console import Console  # noqa: PLC0415 - only once something takes long
+    from rich.progress import (  # noqa: PLC0415 - as above
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("compacting"),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress.add_task("compacting", total=None)
+    progress.start()
+    return progress

@@ -1,0 +1,46 @@
+"""``topics``: what lies in the log dirs, a line a partition."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+
+if TYPE_CHECKING:
+    from policies.plan import Plan
+
+HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``topics`` takes."""
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
+    add_log_dir_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.topics/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, read, show."""
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.engine.outcome import Silent  # noqa: PLC0415 - not for --help
+    from policies.plan import Request  # noqa: PLC0415 - not for --help
+
+    cleaner = open_cleaner(args, Silent())
+    plan = cleaner.plan(Request(SystemClock().now_ms()), args.topic)
+    _show(args, plan)
+    failed = plan.failures or any(log_dir.facts.errors for log_dir in plan.log_dirs)
+    return ExitStatus.FAILED if failed else ExitStatus.DONE
+
+
+def _show(args: argparse.Namespace, plan: Plan) -> None:
+    from cleaner.report import listing  # noqa: PLC0415 - not for --help
+
+    if args.json:
+        json.dump(listing.document(plan), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        listing.show(plan)

@@ -1,0 +1,49 @@
+"""Values of options: moments, time spans, counts. Each raises ``ArgumentTypeError`` with its reason."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from datetime import datetime
+
+Moment = Callable[[int], int]
+"""Given the clock's time, epoch ms: the moment that was meant, epoch ms."""
+
+_EPOCH_MS = re.compile(r"-?\d{1,16}", re.ASCII)
+_RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
+
+
+def moment(text: str) -> Moment:
+    """Epoch ms, ISO 8601 (naive means local time), or relative to the clock: ``+7d``, ``-36h``."""
+    if _EPOCH_MS.fullmatch(text):
+        epoch_ms = int(text)
+        return lambda _: epoch_ms
+    if found := _RELATIVE.fullmatch(text):
+        distance_ms = span_ms(found["span"]) * (1 if found["sign"] == "+" else -1)
+        return lambda now_ms: now_ms + distance_ms
+    try:
+        absolute_ms = round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise ArgumentTypeError(f"{text!r} is no time: say epoch ms, 2026-11-21T06:00, or +7d") from None
+    return lambda _: absolute_ms
+
+
+def span_ms(text: str) -> int:
+    """A time span as the configuration has it: milliseconds, or ``90s``, ``36h``, ``7d``."""
+    from policies.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
+    from policies.config_values import parse_value  # noqa: PLC0415 - not for --help
+
+    try:
+        value = parse_value(TOPIC_KEY["file.delete.delay.ms"], text, synonym=None, as_broker=False)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} {error}") from None
+    assert isinstance(value, int)
+    return value
+
+
+def at_least_one(text: str) -> int:
+    """A count."""
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) > 0):
+        raise ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
+    return int(text)

@@ -1,0 +1,176 @@
+"""Cleaner: facts in, plan out, plan executed; what the command line, the daemon and a Python program all call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from cleaner.engine.clock import Clock, SystemClock
+from cleaner.engine.executor import Executor
+from cleaner.engine.inventory import Survey, survey_log_dir
+from cleaner.engine.journal import Journal
+from cleaner.engine.leftovers import leftovers_of, sweep
+from cleaner.engine.means import Means
+from cleaner.engine.outcome import Listener, Outcome, PartitionKey, PartitionResult, Silent
+from cleaner.engine.rehearsal import Rehearsal, key_of
+from policies.config import TopicPolicy
+from policies.config_layers import ConfigLayers
+from policies.facts import PartitionFacts
+from policies.plan import LogDirPlan, Plan, Request, plan
+from storage.errors import LogCleanerError, OutOfSpace
+from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
+from storage.log_dir import LogDir
+from storage.names import CLEANER_OFFSET_CHECKPOINT
+from storage.recovery import plan_recovery, recover
+
+
+class Cleaner:
+    """Retention and compaction over some log dirs."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        layers: ConfigLayers,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        listener: Listener | None = None,
+        threads: int = 1,
+    ) -> None:
+        """Open the log dirs.
+
+        Args:
+            log_dirs: directories that a broker names in ``log.dirs``.
+            layers: the configuration.
+            fs: the seam through which every mutation goes.
+            clock: the wall clock.
+            listener: hears events and progress.
+            threads: that one compaction may use.
+
+        Raises: NotALogDir, UnreadableFile, InvalidConfigs.
+        """
+        self._layers = layers
+        self._log_dirs = [LogDir.open(path) for path in log_dirs]
+        self._stopping = False
+        self._means = Means(
+            fs or FileSystem(),
+            clock or SystemClock(),
+            listener or Silent(),
+            layers.broker_policy(),
+            threads,
+            lambda: self._stopping,
+            None,
+        )
+
+    def stop(self) -> None:
+        """Ask a running ``clean`` to end between two steps; safe to call from a signal handler."""
+        self._stopping = True
+
+    def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:
+        """Read the facts and plan; takes no lock and creates nothing.
+
+        Args:
+            request: the moment of the run, and what is restricted or forced.
+            topics: globs over topic or partition names; empty means all.
+        """
+        survey = self._survey(request, topics)
+        return plan([survey_log_dir(log_dir, survey) for log_dir in self._log_dirs], self._policy_of, request)
+
+    def would_do(self, plan: Plan, *, exact: bool = False, delete_delay_ms: int | None = None) -> Outcome:
+        """What executing a plan would do, and nothing done.
+
+        Args:
+            plan: from ``plan``.
+            exact: read what a compaction would read; without it its output is an estimate.
+            delete_delay_ms: as for ``clean``.
+        """
+        start_seconds = self._means.clock.seconds()
+        rehearsal = Rehearsal(replace(self._means, delete_delay_ms=delete_delay_ms), plan.request.now_ms)
+        results = {key_of(p): rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
+        swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
+        return Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
+
+    def clean(
+        self, request: Request, topics: Sequence[str] = (), *, delete_delay_ms: int | None = None
+    ) -> tuple[Plan, Outcome]:
+        """Lock every log dir, recover, plan, execute.
+
+        Args:
+            request: as for ``plan``.
+            topics: as for ``plan``.
+            delete_delay_ms: overrides ``file.delete.delay.ms``; 0 unlinks in this run.
+
+        Raises: LogDirLocked, UnsafeOwner before anything was changed.
+        """
+        start_seconds = self._means.clock.seconds()
+        means = replace(self._means, delete_delay_ms=delete_delay_ms)
+        with ExitStack() as locks:
+            for log_dir in self._log_dirs:
+                locks.enter_context(log_dir.lock(means.fs))
+            errors = [
+                error for log_dir in self._log_dirs for error in self._recover(log_dir, self._survey(request, topics))
+            ]
+            planned = self.plan(request, topics)
+            swept_bytes = sum(_sweep(log_dir_plan, means) for log_dir_plan in planned.log_dirs)
+            results: dict[PartitionKey, PartitionResult] = {}
+            for log_dir, log_dir_plan in zip(self._log_dirs, planned.log_dirs, strict=True):
+                executor = Executor(log_dir, means, request.now_ms)
+                executor.execute(log_dir_plan)
+                results |= executor.results
+                errors += executor.errors
+        seconds = self._means.clock.seconds() - start_seconds
+        return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors))
+
+    def _survey(self, request: Request, topics: Sequence[str]) -> Survey:
+        expiration_ms = self._means.broker.producer_id_expiration_ms
+        return Survey(self._layers, request.now_ms, expiration_ms, tuple(topics))
+
+    def _policy_of(self, facts: PartitionFacts) -> TopicPolicy:
+        return self._layers.policy_for(
+            facts.topic_partition.topic, compacted_before=facts.cleaner_checkpoint is not None
+        )
+
+    def _recover(self, log_dir: LogDir, survey: Survey) -> Iterator[str]:
+        """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed."""
+        journal = Journal(log_dir.path, self._means.fs)
+        try:
+            cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
+            for topic_partition, path in log_dir.partitions():
+                if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).unknown:
+                    continue
+                try:
+                    recovery = plan_recovery(list_partition(path))
+                except LogCleanerError:
+                    continue  # the inventory meets it again, and tells
+                if recovery.is_needed:
+                    names = [p.name for p in recovery.unlinks] + [source.name for source, _ in recovery.renames]
+                    journal.record("recover", self._means.clock.now_ms(), partition=str(topic_partition), files=names)
+                    recover(self._means.fs, recovery, path)
+                    fields = {
+                        "topic": topic_partition.topic,
+                        "partition": topic_partition.partition,
+                        "files": len(names),
+                    }
+                    self._means.listener.event("partition_recovered", **fields)
+        except OutOfSpace as error:
+            yield str(error)
+        except LogCleanerError:
+            pass  # the inventory meets a garbled checkpoint again, and tells
+        finally:
+            journal.close()
+
+
+def _sweep(log_dir_plan: LogDirPlan, means: Means) -> int:
+    """Unlink leftovers that are due; gives their bytes."""
+    swept_bytes = 0
+    for partition, listing, delay_ms in leftovers_of(log_dir_plan, means.delete_delay_ms):
+        swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms)
+        if swept.files:
+            tp = partition.facts.topic_partition
+            fields = {"topic": tp.topic, "partition": tp.partition, "files": swept.files, "bytes": swept.size_bytes}
+            means.listener.event("files_removed", **fields)
+        swept_bytes += swept.size_bytes
+    return swept_bytes

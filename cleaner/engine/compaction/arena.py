@@ -1,0 +1,77 @@
+"""Decompressed records of some batches, side by side in one buffer that the kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from cleaner.engine.compaction.sources import Slice
+from storage.compression import Compression, decompress
+from storage.errors import CorruptBatch, CorruptCompressedData
+from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
+from storage.kernels.signatures import Bytes
+from storage.kernels.status import Status
+from storage.records.record import DECOMPRESSED_BYTES_MAX
+
+ARENA_BYTES: Final = 16 << 20
+"""Decompressed bytes after which a run of rows is handed to the kernels."""
+
+
+def runs(slice_: Slice) -> Iterator[tuple[Bytes, int, int]]:
+    """Cut a slice into runs of rows whose plain records lie in one buffer.
+
+    Yields:
+        ``(buffer, first row, end row)``: the segment itself for uncompressed batches, else an arena; the rows'
+        ``records_start`` and ``records_end`` index it until the next run is taken.
+
+    Raises: CorruptBatch.
+    """
+    compressed = (slice_.table["attributes"] & CODEC_MASK) != 0
+    row, rows = 0, slice_.table.size
+    while row < rows:
+        if not compressed[row]:
+            first, row = row, _end_of_run(compressed, row)
+            yield slice_.buf, first, row
+            continue
+        arena, end = fill(slice_, row, _end_of_run(compressed, row))
+        yield arena, row, end
+        slice_.table["records_start"][row:end] = NOT_HERE
+        row = end
+
+
+def _end_of_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], row: int) -> int:
+    """First row from ``row`` on with another flag than it."""
+    others = np.flatnonzero(flags[row:] != flags[row])
+    return row + int(others[0]) if others.size else flags.size
+
+
+def fill(slice_: Slice, first: int, last: int) -> tuple[Bytes, int]:
+    """Decompress rows from ``first`` on, until ``last`` or the arena is full; gives the arena and the row after
+    them."""
+    pieces: list[bytes] = []
+    size_bytes, row = 0, first
+    while row < last and (row == first or size_bytes < ARENA_BYTES):
+        piece = _records_of(slice_, row)
+        slice_.table["records_start"][row] = size_bytes
+        size_bytes += len(piece)
+        slice_.table["records_end"][row] = size_bytes
+        pieces.append(piece)
+        row += 1
+    return np.frombuffer(b"".join(pieces), np.uint8), row
+
+
+def _records_of(slice_: Slice, row: int) -> bytes:
+    batch = slice_.table[row]
+    position, size, count = int(batch["position"]), int(batch["size"]), int(batch["record_count"])
+    if count == 0:
+        return b""  # what lies behind the header of an empty batch is not looked at, as in Kafka
+    codec = Compression(int(batch["attributes"]) & CODEC_MASK)
+    try:
+        records = decompress(codec, slice_.buf[position + HEADER_BYTES : position + size].data, DECOMPRESSED_BYTES_MAX)
+    except CorruptCompressedData as error:
+        raise CorruptBatch(slice_.path, slice_.position_of(row), str(error)) from error
+    if count * RECORD_BYTES_MIN > len(records):
+        raise slice_.fail(Status.BAD_COUNT, row)
+    return records

@@ -1,0 +1,171 @@
+"""A ``.cleaned`` segment being written: log, offset and time index, transaction index.
+
+Source: Kafka Cleaner.cleanSegments; index entries by LogSegment.append's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from policies.retain import AbortedTransaction
+from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.kernels.index import index_batches
+from storage.kernels.layout import WRITTEN, index_state
+from storage.kernels.signatures import Bytes, Table
+from storage.kernels.status import Status
+from storage.names import FileKind, FileState, segment_file_name
+from storage.segment import Segment, SegmentFile, identity_of
+from storage.txn_index import AbortedTxn, format_aborted_txn
+
+OUT_BYTES: Final = 8 << 20
+_WRITTEN_ROWS: Final = 16_384
+
+
+class CleanedSegment:
+    """Takes batches in order; ``seal`` makes it last. On an error ``discard`` takes its files away."""
+
+    def __init__(self, fs: FileSystem, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._base_offset = base_offset
+        self._interval_bytes = index_interval_bytes
+        self._index = bytearray()
+        self._time_index = bytearray()
+        self._index_state = index_state(base_offset)
+        self._aborted = bytearray()
+        self._log_file: NewFile | None = None
+        self.out: Bytes = np.empty(OUT_BYTES, np.uint8)
+        self.written: Table = np.zeros(_WRITTEN_ROWS, WRITTEN)
+        self.position = 0
+        """In ``out``, of the next batch."""
+        self.rows = 0
+        """In use of ``written``."""
+        self.records = 0
+
+    @property
+    def _log(self) -> NewFile:
+        if self._log_file is None:
+            self.discard()  # what an earlier run left
+            self._log_file = self._fs.create(self._path(FileKind.LOG), self._directory, Purpose.CLEAN)
+        return self._log_file
+
+    def flush(self) -> None:
+        """Write ``out`` to the file, index its batches, and start it anew. Raises: OutOfSpace."""
+        start = self._log.size_bytes
+        self._log.write(self.out[: self.position].data)
+        self._add_to_indexes(self.written[: self.rows], start)
+        self.position = self.rows = 0
+
+    def make_room(self, size_bytes: int) -> None:
+        """Have room for one more batch of up to so many bytes, ``out`` growing where it is larger than that."""
+        if self.rows == self.written.size or self.out.size - self.position < size_bytes:
+            self.flush()
+        if self.out.size < size_bytes:
+            self.out = np.empty(size_bytes, np.uint8)
+
+    def append_copied(self, source: int, file_position: int, table: Table) -> None:
+        """Copy consecutive batches of a source file as they are, within the kernel where it can.
+
+        Args:
+            source: a descriptor of the file that ``table`` was scanned from.
+            file_position: in it, of position 0 in the table.
+            table: rows that lie side by side.
+        """
+        self.flush()
+        start, first = self._log.size_bytes, int(table["position"][0])
+        end = int(table["position"][-1] + table["size"][-1])
+        self._log.copy_from(source, file_position + first, end - first)
+        written = np.zeros(table.size, WRITTEN)
+        written["position"] = table["position"] - first
+        for name in ("size", "last_offset", "max_timestamp"):
+            written[name] = table[name]
+        written["records"] = table["record_count"]
+        self._add_to_indexes(written, start)
+
+    def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Add entries to the transaction index, in the order of their markers."""
+        for txn in transactions:
+            entry = AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+            self._aborted += format_aborted_txn(entry)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the log so far."""
+        return self.position + (self._log_file.size_bytes if self._log_file else 0)
+
+    def seal(self, mtime_ns: int) -> Segment:
+        """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace."""
+        self.flush()
+        self._seal_time_index()
+        self._log.fsync()
+        self._log.set_mtime(mtime_ns)
+        self._log.close()
+        contents = {
+            FileKind.INDEX: self._index,
+            FileKind.TIME_INDEX: self._time_index,
+            FileKind.TXN_INDEX: self._aborted,
+        }
+        kinds = [FileKind.LOG]
+        for kind, content in contents.items():
+            if content or kind is not FileKind.TXN_INDEX:
+                self._write(kind, content, mtime_ns)
+                kinds.append(kind)
+        self._fs.fsync_dir(self._directory, Purpose.CLEAN)
+        files = {kind: SegmentFile(self._path(kind), kind, identity_of(self._path(kind).stat())) for kind in kinds}
+        return Segment(self._directory, self._base_offset, files)
+
+    def discard(self) -> None:
+        """Take the files away; calling it again does nothing."""
+        if self._log_file is not None:
+            self._log_file.close()
+            self._log_file = None
+        for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
+            with suppress(OSError):
+                self._fs.unlink(self._path(kind), Purpose.CLEAN)
+
+    def _path(self, kind: FileKind) -> Path:
+        return self._directory / segment_file_name(self._base_offset, kind, FileState.CLEANED)
+
+    def _write(self, kind: FileKind, content: bytearray, mtime_ns: int) -> None:
+        with self._fs.create(self._path(kind), self._directory, Purpose.CLEAN) as file:
+            file.write(content)
+            file.fsync()
+            file.set_mtime(mtime_ns)
+
+    def _add_to_indexes(self, written: Table, start: int) -> None:
+        rows = written.size
+        self.records += int(written["records"].sum())
+        columns = [np.empty(rows, np.int64) for _ in range(4)]
+        status, _, offsets, times = index_batches(
+            written, rows, start, self._base_offset, self._interval_bytes, self._index_state, *columns
+        )
+        assert status == Status.OK, status  # groups keep within what an index can address
+        self._index += _interleaved(columns[0][:offsets], columns[1][:offsets], "offset")
+        self._time_index += _interleaved(columns[2][:times], columns[3][:times], "time")
+
+    def _seal_time_index(self) -> None:
+        """The final entry that retention by time relies on. Source: Kafka LogSegment.onBecomeInactiveSegment."""
+        state = self._index_state[0]
+        if state["max_timestamp"] > state["last_time_entry"]:
+            largest = np.array([state["max_timestamp"]], np.int64)
+            self._time_index += _interleaved(
+                largest, np.array([state["max_timestamp_offset"]]) - self._base_offset, "time"
+            )
+
+
+_ENTRY: Final = {
+    "offset": np.dtype([("key", ">i4"), ("value", ">i4")]),
+    "time": np.dtype([("key", ">i8"), ("value", ">i4")]),
+}
+
+
+def _interleaved(keys: np.ndarray, values: np.ndarray, layout: str) -> bytes:
+    """Entries of an index, big-endian."""
+    entries = np.empty(keys.size, _ENTRY[layout])
+    entries["key"], entries["value"] = keys, values
+    return entries.tobytes()

@@ -1,0 +1,84 @@
+"""The disposition of every batch of a slice: transactions and active producers, by the rules of ``policies.retain``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from cleaner.engine.compaction.sources import Slice
+from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd, TransactionFates, batch_fate
+from storage.kernels.layout import CONTROL, DELETE_HORIZON
+from storage.kernels.status import Disposition
+from storage.producer_state import ProducerState
+from storage.records import iter_batches
+from storage.records.control import ControlType, parse_control_type
+
+TRANSACTIONAL: Final = 0x10
+_MARKERS: Final = {ControlType.COMMIT: Marker.COMMIT, ControlType.ABORT: Marker.ABORT}
+
+
+class Fates:
+    """Follows the batches of a round in offset order. A new one is made for each walk over them."""
+
+    def __init__(
+        self,
+        aborted: list[AbortedTransaction],
+        producers: Mapping[int, ProducerEnd],
+        round_end_offset: int,
+        now_ms: int,
+    ) -> None:
+        self._transactions = TransactionFates.of(aborted)
+        self._producers = producers
+        self._round_end_offset = round_end_offset
+        self._now_ms = now_ms
+        self._last_data_offsets = np.array(
+            sorted(end.last_data_offset for end in producers.values() if end.last_data_offset is not None),
+            np.int64,
+        )
+
+    def take_retained(self) -> list[AbortedTransaction]:
+        """Aborted transactions whose markers were passed since the last call and stay in the cleaned index."""
+        retained, self._transactions.retained = self._transactions.retained, []
+        return retained
+
+    def dispose(self, slice_: Slice) -> None:
+        """Set ``disposition`` of every row. Raises: CorruptBatch where a control record does not parse."""
+        table = slice_.table
+        special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
+        special |= table["last_offset"] + 1 == self._round_end_offset
+        if self._last_data_offsets.size:
+            special |= np.isin(table["last_offset"], self._last_data_offsets)
+        for row in np.flatnonzero(special):
+            facts = _facts(slice_, int(row))
+            can_discard = self._transactions.can_discard(facts)
+            fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
+            table["disposition"][row] = Disposition[fate.name]
+
+
+def _facts(slice_: Slice, row: int) -> BatchFacts:
+    batch = slice_.table[row]
+    attributes = int(batch["attributes"])
+    return BatchFacts(
+        int(batch["last_offset"]),
+        int(batch["producer_id"]),
+        int(batch["producer_epoch"]),
+        bool(attributes & TRANSACTIONAL),
+        _marker(slice_, row) if attributes & CONTROL else None,
+        int(batch["base_timestamp"]) if attributes & DELETE_HORIZON else None,
+    )
+
+
+def _marker(slice_: Slice, row: int) -> Marker:
+    position, size = int(slice_.table["position"][row]), int(slice_.table["size"][row])
+    batch = next(iter_batches(slice_.buf[position : position + size].data, slice_.path))
+    records = batch.records()
+    return _MARKERS.get(parse_control_type(records[0].key), Marker.OTHER) if records else Marker.NONE
+
+
+def ends_of(state: ProducerState) -> dict[int, ProducerEnd]:
+    """Where every active producer stands."""
+    return {
+        producer_id: ProducerEnd(entry.last_data_offset, entry.epoch) for producer_id, entry in state.producers.items()
+    }

@@ -1,0 +1,174 @@
+"""Pass 2: write the ``.cleaned`` segment of a group, batch by batch, from the survivor bitmap.
+
+All records kept: the bytes are copied as they are, long runs from file to file. None: dropped unread. Some: rebuilt. A
+group of one segment that loses nothing is not written at all (Kafka rewrites it every round); two or more segments that
+lose nothing are still merged, or thousands of tiny files would stay.
+
+Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cleaner.engine.compaction.arena import fill
+from cleaner.engine.compaction.cleaned import CleanedSegment
+from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.sources import Slice, Source
+from storage.compression import Compression, compress
+from storage.errors import PlanOutOfDate
+from storage.kernels.decide import decide_batches
+from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
+from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
+from storage.kernels.signatures import Words
+from storage.kernels.status import Outcome, Status
+from storage.segment import open_to_read
+
+COPY_RUN_BYTES_MIN: Final = 256 << 10
+"""Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
+_RECORD_GROWTH_MAX: Final = 16
+_MAKES_ROOM: Final = frozenset({Status.OUTPUT_FULL, Status.TABLE_FULL})
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """One value each for a whole round, epoch ms."""
+
+    now_ms: int
+    new_horizon_ms: int
+    """now + ``delete.retention.ms``."""
+
+
+class Rewriter:
+    """Rewrites the sources of one group into one cleaned segment."""
+
+    def __init__(
+        self,
+        cleaned: CleanedSegment,
+        bitmap: Words,
+        times: Times,
+        fates: Fates,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._cleaned = cleaned
+        self._bitmap = bitmap
+        self._times = times
+        self._fates = fates
+        self._progress = progress
+        self._source_file = -1
+
+    def rewrite(self, group: Sequence[Source]) -> bool:
+        """Write the group's survivors; gives False where it is one segment that loses nothing: then nothing was
+        written.
+
+        Raises: CorruptBatch, OutOfSpace, PlanOutOfDate.
+        """
+        is_changed = len(group) > 1
+        for source in group:
+            self._source_file = open_to_read(source.path)
+            try:
+                is_changed = self._rewrite_source(source, is_changed)
+            except EOFError as error:
+                raise PlanOutOfDate(source.path, "it was truncated while it was read") from error
+            finally:
+                os.close(self._source_file)
+            self._cleaned.append_aborted(self._fates.take_retained())
+            self._progress(source.segment.size_bytes)
+        return is_changed
+
+    def _rewrite_source(self, source: Source, is_changed: bool) -> bool:
+        for slice_, tombstones in zip(source.slices(verify=False), source.tombstones, strict=True):
+            self._decide(slice_, tombstones)
+            if not is_changed and (slice_.table["outcome"] == Outcome.COPY).all():
+                continue
+            if not is_changed:
+                self._copy_prefix(source, slice_.first_row)
+                is_changed = True
+            self._write(slice_)
+        return is_changed
+
+    def _copy_prefix(self, source: Source, rows: int) -> None:
+        """Batches of the slices that were found unchanged before the first one that was not."""
+        for slice_ in source.slices(verify=False):
+            if slice_.first_row == rows:
+                return
+            self._cleaned.append_copied(self._source_file, slice_.file_position, slice_.table)
+
+    def _decide(self, slice_: Slice, tombstones: np.ndarray) -> None:
+        table = slice_.table
+        self._fates.dispose(slice_)
+        table["tombstones"] = tombstones
+        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
+        if status != Status.OK:
+            raise slice_.fail(status, row)
+        for row in np.flatnonzero(table["outcome"] == Outcome.UNDECIDED).tolist():
+            arena, _ = fill(slice_, row, row + 1)
+            status, _ = decide_batches(arena, table, row, row + 1, self._bitmap, self._times.now_ms)
+            if status != Status.OK:
+                raise slice_.fail(status, row)
+            table["records_start"][row] = NOT_HERE
+
+    def _write(self, slice_: Slice) -> None:
+        """Long runs of copied batches from file to file, everything between by the kernel."""
+        row = 0
+        for first, last in _long_copies(slice_):
+            self._write_rows(slice_, row, first)
+            self._cleaned.append_copied(self._source_file, slice_.file_position, slice_.table[first:last])
+            row = last
+        self._write_rows(slice_, row, slice_.table.size)
+
+    def _write_rows(self, slice_: Slice, row: int, last: int) -> None:
+        cleaned, times = self._cleaned, self._times
+        while row < last:
+            status, row, cleaned.position, cleaned.rows = rewrite_batches(
+                slice_.buf, slice_.table, row, last, self._bitmap, times.now_ms, times.new_horizon_ms,
+                cleaned.out, cleaned.position, cleaned.written, cleaned.rows,
+            )  # fmt: skip
+            if status in _MAKES_ROOM:
+                cleaned.make_room(_bound_bytes(slice_, row))
+            elif status == Status.NEEDS_RECORDS:
+                self._rebuild_compressed(slice_, row)
+                row += 1
+            elif status != Status.OK:
+                raise slice_.fail(status, row)
+
+    def _rebuild_compressed(self, slice_: Slice, row: int) -> None:
+        """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
+        cleaned, table = self._cleaned, slice_.table
+        arena, _ = fill(slice_, row, row + 1)
+        plain = np.empty(arena.size + _RECORD_GROWTH_MAX * int(table["record_count"][row]), np.uint8)
+        status, plain_bytes, kept, base_ms, latest_ms = encode_records(
+            arena, table, row, self._bitmap, self._times.now_ms, self._times.new_horizon_ms, plain, 0
+        )
+        if status != Status.OK:
+            raise slice_.fail(status, row)
+        codec = Compression(int(table["attributes"][row]) & CODEC_MASK)
+        body = np.frombuffer(compress(codec, plain[:plain_bytes].tobytes()), np.uint8)
+        size = HEADER_BYTES + body.size
+        cleaned.make_room(size)
+        position = cleaned.position
+        cleaned.out[position + HEADER_BYTES : position + size] = body
+        status = write_header(cleaned.out, position, size, table, row, kept, base_ms, latest_ms)
+        assert status == Status.OK, status
+        cleaned.written[cleaned.rows] = (position, size, table["last_offset"][row], latest_ms, kept)
+        cleaned.position, cleaned.rows = position + size, cleaned.rows + 1
+
+
+def _bound_bytes(slice_: Slice, row: int) -> int:
+    """Most bytes that a batch can take when it is rebuilt."""
+    batch = slice_.table[row]
+    return int(batch["size"]) + _RECORD_GROWTH_MAX * int(batch["record_count"])
+
+
+def _long_copies(slice_: Slice) -> list[tuple[int, int]]:
+    """Runs of rows to copy that are long enough for a copy from file to file."""
+    is_copy = np.concatenate(([False], slice_.table["outcome"] == Outcome.COPY, [False]))
+    edges = np.flatnonzero(is_copy[1:] != is_copy[:-1])
+    ends = np.concatenate((slice_.table["position"], [int(slice_.table["position"][-1] + slice_.table["size"][-1])]))
+    runs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    return [(first, last) for first, last in runs if ends[last] - ends[first] >= COPY_RUN_BYTES_MIN]

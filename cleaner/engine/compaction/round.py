@@ -1,0 +1,151 @@
+"""A round: find the survivors of all its segments, rewrite group by group, swap each group in, in ascending order.
+
+Source: Kafka Cleaner.doClean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from cleaner.engine.compaction.cleaned import CleanedSegment
+from cleaner.engine.compaction.fates import Fates, ends_of
+from cleaner.engine.compaction.rewrite import Rewriter, Times
+from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.survivors import Budget, Finder, Survivors
+from cleaner.engine.deletion import retire_snapshots
+from cleaner.engine.means import Means, Stopped
+from policies.compaction import CompactionRound
+from policies.config import TopicPolicy
+from policies.retain import AbortedTransaction
+from storage.filesystem import FileSystem, Unwritten
+from storage.log.listing import Listing
+from storage.log_dir import read_file
+from storage.names import FileKind
+from storage.producer_state import ProducerState
+from storage.segment import Segment
+from storage.swap import swap_in
+from storage.txn_index import collect_aborted_txns, parse_txn_index
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a compaction is about; the listing was read under the lock."""
+
+    listing: Listing
+    segments: tuple[Segment, ...]
+    """Those of the groups, ascending."""
+    plan: CompactionRound
+    policy: TopicPolicy
+    log_start_offset: int
+    producers: ProducerState
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a round did."""
+
+    size_bytes: int
+    """Of all the round's ``.log`` files after it."""
+    records_read: int
+    records_kept: int
+    unkeyed: int
+
+
+def compact(round_: Round, means: Means) -> Compacted:
+    """Carry a round out, under the lock. The cleaner checkpoint is the caller's, once all swaps last.
+
+    Raises:
+        CorruptBatch, NotYetSupported, OutOfSpace, PlanOutOfDate, UnreadableFile: the partition is as it was, or some
+            of its groups are swapped in whole: either is a valid log, and the round can be repeated.
+        Stopped: between two groups.
+    """
+
+    def swap(group: Sequence[Source], cleaned: CleanedSegment) -> None:
+        segment = cleaned.seal(group[-1].segment.log.identity.mtime_ns)
+        swap_in(means.fs, segment, [source.segment for source in group])
+        _retire_snapshots(means.fs, round_.listing, group)
+
+    return _run(round_, means, swap, is_locked=True)
+
+
+def measure(round_: Round, means: Means) -> Compacted:
+    """What ``compact`` would leave, byte for byte, and nothing written. Raises: as ``compact``, and needs no lock."""
+    return _run(round_, replace(means, fs=Unwritten()), lambda _group, _cleaned: None, is_locked=False)
+
+
+Finish = Callable[[Sequence[Source], CleanedSegment], None]
+
+
+def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Compacted:
+    new_fates = _fates_maker(round_)
+    budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
+    with ExitStack() as mappings:
+        sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
+        finder = Finder(sources, round_.plan.first_dirty_offset, budget, new_fates, means.listener.progress)
+        survivors = finder.find()
+        fates = new_fates()
+        size_bytes = kept = 0
+        for group in _groups(round_, sources):
+            if means.stopping():
+                raise Stopped
+            written_bytes, written_records = _rewrite_group(round_, group, survivors, fates, means, finish)
+            size_bytes += written_bytes
+            kept += written_records
+    return Compacted(size_bytes, survivors.records, kept, survivors.unkeyed)
+
+
+def _rewrite_group(
+    round_: Round, group: Sequence[Source], survivors: Survivors, fates: Fates, means: Means, finish: Finish
+) -> tuple[int, int]:
+    """Rewrite one group and finish it; gives its bytes and records afterwards."""
+    times = Times(round_.now_ms, round_.now_ms + round_.policy.delete_retention_ms)
+    first = group[0].segment
+    cleaned = CleanedSegment(means.fs, first.directory, first.base_offset, round_.policy.index_interval_bytes)
+    try:
+        if not Rewriter(cleaned, survivors.bitmap, times, fates, means.listener.progress).rewrite(group):
+            return first.size_bytes, group[0].records
+        cleaned.flush()
+        finish(group, cleaned)
+    except BaseException:
+        cleaned.discard()
+        raise
+    return cleaned.size_bytes, cleaned.records
+
+
+def _retire_snapshots(fs: FileSystem, listing: Listing, group: Sequence[Source]) -> None:
+    """Snapshots belong to the bases of segments: those that the group's segment took in have none any more."""
+    retire_snapshots(fs, listing, {source.segment.base_offset for source in group[1:]})
+
+
+def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:
+    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.plan.end_offset]
+    for segment, upper_offset in zip(round_.segments, bases, strict=True):
+        yield Source(segment, upper_offset, is_locked=is_locked)
+
+
+def _groups(round_: Round, sources: Sequence[Source]) -> Iterator[list[Source]]:
+    by_base = {source.segment.base_offset: source for source in sources}
+    for bases in round_.plan.groups:
+        yield [by_base[base] for base in bases]
+
+
+def _fates_maker(round_: Round) -> Callable[[], Fates]:
+    """Each walk over the batches follows the transactions anew."""
+    aborted = _aborted(round_)
+    producers = ends_of(round_.producers)
+    return lambda: Fates(aborted, producers, round_.plan.end_offset, round_.now_ms)
+
+
+def _aborted(round_: Round) -> list[AbortedTransaction]:
+    """Aborted transactions that may have data in the round's range; a marker may lie in a later segment."""
+    indexes = []
+    for segment in round_.listing.segments:
+        file = segment.files.get(FileKind.TXN_INDEX)
+        data = read_file(file.path) if file else None
+        if file and data:
+            indexes.append(parse_txn_index(data, file.path))
+    found = collect_aborted_txns(indexes, round_.log_start_offset, round_.plan.end_offset)
+    return [AbortedTransaction(*entry) for entry in found]

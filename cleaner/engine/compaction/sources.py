@@ -1,0 +1,194 @@
+"""The segments that a round reads: mapped under our lock, scanned and verified slice by slice."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import CorruptBatch, NotYetSupported, PlanOutOfDate
+from storage.kernels.crc import first_bad_crc
+from storage.kernels.layout import BATCH
+from storage.kernels.scan import scan_batches
+from storage.kernels.signatures import Bytes, Table
+from storage.kernels.status import Status
+from storage.segment import Segment, open_to_read
+
+WINDOW_BYTES: Final = 8 << 20
+"""What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
+for signals to be served in between; a larger batch gets a window of its own."""
+ROWS_MAX: Final = 16_384
+_MADV_POPULATE_READ: Final = 22
+
+_CAUSES: Final = {
+    Status.END_OF_BUFFER: "the file ends within a batch",
+    Status.BAD_MAGIC: "unknown record format",
+    Status.BAD_SIZE: "impossible batch length",
+    Status.BAD_COUNT: "impossible record count",
+    Status.BAD_OFFSETS: "offsets that go back or lie outside their batch",
+    Status.BAD_VARINT: "a varint that does not end",
+    Status.BAD_LENGTH: "a record that does not end where it says",
+    Status.BAD_HEADERS: "record headers that do not parse",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some batches of a segment, valid until the next slice is taken."""
+
+    buf: Bytes
+    """The window that ``table`` speaks of."""
+    file_position: int
+    """Of ``buf[0]``."""
+    table: Table
+    """``layout.BATCH``."""
+    first_row: int
+    """Place of ``table[0]`` among the segment's batches."""
+    path: Path
+
+    def verify(self) -> None:
+        """Check the CRC of every batch. Raises: CorruptBatch."""
+        bad = first_bad_crc(self.buf, self.table, 0, self.table.size)
+        if bad >= 0:
+            raise CorruptBatch(self.path, self.position_of(bad), "CRC-32C mismatch")
+
+    def position_of(self, row: int) -> int:
+        """Where a batch starts in the file."""
+        return self.file_position + int(self.table["position"][row])
+
+    def fail(self, status: int, row: int) -> CorruptBatch:
+        """The error of a kernel that stopped at ``row``."""
+        return CorruptBatch(self.path, self.position_of(row), _CAUSES[Status(status)])
+
+
+class Source:
+    """A segment of a round, read window by window, and what the first walk over it found out.
+
+    Under the lock its ``.log`` is mapped for the round, and every window's pages are populated before they are
+    touched: a file that was truncated gives an error there, not a SIGBUS in a kernel. Without the lock windows are
+        read into memory.
+    """
+
+    def __init__(self, segment: Segment, upper_offset: int, *, is_locked: bool) -> None:
+        """Open a segment.
+
+        Args:
+            segment: with a ``.log``.
+            upper_offset: the next segment's base offset; a batch that reaches it is damaged.
+            is_locked: whether we hold the lock of the log dir.
+
+        Raises: UnreadableFile, PlanOutOfDate where the file has another size than was listed.
+        """
+        self.segment = segment
+        self.upper_offset = upper_offset
+        self.path = segment.log.path
+        self.first_ordinal = -1
+        self.records = 0
+        self.tombstones: list[npt.NDArray[np.int32]] = []
+        """Of every batch, as the first walk over the records counted them; one array a slice."""
+        self._size_bytes = segment.size_bytes
+        self._map = _mapped(segment) if is_locked else None
+        self._mapped_buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
+        self._populated_to = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._mapped_buf = None
+        if self._map is not None:
+            with suppress(BufferError):  # an error on its way up still holds a view; the map goes with it
+                self._map.close()
+
+    def slices(self, *, verify: bool) -> Iterator[Slice]:
+        """Walk over the batches. The record count is known at the end.
+
+        Args:
+            verify: check the CRC of every batch: once a round, before a byte of it is used.
+
+        Raises: CorruptBatch, NotYetSupported, PlanOutOfDate, UnreadableFile.
+        """
+        position, next_offset, ordinal, row = 0, self.segment.base_offset, self.first_ordinal, 0
+        table = np.zeros(ROWS_MAX, BATCH)
+        window_bytes = WINDOW_BYTES
+        while position < self._size_bytes:
+            end = min(position + window_bytes, self._size_bytes)
+            buf, file_position = self._window(position, end)
+            status, rows, stopped, next_offset, ordinal = scan_batches(
+                buf, position - file_position, end - file_position, next_offset, ordinal, table
+            )
+            if rows:
+                found = Slice(buf, file_position, table[:rows], row, self.path)
+                if verify:
+                    found.verify()
+                yield found
+                row += rows
+            position = file_position + stopped
+            self._check(status, position, end)
+            window_bytes = WINDOW_BYTES if rows else window_bytes * 2
+        if next_offset > self.upper_offset:
+            raise CorruptBatch(self.path, position, f"offsets reach {next_offset}, beyond the next segment's base")
+        self.records = ordinal - self.first_ordinal
+
+    def _check(self, status: int, position: int, end: int) -> None:
+        if status == Status.LEGACY_MAGIC:
+            raise NotYetSupported(self.path, "a message of format v0 or v1")
+        is_cut_by_window = status == Status.END_OF_BUFFER and end < self._size_bytes
+        if status in _CAUSES and not is_cut_by_window:
+            raise CorruptBatch(self.path, position, _CAUSES[Status(status)])
+
+    def _window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """A buffer that holds ``[start, end)`` of the file, and the file position of its first byte."""
+        if self._mapped_buf is None:
+            return _read(self.path, start, end), start
+        self._populate(end)
+        return self._mapped_buf, 0
+
+    def _populate(self, end: int) -> None:
+        if self._map is None or end <= self._populated_to:
+            return
+        start = self._populated_to - self._populated_to % mmap.PAGESIZE
+        try:
+            self._map.madvise(_MADV_POPULATE_READ, start, end - start)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
+                raise PlanOutOfDate(self.path, "it was truncated while it was read") from error
+        self._populated_to = end
+
+
+def _mapped(segment: Segment) -> mmap.mmap | None:
+    """The whole ``.log``; None for an empty one."""
+    descriptor = open_to_read(segment.log.path)
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        if size_bytes != segment.size_bytes:
+            raise PlanOutOfDate(segment.log.path, f"{size_bytes} bytes instead of {segment.size_bytes}")
+        return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ) if size_bytes else None
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, start: int, end: int) -> Bytes:
+    buf = np.empty(end - start, np.uint8)
+    descriptor = open_to_read(path)
+    try:
+        filled = 0
+        while filled < buf.size:
+            count = os.preadv(descriptor, [buf[filled:].data], start + filled)
+            if count == 0:
+                raise PlanOutOfDate(path, "it was truncated while it was read")
+            filled += count
+    finally:
+        os.close(descriptor)
+    return buf

@@ -1,0 +1,90 @@
+"""The journal of a log dir: what was changed, why, when and how many bytes; written before the step it tells of.
+
+One plain file, ``.logcleaner-journal``, which a broker ignores; one line an entry: a CRC-32 of the rest in
+hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. Past its cap the file becomes
+``.logcleaner-journal.1``.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from storage.errors import OutOfSpace
+from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.log_dir import read_file
+from storage.names import JOURNAL_FILE
+
+SIZE_MAX_BYTES: Final = 16 << 20
+
+
+class Journal:
+    """Append-only. On a full disk its lines are kept in memory and written as soon as there is space again."""
+
+    def __init__(self, log_dir: Path, fs: FileSystem) -> None:
+        self._path = log_dir / JOURNAL_FILE
+        self._fs = fs
+        self._file: NewFile | None = None
+        self._waiting: list[bytes] = []
+        self._is_torn = False
+        """Whether the file ends within a line, cut short by a crash or a full disk."""
+
+    def record(self, what: str, time_ms: int, **fields: Any) -> None:
+        """Write one entry and make it last, before the step it tells of.
+
+        Args:
+            what: ``delete``, ``compact``, ``recover``, ``remove``.
+            time_ms: epoch ms.
+            fields: JSON values.
+        """
+        self._waiting.append(encode_entry({"time_ms": time_ms, "what": what, **fields}))
+        with suppress(OutOfSpace):  # deletions that policy allows must go on: they are what makes space
+            self._write_waiting()
+
+    def close(self) -> None:
+        """Write what had to wait, if there is space by now, and close the file; calling it again does nothing."""
+        if self._waiting:
+            with suppress(OutOfSpace):
+                self._write_waiting()
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    def _write_waiting(self) -> None:
+        file = self._open()
+        while self._waiting:
+            line = self._waiting[0]
+            file.write(b"\n" + line if self._is_torn else line)
+            self._is_torn = False
+            del self._waiting[0]
+        file.fsync()
+
+    def _open(self) -> NewFile:
+        if self._file is None:
+            if self._path.exists() and self._path.stat().st_size > SIZE_MAX_BYTES:
+                self._fs.rename(self._path, self._path.with_name(JOURNAL_FILE + ".1"), Purpose.JOURNAL)
+            if self._path.exists():
+                self._file = self._fs.open_to_append(self._path, Purpose.JOURNAL)
+                self._is_torn = not (read_file(self._path) or b"\n").endswith(b"\n")
+            else:
+                self._file = self._fs.create(self._path, self._path.parent, Purpose.JOURNAL)
+                self._fs.fsync_dir(self._path.parent, Purpose.JOURNAL)
+        return self._file
+
+
+def encode_entry(entry: dict[str, Any]) -> bytes:
+    """One line of the journal."""
+    body = json.dumps(entry, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def read_journal(log_dir: Path) -> Iterator[dict[str, Any]]:
+    """Entries, oldest first; a line that was cut short or damaged is passed over. Raises: UnreadableFile."""
+    for line in (read_file(log_dir / JOURNAL_FILE) or b"").splitlines():
+        checksum, _, body = line.partition(b" ")
+        if checksum == b"%08x" % zlib.crc32(body):
+            yield json.loads(body)

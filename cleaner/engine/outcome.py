@@ -1,0 +1,75 @@
+"""What a run did, or in a dry run would have done: the second of the two values that every report renders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from storage.names import TopicPartition
+
+
+class Basis(StrEnum):
+    """How a result's figures were found."""
+
+    DONE = "done"
+    EXACT = "exact"
+    """Nothing was changed, but every byte that decides was read."""
+    ESTIMATE = "estimate"
+    """The compaction's output size was not read from the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """Figures of one partition. ``deleted_bytes`` are renamed or unlinked, ``freed_bytes`` are unlinked."""
+
+    basis: Basis
+    deleted_segments: int = 0
+    deleted_bytes: int = 0
+    freed_bytes: int = 0
+    compacted_from_bytes: int = 0
+    compacted_to_bytes: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    """Why the partition, or its compaction, was left as it was."""
+
+
+PartitionKey = tuple[str, TopicPartition]
+"""Log dir and partition: while a replica moves, two log dirs hold the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a plan."""
+
+    dry_run: bool
+    results: Mapping[PartitionKey, PartitionResult]
+    swept_bytes: int = 0
+    """Freed of files that earlier runs, or a broker, had renamed to ``.deleted``."""
+    seconds: float = 0.0
+    interrupted: bool = False
+    errors: tuple[str, ...] = field(default=())
+    """What went wrong beside the partitions (a checkpoint that could not be written)."""
+
+
+class Listener(Protocol):
+    """Hears what the engine does while it does it: log events and progress."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Something happened; names and fields are listed in ``cleaner.service.events``."""
+
+    def progress(self, done_bytes: int) -> None:
+        """So many more bytes of the compaction's input were dealt with."""
+
+
+class Silent:
+    """A listener that does not listen."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Drop it."""
+
+    def progress(self, done_bytes: int) -> None:
+        """Drop it."""

@@ -1,0 +1,96 @@
+"""What a plan would do: the figures of a dry run, from the same code up to the step that changes something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cleaner.engine.leftovers import due_leftovers, leftovers_of
+from cleaner.engine.means import Means
+from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
+from policies.facts import PartitionFacts
+from policies.plan import LogDirPlan, PartitionPlan, path_of
+from storage.errors import LogCleanerError
+from storage.log.listing import list_partition
+from storage.log.producers import load_producer_state
+from storage.recovery import plan_recovery
+
+
+class Rehearsal:
+    """Changes nothing, takes no lock."""
+
+    def __init__(self, means: Means, now_ms: int) -> None:
+        self._means = means
+        self._now_ms = now_ms
+
+    def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
+        """What one partition's actions would give: exact for deletions, and for compactions where the data is read."""
+        expected = self._expected(partition)
+        if not exact or partition.compaction is None:
+            return expected
+        start_seconds = self._means.clock.seconds()
+        try:
+            measured = self._measured(partition, expected)
+        except (LogCleanerError, OSError) as error:
+            measured = replace(expected, error=str(error))
+        return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
+
+    def swept_bytes(self, plan: LogDirPlan) -> int:
+        """Bytes of the leftovers that are due."""
+        now_ms = self._means.clock.now_ms()
+        return sum(
+            file.identity.size_bytes
+            for _, listing, delay_ms in leftovers_of(plan, self._means.delete_delay_ms)
+            for file in due_leftovers(listing, now_ms, delay_ms)
+        )
+
+    def _expected(self, partition: PartitionPlan) -> PartitionResult:
+        """A compaction's output is not known without reading; at most its input, and that is what is said."""
+        deletion, compaction = partition.deletion, partition.compaction
+        deleted_bytes = deletion.size_bytes if deletion else 0
+        from_bytes = compaction.size_bytes if compaction else 0
+        return PartitionResult(
+            Basis.ESTIMATE if compaction else Basis.EXACT,
+            deleted_segments=len(deletion.segments) if deletion else 0,
+            deleted_bytes=deleted_bytes,
+            freed_bytes=deleted_bytes if self._means.delete_delay_ms == 0 else 0,
+            compacted_from_bytes=from_bytes,
+            compacted_to_bytes=from_bytes,
+        )
+
+    def _measured(self, partition: PartitionPlan, expected: PartitionResult) -> PartitionResult:
+        from cleaner.engine.compaction import Round, measure  # noqa: PLC0415 - loads numba
+
+        facts, compaction = partition.facts, partition.compaction
+        assert compaction is not None
+        listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
+        by_base = {segment.base_offset: segment for segment in listing.segments}
+        segments = tuple(by_base[planned.base_offset] for planned in compaction.segments)
+        producers = load_producer_state(
+            listing.snapshots, listing.segments, facts.log_start_offset, facts.log_end_offset,
+            self._now_ms, self._means.broker.producer_id_expiration_ms,
+        )  # fmt: skip
+        done = measure(
+            Round(
+                listing, segments, compaction.round, partition.policy, _log_start(partition), producers, self._now_ms
+            ),
+            self._means,
+        )
+        return replace(
+            expected,
+            basis=Basis.EXACT,
+            compacted_to_bytes=done.size_bytes,
+            records_read=done.records_read,
+            records_kept=done.records_kept,
+        )
+
+
+def _log_start(partition: PartitionPlan) -> int:
+    deletion = partition.deletion
+    return deletion.new_log_start_offset if deletion else partition.facts.log_start_offset
+
+
+def key_of(partition: PartitionPlan) -> PartitionKey:
+    """The key of a partition's result."""
+    facts: PartitionFacts = partition.facts
+    return facts.log_dir, facts.topic_partition

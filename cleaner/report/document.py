@@ -1,0 +1,117 @@
+"""The plan and its outcome for machines: ``logcleaner.plan/1``. Its keys are a promise."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.report.totals import Totals
+from policies.facts import UnreadablePartition
+from policies.plan import LogDirPlan, PartitionPlan, Plan
+from policies.reasons import Verdict
+
+SCHEMA: Final = "logcleaner.plan/1"
+
+
+def document(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """What ``clean --json`` prints; sizes in bytes, times in epoch ms. What is not known is null.
+
+    A partition's ``error`` is set where it could not be read, or where what was planned failed; ``result`` is
+    null where there was nothing to do, or where the run ended before.
+    """
+    return {
+        "schema": SCHEMA,
+        "now": plan.request.now_ms,
+        "dry_run": outcome.dry_run,
+        "engine": "local",
+        "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
+        "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
+        "totals": _totals(Totals.of(plan, outcome), outcome),
+    }
+
+
+def _log_dir(planned: LogDirPlan) -> dict[str, Any]:
+    facts = planned.facts
+    return {
+        "path": facts.path,
+        "locked_by": facts.locked_by,
+        "free_bytes": facts.free_bytes,
+        "size_bytes": facts.size_bytes,
+    }
+
+
+def _partition(planned: PartitionPlan | UnreadablePartition, outcome: Outcome) -> dict[str, Any]:
+    if isinstance(planned, UnreadablePartition):
+        return _unreadable(planned)
+    facts, section = planned.facts, planned.section
+    result = outcome.results.get((facts.log_dir, facts.topic_partition))
+    return {
+        "topic": facts.topic_partition.topic,
+        "partition": facts.topic_partition.partition,
+        "log_dir": facts.log_dir,
+        "cleanup_policy": planned.policy.cleanup_policy,
+        "bytes": facts.size_bytes,
+        "log_start_offset": facts.log_start_offset,
+        "log_end_offset": facts.log_end_offset,
+        "high_watermark": facts.high_watermark,
+        "last_stable_offset": facts.last_stable_offset,
+        "first_dirty_offset": section.first_dirty_offset if section else None,
+        "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
+        "error": result.error if result else None,
+        "segments": [_segment(verdict) for verdict in planned.verdicts],
+        "result": _result(result) if result else None,
+    }
+
+
+def _unreadable(partition: UnreadablePartition) -> dict[str, Any]:
+    return {
+        "topic": partition.topic_partition.topic,
+        "partition": partition.topic_partition.partition,
+        "log_dir": partition.log_dir,
+        "cleanup_policy": None,
+        "bytes": partition.size_bytes,
+        "log_start_offset": None,
+        "log_end_offset": None,
+        "high_watermark": None,
+        "last_stable_offset": None,
+        "first_dirty_offset": None,
+        "dirty_ratio": None,
+        "error": partition.error,
+        "segments": [],
+        "result": None,
+    }
+
+
+def _segment(verdict: Verdict) -> dict[str, Any]:
+    reason = verdict.reason
+    return {
+        "base_offset": verdict.base_offset,
+        "bytes": verdict.size_bytes,
+        "action": verdict.action.value,
+        "reason": {"code": reason.code.value, "text": reason.text, "until_ms": reason.until_ms},
+    }
+
+
+def _result(result: PartitionResult) -> dict[str, Any]:
+    return {
+        "basis": result.basis.value,
+        "deleted_segments": result.deleted_segments,
+        "deleted_bytes": result.deleted_bytes,
+        "freed_bytes": result.freed_bytes,
+        "compacted_from_bytes": result.compacted_from_bytes,
+        "compacted_to_bytes": result.compacted_to_bytes,
+        "records_read": result.records_read,
+        "records_kept": result.records_kept,
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def _totals(totals: Totals, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "bytes_before": totals.bytes_before,
+        "bytes_after": totals.bytes_before - totals.reclaimed_bytes,
+        "reclaimed_bytes": totals.reclaimed_bytes,
+        "partitions": totals.partitions,
+        "failed": totals.failed,
+        "seconds": round(outcome.seconds, 3),
+    }

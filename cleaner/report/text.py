@@ -1,0 +1,258 @@
+"""The plan and its outcome for people, as wide as the terminal; the totals and the next step come last.
+
+Words are never broken and nothing is cut off, so that a piped report can be searched for paths and codes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import humanize
+from rich.text import Text
+
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.printable import printable
+from cleaner.report.runs import Run, folded, runs_of
+from cleaner.report.totals import Totals
+from policies.facts import UnreadablePartition
+from policies.plan import LogDirPlan, PartitionPlan, Plan
+from policies.reasons import Action, Reason, ReasonCode, duration, moment
+
+_STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
+_YEAR_9999_MS: Final = 253_402_300_799_000
+_WORD_WIDTH: Final = len("would compact")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines under construction.
+
+    Attributes:
+        width: columns; a line is longer only where one word is.
+        every_segment: no folding of neighbours.
+    """
+
+    width: int = 80
+    every_segment: bool = False
+    text: Text = field(default_factory=Text)
+
+    def line(self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
+        """Add a line, wrapped at the width: continued ``hanging`` columns further in."""
+        line = " " * indent + printable(words)
+        if len(line) > self.width:
+            line = textwrap.fill(
+                line,
+                self.width,
+                subsequent_indent=" " * (indent + hanging),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        self.text.append(line + "\n", style)
+
+
+def render(plan: Plan, outcome: Outcome, page: Page, *, delete_delay_ms: int | None = None) -> Text:
+    """Fill a page with the plan, what became of it, the totals and the next step.
+
+    Args:
+        plan: the plan.
+        outcome: what was done, or would be.
+        page: where to.
+        delete_delay_ms: ``--delete-delay``, where it was given.
+
+    Returns:
+        The page's text, each line ended.
+    """
+    if outcome.dry_run:
+        page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
+        page.line()
+    for log_dir in plan.log_dirs:
+        _log_dir(log_dir, outcome, page)
+    totals = Totals.of(plan, outcome)
+    _totals(totals, outcome, page)
+    _next_step(plan, totals, outcome, page, delete_delay_ms)
+    return page.text
+
+
+def size(size_bytes: int) -> str:
+    """``1.2 GiB``."""
+    return humanize.naturalsize(size_bytes, binary=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 segment``, ``1,200 segments``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page) -> None:
+    facts = planned.facts
+    page.line(
+        f"{facts.path}: {size(facts.size_bytes)} in {counted(len(planned.partitions), 'partition')}, "
+        f"{size(facts.free_bytes)} free on its file system",
+        "bold",
+    )
+    if facts.locked_by and outcome.dry_run:
+        page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
+    for error in facts.errors:
+        page.line(f"FAILED: {error}", "bold red", indent=2, hanging=2)
+    page.line()
+    groups = ([p] for p in planned.partitions) if page.every_segment else folded(planned.partitions)
+    for group in groups:
+        _group(group, outcome, page)
+        page.line()
+
+
+def _group(group: Sequence[PartitionPlan | UnreadablePartition], outcome: Outcome, page: Page) -> None:
+    first, *others = group
+    if isinstance(first, UnreadablePartition):
+        page.line(f"{first.topic_partition}  {size(first.size_bytes)}", "bold")
+        page.line(f"FAILED: {first.error}", "bold red", indent=2, hanging=2)
+    elif others:
+        _unchanged(first, [p for p in group if isinstance(p, PartitionPlan)], page)
+    else:
+        _partition(first, outcome, page)
+
+
+def _unchanged(first: PartitionPlan, group: Sequence[PartitionPlan], page: Page) -> None:
+    """Partitions of one topic, all kept for the same reason."""
+    last = group[-1].facts.topic_partition.partition
+    name = f"{first.facts.topic_partition} to -{last}"
+    size_bytes = sum(p.facts.size_bytes for p in group)
+    page.line(f"{name}  {_policy(first)}  {counted(len(group), 'partition')}  {size(size_bytes)}", "bold", hanging=2)
+    segments = sum(len(p.verdicts) for p in group)
+    reason = first.verdicts[0].reason
+    page.line(
+        f"{'keep':{_WORD_WIDTH}}  {counted(segments, 'segment')}  {reason.code}",
+        _STYLES[Action.KEEP],
+        indent=2,
+    )
+    alike = len({v.reason.text for p in group for v in p.verdicts}) == 1
+    page.line(_told(reason, "" if alike else str(first.facts.topic_partition)), indent=4)
+
+
+def _partition(planned: PartitionPlan, outcome: Outcome, page: Page) -> None:
+    facts = planned.facts
+    ratio = f"  dirty ratio {planned.section.dirty_ratio:.2f}" if planned.section else ""
+    page.line(
+        f"{facts.topic_partition}  {_policy(planned)}  {size(facts.size_bytes)}  "
+        f"offsets {facts.log_start_offset} to {facts.log_end_offset}{ratio}",
+        "bold",
+        hanging=2,
+    )
+    runs = runs_of(planned, outcome, every_segment=page.every_segment)
+    columns = max((len(_where(run)) for run in runs), default=0)
+    for run in runs:
+        _run(run, columns, page)
+    if planned.checkpoint_offset is not None:
+        words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {facts.cleaner_checkpoint}"
+        page.line(f"{words} becomes {planned.checkpoint_offset}", indent=2, hanging=2)
+    if result := outcome.results.get((facts.log_dir, facts.topic_partition)):
+        _result(result, page)
+
+
+def _run(run: Run, columns: int, page: Page) -> None:
+    reason = run.verdict.reason
+    where = f"{_where(run):{columns}}  {size(run.size_bytes):>11}"
+    page.line(f"{run.word:{_WORD_WIDTH}}  {where}  {reason.code}", _STYLES[run.verdict.action], indent=2, hanging=2)
+    page.line(_told(reason, "" if run.alike else str(run.verdict.base_offset)), indent=4)
+
+
+def _where(run: Run) -> str:
+    if run.segments == 1:
+        return str(run.first_base_offset)
+    return f"{run.first_base_offset} to {run.last_base_offset}, {counted(run.segments, 'segment')}"
+
+
+def _told(reason: Reason, whose: str) -> str:
+    """The sentence, with the segment it speaks of where a run has several, and until when it holds."""
+    is_past = reason.code is ReasonCode.RETENTION_TIME
+    until_ms = None if is_past else reason.until_ms
+    until = f"; until {moment(until_ms)}" if until_ms and until_ms < _YEAR_9999_MS else ""
+    return f"{whose + ': ' if whose else ''}{reason.text}{until}"
+
+
+def _policy(planned: PartitionPlan) -> str:
+    if planned.config_is_unknown:
+        return "policy unknown"
+    return planned.policy.cleanup_policy or "no policy"
+
+
+def _result(result: PartitionResult, page: Page) -> None:
+    if result.compacted_from_bytes:
+        at_most = "at most " if result.basis is Basis.ESTIMATE else ""
+        words = f"compaction: {size(result.compacted_from_bytes)} to {at_most}{size(result.compacted_to_bytes)}"
+        if result.records_read:
+            words += f", {result.records_kept:,} of {result.records_read:,} records stay"
+        page.line(words, _STYLES[Action.COMPACT], indent=2, hanging=2)
+    if result.error:
+        page.line(f"FAILED: {result.error}", "bold red", indent=2, hanging=2)
+
+
+def _totals(totals: Totals, outcome: Outcome, page: Page) -> None:
+    would = "Would " if outcome.dry_run else ""
+    for label, words in _figures(totals, outcome):
+        verb = f"{would}{label}" if would else _PAST[label]
+        page.line(f"{verb:{_WORD_WIDTH}}  {words}", "bold", hanging=_WORD_WIDTH + 2)
+    if totals.unknown:
+        words = f"{counted(totals.unknown, 'partition')} of unknown configuration (CONFIG_UNKNOWN)"
+        page.line(f"{'Not touched':{_WORD_WIDTH}}  {words}", "bold yellow")
+    if totals.failed:
+        page.line(f"{'Failed':{_WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others went on", "bold red")
+    for error in outcome.errors:
+        page.line(f"FAILED: {error}", "bold red", hanging=2)
+
+
+_PAST: Final = {"delete": "Deleted", "compact": "Compacted", "reclaim": "Reclaimed", "unlink": "Unlinked"}
+
+
+def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
+    figures: list[tuple[str, str]] = []
+    if totals.deleted_segments:
+        segments = counted(totals.deleted_segments, "segment")
+        partitions = counted(totals.deleting_partitions, "partition")
+        figures.append(("delete", f"{segments} of {partitions}, {size(totals.deleted_bytes)}"))
+    if totals.compacted_partitions:
+        at_most = "at most " if totals.is_estimate else ""
+        sizes = f"{size(totals.compacted_from_bytes)} to {at_most}{size(totals.compacted_to_bytes)}"
+        figures.append(("compact", f"{counted(totals.compacted_partitions, 'partition')}, {sizes}"))
+    if figures:
+        at_least = "at least " if totals.is_estimate else ""
+        figures.append(("reclaim", f"{at_least}{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"))
+    if outcome.swept_bytes:
+        figures.append(("unlink", f"{size(outcome.swept_bytes)} in .deleted files of earlier runs"))
+    return figures
+
+
+def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_delay_ms: int | None) -> None:
+    has_work = plan.has_work or outcome.swept_bytes > 0
+    if outcome.interrupted:
+        page.line(
+            "Interrupted: what is marked 'not' was not begun, and every file is whole. Run again for the rest.",
+            "bold yellow",
+        )
+    elif not (has_work or totals.failed or totals.unknown):
+        page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
+    if totals.waiting_bytes > 0 and delete_delay_ms != 0:
+        _deletion_note(plan, totals, outcome, page, delete_delay_ms)
+    if outcome.dry_run and totals.is_estimate:
+        page.line("What compaction makes of it is not known without reading; --exact reads and says it.")
+    if outcome.dry_run and has_work:
+        page.line("DRY RUN - nothing was changed. To do it, run the same without --dry-run.", "bold yellow")
+
+
+def _deletion_note(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_delay_ms: int | None) -> None:
+    """When the space comes back."""
+    delay = _delay(plan) if delete_delay_ms is None else duration(delete_delay_ms)
+    would = "would wait" if outcome.dry_run else "wait"
+    page.line(
+        f"{size(totals.waiting_bytes)} {would} in .deleted files for file.delete.delay.ms ({delay}); "
+        "the next clean after that unlinks them. --delete-delay 0 unlinks at once."
+    )
+
+
+def _delay(plan: Plan) -> str:
+    delays_ms = {p.policy.file_delete_delay_ms for p in plan.partitions if p.deletion or p.compaction}
+    shortest, longest = min(delays_ms), max(delays_ms)
+    return duration(longest) if shortest == longest else f"{duration(shortest)} to {duration(longest)}"

@@ -1,0 +1,58 @@
+"""Sums over a plan and its outcome, the same for every report and for the exit status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cleaner.engine.outcome import Basis, Outcome
+from policies.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Figures of a run; in a dry run, of what it would do. Deletions count index files too."""
+
+    partitions: int
+    failed: int
+    unknown: int
+    """Partitions that keep everything, since nobody said what may go."""
+    bytes_before: int
+    deleting_partitions: int
+    deleted_segments: int
+    deleted_bytes: int
+    freed_bytes: int
+    compacted_partitions: int
+    compacted_from_bytes: int
+    compacted_to_bytes: int
+    is_estimate: bool
+    """The compactions' output was not read from the data: ``compacted_to_bytes`` is the most it can be."""
+
+    @classmethod
+    def of(cls, plan: Plan, outcome: Outcome) -> Totals:
+        """Add up."""
+        results = list(outcome.results.values())
+        compacted = [result for result in results if result.compacted_from_bytes]
+        return cls(
+            partitions=len(plan.partitions) + len(plan.failures),
+            failed=len(plan.failures) + sum(result.error is not None for result in results),
+            unknown=sum(p.config_is_unknown for p in plan.partitions),
+            bytes_before=sum(log_dir.facts.size_bytes for log_dir in plan.log_dirs),
+            deleting_partitions=sum(result.deleted_segments > 0 for result in results),
+            deleted_segments=sum(result.deleted_segments for result in results),
+            deleted_bytes=sum(result.deleted_bytes for result in results),
+            freed_bytes=sum(result.freed_bytes for result in results),
+            compacted_partitions=len(compacted),
+            compacted_from_bytes=sum(result.compacted_from_bytes for result in compacted),
+            compacted_to_bytes=sum(result.compacted_to_bytes for result in compacted),
+            is_estimate=any(result.basis is Basis.ESTIMATE for result in compacted),
+        )
+
+    @property
+    def reclaimed_bytes(self) -> int:
+        """What the log dirs hold less, once the files renamed to ``.deleted`` are gone too."""
+        return self.deleted_bytes + self.compacted_from_bytes - self.compacted_to_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of files renamed to ``.deleted`` in this run and still there."""
+        return self.deleted_bytes + self.compacted_from_bytes - self.freed_bytes

@@ -1,0 +1,115 @@
+"""What happens, as events with a name and fields: logged on stderr through structlog, never as prose.
+
+The names are stable: adding one is a minor version, changing one a major. Sizes are in bytes.
+
+    =======================  =======  ===================================================================
+    name                     level    fields
+    =======================  =======  ===================================================================
+    segment_deleted          info     topic, partition, base_offset, bytes, reason
+    segments_compacted       info     topic, partition, first_base_offset, segments, from_bytes, to_bytes,
+                                      records_read, records_kept
+    segment_rolled           info     topic, partition, base_offset
+    files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
+    partition_recovered      info     topic, partition, files: what a crash left was finished or undone
+    unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
+    partition_failed         error    topic, partition, error
+    log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
+    =======================  =======  ===================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+
+class Event(StrEnum):
+    """The closed list of events."""
+
+    SEGMENT_DELETED = "segment_deleted"
+    SEGMENTS_COMPACTED = "segments_compacted"
+    SEGMENT_ROLLED = "segment_rolled"
+    FILES_REMOVED = "files_removed"
+    PARTITION_RECOVERED = "partition_recovered"
+    UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
+    PARTITION_FAILED = "partition_failed"
+    LOG_DIR_FAILED = "log_dir_failed"
+
+
+class LogFormat(StrEnum):
+    """Form of a log line."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+LEVELS: Final[Mapping[str, int]] = {
+    Event.UNKEYED_RECORDS_DROPPED: logging.WARNING,
+    Event.PARTITION_FAILED: logging.ERROR,
+    Event.LOG_DIR_FAILED: logging.ERROR,
+}
+"""Level of an event; INFO where it is not named."""
+
+_BY_VERBOSITY: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+Processor = Callable[[Any, str, MutableMapping[str, Any]], Any]
+
+
+class Bar(Protocol):
+    """Shows progress."""
+
+    def advance(self, done_bytes: int) -> None:
+        """So many more bytes were dealt with."""
+
+
+class EventLog:
+    """A ``cleaner.engine.outcome.Listener`` that logs events and moves a progress bar."""
+
+    def __init__(self, verbosity: int = 0, log_format: LogFormat = LogFormat.CONSOLE, bar: Bar | None = None) -> None:
+        """Log to stderr.
+
+        Args:
+            verbosity: how often ``-v`` was said: warnings and errors, info, debug.
+            log_format: form of a line.
+            bar: hears the progress.
+        """
+        self._level = _BY_VERBOSITY[min(verbosity, len(_BY_VERBOSITY) - 1)]
+        self._format = log_format
+        self._bar = bar
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log one event, if its level asks for it."""
+        level = LEVELS.get(name, logging.INFO)
+        if level >= self._level:
+            _emit(level, name, fields, self._format)
+
+    def progress(self, done_bytes: int) -> None:
+        """Move the bar."""
+        if self._bar:
+            self._bar.advance(done_bytes)
+
+
+def _emit(level: int, name: str, fields: dict[str, object], log_format: LogFormat) -> None:
+    import structlog  # noqa: PLC0415 - a quiet run never needs its quarter of a second
+
+    # a progress bar replaces sys.stderr while it is shown, so that is looked up for each line
+    logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=_processors(log_format))
+    getattr(logger, logging.getLevelName(level).lower())(name, **fields)
+
+
+def _processors(log_format: LogFormat) -> list[Processor]:
+    import structlog  # noqa: PLC0415 - see _emit
+
+    if log_format is LogFormat.JSON:
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        return [structlog.processors.add_log_level, stamp, structlog.processors.JSONRenderer()]
+    stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
+    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return [
+        structlog.processors.add_log_level,
+        stamp,
+        structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False),
+    ]

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.cli.main import main
+from cleaner.engine.outcome import Outcome
+from policies import Plan, Request
+from tests.cleaner.report.plans import a_dry_run, a_plan, a_run
+
+
+@dataclass
+class FakeCleaner:
+    """Stands in for the engine: gives the plan it was handed, and remembers what it was asked."""
+
+    given: Plan = field(default_factory=a_plan)
+    dry_outcome: Callable[[Plan], Outcome] = a_dry_run
+    done_outcome: Callable[[Plan], Outcome] = a_run
+    raises: BaseException | None = None
+    while_cleaning: Callable[[], object] = lambda: None
+    log_dirs: Sequence[Path] = ()
+    threads: int = 0
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    stopped: bool = False
+
+    def open(self, log_dirs: Sequence[Path], layers: object, *, listener: Any, threads: int) -> FakeCleaner:
+        self.log_dirs, self.threads, self.listener = log_dirs, threads, listener
+        return self
+
+    def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:
+        self._remember("plan", request, topics)
+        return self.given
+
+    def would_do(self, plan: Plan, **options: object) -> Outcome:
+        self.asked.append(("would_do", options))
+        return self.dry_outcome(plan)
+
+    def clean(self, request: Request, topics: Sequence[str] = (), **options: object) -> tuple[Plan, Outcome]:
+        self._remember("clean", request, topics)
+        self.asked.append(("options", options))
+        self.while_cleaning()
+        return self.given, self.done_outcome(self.given)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def _remember(self, what: str, request: Request, topics: Sequence[str]) -> None:
+        if self.raises:
+            raise self.raises
+        self.asked.append((what, tuple(topics)))
+        self.requests.append(request)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeCleaner:
+    fake = FakeCleaner()
+    monkeypatch.setattr("cleaner.engine.cleaner.Cleaner", fake.open)
+    return fake
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., int]:
+    """Run a command on an empty directory."""
+
+    def run_command(command: str, *options: str) -> int:
+        return main([command, "--log-dir", str(tmp_path), *options])
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real, small log dir; not to be changed."""
+    directory = tmp_path_factory.mktemp("demo") / "data"
+    assert main(["demo", str(directory)]) == 0
+    return directory

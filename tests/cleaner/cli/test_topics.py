@@ -1,0 +1,30 @@
+import json
+
+from tests.cleaner.report.plans import a_partition, a_plan, unreadable
+
+
+def test_table_goes_to_stdout(engine, run, capsys) -> None:
+    engine.given = a_plan(a_partition("clicks-0", 9, 1))
+    assert run("topics", "--topic", "clicks") == 0
+    assert "clicks-0" in capsys.readouterr().out
+    assert engine.asked == [("plan", ("clicks",))]
+
+
+def test_json_is_one_document(engine, run, capsys) -> None:
+    engine.given = a_plan(a_partition("clicks-0", 9, 1))
+    assert run("topics", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "logcleaner.topics/1"
+
+
+def test_unreadable_partition_is_shown_and_fails(engine, run, capsys) -> None:
+    engine.given = a_plan(a_partition("clicks-0", 1), unreadable("orders-1", "cannot be read"))
+    assert run("topics") == 1
+    printed = capsys.readouterr().out
+    assert "clicks-0" in printed
+    assert "FAILED orders-1: cannot be read" in printed
+
+
+def test_log_dir_that_is_wrong_as_a_whole_fails(engine, run, capsys) -> None:
+    engine.given = a_plan(errors=("garbled checkpoint",))
+    assert run("topics") == 1
+    assert "FAILED: garbled checkpoint" in capsys.readouterr().out

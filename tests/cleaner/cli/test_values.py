@@ -1,0 +1,54 @@
+from argparse import ArgumentTypeError
+from datetime import datetime
+
+import pytest
+
+from cleaner.cli.values import at_least_one, moment, span_ms
+
+NOW_MS = 1_800_000_000_000
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("0", 0),
+        ("1700000000000", 1_700_000_000_000),
+        ("1970-01-02T00:00:00Z", DAY_MS),
+        ("1970-01-02T01:00:00+01:00", DAY_MS),
+        ("1970-01-01T00:00:00.250Z", 250),
+        ("+7d", NOW_MS + 7 * DAY_MS),
+        ("-36h", NOW_MS - 36 * 3_600_000),
+    ],
+)
+def test_moment(text: str, expected_ms: int) -> None:
+    assert moment(text)(NOW_MS) == expected_ms
+
+
+def test_naive_time_is_local() -> None:
+    local = datetime(2026, 11, 21, 6, 0).astimezone()
+    assert moment("2026-11-21T06:00")(NOW_MS) == round(local.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "+", "+7", "+7y", "2026-13-01", "1e9", "٣"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="no time"):
+        moment(text)
+
+
+@pytest.mark.parametrize(("text", "expected_ms"), [("0", 0), ("250", 250), ("2m", 120_000), ("7d", 7 * DAY_MS)])
+def test_span(text: str, expected_ms: int) -> None:
+    assert span_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "-1", "7y", "soon"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError):
+        span_ms(text)
+
+
+def test_count_starts_at_one() -> None:
+    assert at_least_one("12") == 12
+    for text in ("0", "-1", "x", "1000000", "²"):
+        with pytest.raises(ArgumentTypeError):
+            at_least_one(text)

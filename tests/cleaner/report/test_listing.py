@@ -1,0 +1,67 @@
+import pytest
+
+from cleaner.report.listing import document, rows, show
+from tests.cleaner.report.plans import (
+    DAY_MS,
+    NOW_MS,
+    a_partition,
+    a_plan,
+    an_empty_partition,
+    unreadable,
+)
+
+KEYS = [
+    "topic",
+    "partition",
+    "log_dir",
+    "cleanup_policy",
+    "segments",
+    "bytes",
+    "log_start_offset",
+    "log_end_offset",
+    "dirty_ratio",
+    "next_expiry_ms",
+    "error",
+]
+
+
+@pytest.mark.parametrize(
+    ("story", "facts", "expected_ms"),
+    [
+        ("an expired segment may go now", a_partition("clicks-0", 9, 1), NOW_MS),
+        ("a younger one, once retention.ms has passed", a_partition("clicks-0", 1), NOW_MS + 2 * DAY_MS + 1),
+        ("a compacted topic knows no expiry", a_partition("orders-0", 9, 1), None),
+        ("an unknown topic neither", a_partition("copied-0", 9, 1), None),
+        ("nor does an empty one", an_empty_partition("clicks-0"), None),
+    ],
+)
+def test_next_expiry(story: str, facts, expected_ms: int | None) -> None:
+    assert rows(a_plan(facts))[0].next_expiry_ms == expected_ms, story
+
+
+def test_dirty_ratio_is_that_of_the_compaction() -> None:
+    assert rows(a_plan(a_partition("orders-0", 9, 8, 1, cleaned=100)))[0].dirty_ratio == 0.5
+    assert rows(a_plan(a_partition("clicks-0", 9)))[0].dirty_ratio is None
+
+
+def test_document_keys_are_those_promised() -> None:
+    found = document(a_plan(a_partition("clicks-0", 9), unreadable("orders-1", "no")))
+    assert list(found) == ["schema", "now", "partitions"]
+    assert found["schema"] == "logcleaner.topics/1"
+    assert [list(partition) for partition in found["partitions"]] == [KEYS, KEYS]
+    assert found["partitions"][1]["error"] == "no"
+
+
+def test_piped_table_folds_nothing_and_tells_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "t" * 200
+    show(a_plan(a_partition("clicks-0", 1), unreadable(f"{name}-1", "/data/x: cannot be read")))
+    printed = capsys.readouterr().out
+    assert f"{name}-1 FAILED" in printed
+    assert "in 2d" in printed
+    assert f"FAILED {name}-1: /data/x: cannot be read" in printed
+
+
+def test_table_of_several_log_dirs_says_which(capsys: pytest.CaptureFixture[str]) -> None:
+    one = a_plan(a_partition("clicks-0", 1))
+    show(type(one)(one.request, one.log_dirs * 2))
+    assert "LOG DIR" in capsys.readouterr().out

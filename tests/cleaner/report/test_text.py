@@ -1,0 +1,164 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.report.text import Page, render
+from policies import Plan
+from policies.reasons import ReasonCode
+from tests.cleaner.report.plans import (
+    MIB,
+    a_dry_run,
+    a_partition,
+    a_plan,
+    a_run,
+    an_empty_partition,
+    unreadable,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def everything() -> Plan:
+    return a_plan(
+        a_partition("clicks-0", 9, 8, 7, 2, 1),
+        a_partition("copied-0", 1),
+        an_empty_partition("empty-0"),
+        an_empty_partition("empty-1"),
+        an_empty_partition("empty-2"),
+        a_partition("orders-0", 9, 8, 7, 1),
+        unreadable("orders-1", "/data/orders-1: cannot be read: Permission denied"),
+        locked_by="process 4711",
+    )
+
+
+def rendered(plan: Plan, outcome: Outcome, *, width: int = 80, every_segment: bool = False) -> str:
+    return render(plan, outcome, Page(width, every_segment)).plain
+
+
+@pytest.mark.parametrize(
+    ("golden", "every_segment", "act"),
+    [
+        ("clean-dry-run.txt", False, a_dry_run),
+        ("clean-dry-run-verbose.txt", True, a_dry_run),
+        ("clean-done.txt", False, a_run),
+    ],
+)
+def test_report_reads_as_its_golden_file(golden: str, every_segment: bool, act) -> None:
+    plan = everything()
+    assert rendered(plan, act(plan), every_segment=every_segment) == (GOLDEN / golden).read_text()
+
+
+@pytest.mark.parametrize("width", [40, 80, 132])
+def test_a_line_is_longer_than_the_page_only_where_one_word_is(width: int) -> None:
+    plan = everything()
+    lines = rendered(plan, a_dry_run(plan), width=width).splitlines()
+    assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
+
+
+def test_every_segment_is_told_when_asked_for() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 8, 7, 2, 1))
+    lines = rendered(plan, a_dry_run(plan), every_segment=True).splitlines()
+    assert sum(line.startswith("  would delete") for line in lines) == 3
+    assert sum(line.startswith("  keep") for line in lines) == 2
+
+
+def test_run_tells_the_reason_of_the_segment_at_the_border() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 8, 7, 2, 1))
+    report = rendered(plan, a_dry_run(plan))
+    assert "200: its newest record is 7d old" in report
+    assert "300: its newest record is 2d old" in report
+    assert "9d old" not in report
+
+
+def test_dry_run_says_would_and_never_that_something_was_done() -> None:
+    plan = everything()
+    report = rendered(plan, a_dry_run(plan))
+    assert report.startswith("DRY RUN")
+    assert report.rstrip().splitlines()[-1].startswith("DRY RUN")
+    assert not re.search(r"(?mi)^ *(deleted|compacted|reclaimed|unlinked)\b", report)
+
+
+def test_segments_that_a_failed_run_left_are_not_called_deleted() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 8, 1))
+    key = ("/data", plan.partitions[0].facts.topic_partition)
+    failed = replace(a_run(plan).results[key], deleted_segments=0, deleted_bytes=0, error="disk on fire")
+    report = rendered(plan, Outcome(False, {key: failed}))
+    assert "not deleted" in report
+    assert "FAILED: disk on fire" in report
+    assert "Failed         1 partition" in report
+
+
+def test_an_interrupted_run_says_so_and_marks_what_was_not_begun() -> None:
+    plan = a_plan(a_partition("orders-0", 9, 8, 1))
+    report = rendered(plan, Outcome(False, {}, interrupted=True))
+    assert "Interrupted" in report
+    assert "not compacted" in report
+
+
+def test_deleted_files_are_said_to_wait_only_where_they_do() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 8, 1))
+    assert "file.delete.delay.ms (1m)" in rendered(plan, a_run(plan))
+    at_once = render(plan, a_run(plan), Page(), delete_delay_ms=0).plain
+    assert "file.delete.delay.ms" not in at_once
+
+
+def test_nothing_to_do_is_said() -> None:
+    plan = a_plan(a_partition("clicks-0", 1))
+    assert "Nothing to do in 1 partition." in rendered(plan, Outcome(True, {}))
+
+
+@pytest.mark.parametrize("partition", [a_partition("copied-0", 1), unreadable("orders-1", "no")])
+def test_nothing_to_do_is_not_said_of_what_could_not_be_looked_at(partition) -> None:
+    assert "Nothing to do" not in rendered(a_plan(partition), Outcome(True, {}))
+
+
+def test_wrong_cleaner_checkpoint_is_told() -> None:
+    plan = a_plan(a_partition("orders-0", 1, cleaned=5000))
+    assert plan.partitions[0].checkpoint_offset == 0
+    assert "first dirty offset 5000 becomes 0" in rendered(plan, a_dry_run(plan)).replace("\n    ", " ")
+
+
+def test_a_dir_that_is_wrong_as_a_whole_is_told() -> None:
+    plan = a_plan(errors=("/data/cleaner-offset-checkpoint line 2: garbled",))
+    assert "FAILED: /data/cleaner-offset-checkpoint line 2" in rendered(plan, Outcome(True, {}))
+
+
+def test_leftovers_of_earlier_runs_count() -> None:
+    plan = a_plan(a_partition("clicks-0", 1))
+    assert "Unlinked       3.0 MiB" in rendered(plan, Outcome(False, {}, swept_bytes=3 * MIB))
+
+
+def test_control_characters_in_an_error_do_not_reach_the_terminal() -> None:
+    report = rendered(a_plan(unreadable("orders-1", "/data/\x1b[2Jx\udcff")), Outcome(True, {}))
+    assert "\x1b" not in report
+    report.encode()
+
+
+def test_partitions_fold_only_where_all_stay_for_the_same_reason() -> None:
+    plan = a_plan(an_empty_partition("empty-0"), a_partition("empty-1", 1, 1), an_empty_partition("empty-2"))
+    assert plan.partitions[1].has_work
+    report = rendered(plan, a_dry_run(plan))
+    assert "empty-0 to" not in report
+    assert "empty-2  compact" in report
+
+
+def test_result_of_a_compaction_tells_records() -> None:
+    plan = a_plan(a_partition("orders-0", 9, 1))
+    assert "1,000 of 2,000 records stay" in rendered(plan, a_run(plan))
+
+
+def test_unknown_configuration_is_told_with_its_remedy() -> None:
+    report = rendered(a_plan(a_partition("copied-0", 1)), Outcome(True, {}))
+    assert "policy unknown" in report
+    assert ReasonCode.CONFIG_UNKNOWN in report
+    assert "state it" in report
+
+
+def test_partition_without_a_result_was_not_touched() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 1))
+    key = ("/data", plan.partitions[0].facts.topic_partition)
+    assert "not deleted" in rendered(plan, Outcome(False, {}))
+    assert "not deleted" in rendered(plan, Outcome(False, {key: PartitionResult(a_run(plan).results[key].basis)}))

@@ -1,0 +1,75 @@
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+import cleaner.engine
+from cleaner.service import events
+from cleaner.service.events import LEVELS, Event, EventLog, LogFormat
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "told"),
+    [(0, {Event.PARTITION_FAILED}), (1, {Event.PARTITION_FAILED, Event.SEGMENT_DELETED}), (7, {*Event})],
+)
+def test_verbosity_decides_what_is_told(verbosity: int, told: set[Event], capsys: pytest.CaptureFixture[str]) -> None:
+    log = EventLog(verbosity)
+    for event in told | {Event.SEGMENT_DELETED}:
+        log.event(event, topic="orders")
+    printed = capsys.readouterr().err
+    assert {event for event in Event if re.search(rf"\b{event}\b", printed)} == told
+
+
+def test_json_line_holds_name_level_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    EventLog(1, LogFormat.JSON).event("segment_deleted", topic="orders", partition=3, bytes=7)
+    captured = capsys.readouterr()
+    line = json.loads(captured.err)
+    assert captured.out == ""
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "segment_deleted",
+        "level": "info",
+        "topic": "orders",
+        "partition": 3,
+        "bytes": 7,
+    }
+
+
+def test_console_line_is_plain_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    EventLog().event("partition_failed", topic="orders", error="no")
+    told = capsys.readouterr().err
+    assert "partition_failed" in told
+    assert "topic=orders" in told
+    assert "\x1b" not in told
+
+
+def test_progress_goes_to_the_bar() -> None:
+    class Sum:
+        done_bytes = 0
+
+        def advance(self, done_bytes: int) -> None:
+            self.done_bytes += done_bytes
+
+    bar = Sum()
+    log = EventLog(bar=bar)
+    log.progress(3)
+    log.progress(4)
+    EventLog().progress(5)
+    assert bar.done_bytes == 7
+
+
+def test_every_event_that_the_engine_tells_is_listed_and_every_listed_one_described() -> None:
+    (folder,) = cleaner.engine.__path__
+    sources = "\n".join(path.read_text() for path in Path(folder).rglob("*.py"))
+    told = set(re.findall(r'event\(\s*"([a-z_]+)"', sources))
+    assert told
+    assert told <= {*Event}
+    assert all(re.search(rf"^    {event} ", events.__doc__ or "", re.MULTILINE) for event in Event)
+
+
+def test_levels_are_those_of_the_description() -> None:
+    for event in Event:
+        level = logging.getLevelName(LEVELS.get(event, logging.INFO)).lower()
+        assert re.search(rf"^    {event} +{level} ", events.__doc__ or "", re.MULTILINE), event
