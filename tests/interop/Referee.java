@@ -1,0 +1,835 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.PropertyNamingStrategies;
+
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.ControlRecordType;
+import org.apache.kafka.common.record.internal.EndTransactionMarker;
+import org.apache.kafka.common.record.internal.FileLogInputStream.FileChannelRecordBatch;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.server.common.RequestLocal;
+import org.apache.kafka.server.util.Scheduler;
+import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
+import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
+import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.Cleaner;
+import org.apache.kafka.storage.internals.log.CleanerStats;
+import org.apache.kafka.storage.internals.log.LogCleanerManager;
+import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogSegment;
+import org.apache.kafka.storage.internals.log.LogToClean;
+import org.apache.kafka.storage.internals.log.PreCleanStats;
+import org.apache.kafka.storage.internals.log.ProducerStateEntry;
+import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.log.VerificationGuard;
+import org.apache.kafka.storage.internals.utils.Throttler;
+import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
+
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Random;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Delayed;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
+
+/**
+ * Kafka's own storage classes as a referee over log directories, without a broker.
+ *
+ * <p>{@code Referee COMMAND ARGUMENT...} runs one command. Without arguments it serves: each line of standard input is a
+ * JSON array of such strings, each answer is JSON lines closed by {@code {"kind":"done"}}. Commands work on partition
+ * directories {@code LOGDIR/TOPIC-PARTITION} and change them as a starting broker would: hand in copies.
+ *
+ * <pre>
+ * read DIR...       every segment, batch and record; a log that Kafka refuses gives one "refused" line
+ * digest DIR...     one SHA-256 over all records of a log
+ * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager
+ * bench DIR         warm-up rounds on copies, then one timed round
+ * expire DIR...     Kafka's retention, once
+ * generate DIR      keyed records, fast
+ * workload DIR...   seeded random appends: transactions, idempotence, tombstones, epochs, codecs, headers
+ *
+ * --config K=V (repeatable)   topic configuration
+ * --now MS                    the clock of the whole command
+ * --checkpoints               log start, recovery point and high watermark from the log dir's checkpoint files;
+ *                             otherwise 0, 0 and the log end
+ * --shutdown clean|unclean|auto   auto: clean when the log dir holds .kafka_cleanshutdown; default clean
+ * </pre>
+ */
+public final class Referee {
+    private static final int BENCH_MAP_BYTES = 256 << 20;
+    private static final int CLEANER_BUFFER_BYTES = 1 << 20;
+    private static final int CLEANER_BUFFER_BYTES_MAX = 20 << 20;
+    private static final double CLEANER_MAP_LOAD_FACTOR = 0.9;
+    private static final int KEY_BYTES_SHOWN_MAX = 64;
+    private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
+    private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
+    private static final String[] CODECS = {"none", "gzip", "snappy", "lz4", "zstd"};
+
+    private final ObjectMapper json = new ObjectMapper()
+        .setPropertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE);
+    private final PrintStream out;
+    private SkimpyOffsetMap offsetMap;
+    private int offsetMapBytes;
+
+    private Referee(PrintStream out) {
+        this.out = out;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
+        System.setOut(System.err); // Kafka's log lines must not mix with the answers
+        Referee referee = new Referee(answers);
+        if (arguments.length == 0) {
+            referee.serve();
+        } else {
+            referee.run(Arguments.parse(Arrays.asList(arguments)));
+            answers.flush();
+        }
+    }
+
+    private void serve() throws IOException {
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            print(answer(Arrays.asList(json.readValue(line, String[].class))));
+            out.flush();
+        }
+    }
+
+    private Done answer(List<String> request) {
+        try {
+            run(Arguments.parse(request));
+            return new Done("done", null);
+        } catch (Exception error) {
+            error.printStackTrace();
+            return new Done("done", error.toString());
+        }
+    }
+
+    private void run(Arguments arguments) throws Exception {
+        switch (arguments.command()) {
+            case "read" -> forEachDir(arguments, this::read);
+            case "digest" -> forEachDir(arguments, this::digest);
+            case "clean" -> forEachDir(arguments, this::clean);
+            case "bench" -> forEachDir(arguments, this::bench);
+            case "expire" -> forEachDir(arguments, this::expire);
+            case "generate" -> forEachDir(arguments, this::generate);
+            case "workload" -> forEachDir(arguments, this::workload);
+            default -> throw new IllegalArgumentException("no command " + arguments.command());
+        }
+    }
+
+    private interface DirCommand {
+        void run(File dir, Arguments arguments) throws Exception;
+    }
+
+    private static void forEachDir(Arguments arguments, DirCommand command) throws Exception {
+        for (String dir : arguments.dirs()) {
+            command.run(new File(dir).getAbsoluteFile(), arguments);
+        }
+    }
+
+    private void print(Object line) throws IOException {
+        out.println(json.writeValueAsString(line));
+    }
+
+    // ---- what the answers are made of: one line each, named fields -------------------------------------------------
+
+    record Done(String kind, String error) { }
+
+    record Refused(String kind, String dir, String error) { }
+
+    record Epoch(int epoch, long startOffset) { }
+
+    record Producer(long producerId, int producerEpoch, int lastSequence, long lastOffset, int coordinatorEpoch,
+                    long lastTimestamp, Long currentTxnFirstOffset) { }
+
+    record Log(String kind, String dir, long logStartOffset, long logEndOffset, long highWatermark,
+               long lastStableOffset, List<Epoch> leaderEpochs, List<Producer> producers) { }
+
+    record Aborted(long producerId, long firstOffset, long lastOffset, long lastStableOffset) { }
+
+    record Segment(String kind, long baseOffset, long sizeBytes, long largestTimestamp, List<Aborted> abortedTxns) { }
+
+    record Batch(String kind, int position, int sizeBytes, int magic, long crc, String codec, long baseOffset,
+                 long lastOffset, Integer count, int baseSequence, int lastSequence, long producerId, int producerEpoch,
+                 int leaderEpoch, boolean transactional, boolean control, Long deleteHorizonMs, String timestampType,
+                 long maxTimestamp) { }
+
+    record RecordLine(String kind, long offset, long timestamp, int sequence, String key, String value, int valueBytes,
+                      String[][] headers) { }
+
+    record Digest(String kind, String dir, long records, String sha256) { }
+
+    record Round(String kind, String dir, Long firstDirtyOffset, Long firstUncleanableOffset, Long endOffset,
+                 double seconds, long bytesRead, long bytesWritten, long recordsRead, long recordsWritten,
+                 long invalidRecords) { }
+
+    record Expired(String kind, String dir, int segments, long logStartOffset) { }
+
+    record Generated(String kind, String dir, long records, long bytes, int segments) { }
+
+    // ---- opening and closing, as a broker does ---------------------------------------------------------------------
+
+    /** A log and the tasks that a broker would run later: they run when the log is closed. */
+    private record Opened(UnifiedLog log, DeferredScheduler scheduler, Time time) implements AutoCloseable {
+        @Override
+        public void close() {
+            scheduler.runDeferred();
+            log.close();
+            log.removeLogMetrics();
+        }
+    }
+
+    private static Opened open(File dir, Arguments arguments, Map<String, String> defaults) throws IOException {
+        DeferredScheduler scheduler = new DeferredScheduler();
+        Time time = arguments.now().isPresent() ? new FixedTime(arguments.now().getAsLong()) : Time.SYSTEM;
+        TopicPartition partition = UnifiedLog.parseTopicPartitionName(dir);
+        boolean checkpoints = arguments.has("checkpoints");
+        UnifiedLog log = UnifiedLog.create(dir, config(arguments, defaults),
+            checkpoints ? checkpointed(dir, "log-start-offset-checkpoint", partition) : 0L,
+            checkpoints ? checkpointed(dir, "recovery-point-offset-checkpoint", partition) : 0L,
+            scheduler, new BrokerTopicStats(), time, 300_000,
+            new ProducerStateManagerConfig(PRODUCER_EXPIRATION_MS, false), 600_000, new LogDirFailureChannel(4),
+            cleanShutdown(dir, arguments), Optional.empty());
+        log.updateHighWatermark(checkpoints ? checkpointed(dir, "replication-offset-checkpoint", partition)
+            : log.logEndOffset());
+        return new Opened(log, scheduler, time);
+    }
+
+    private static LogConfig config(Arguments arguments, Map<String, String> defaults) {
+        Map<String, String> settings = new HashMap<>(defaults);
+        for (String setting : arguments.all("config")) {
+            String[] keyAndValue = setting.split("=", 2);
+            settings.put(keyAndValue[0], keyAndValue[1]);
+        }
+        String segmentBytes = settings.get("segment.bytes");
+        if (segmentBytes != null && Integer.parseInt(segmentBytes) < 1 << 20) {
+            settings.remove("segment.bytes"); // Kafka 4 takes less than 1 MiB only by this name
+            settings.put(LogConfig.INTERNAL_SEGMENT_BYTES_CONFIG, segmentBytes);
+        }
+        return new LogConfig(settings);
+    }
+
+    private static boolean cleanShutdown(File dir, Arguments arguments) {
+        return switch (arguments.text("shutdown", "clean")) {
+            case "clean" -> true;
+            case "unclean" -> false;
+            case "auto" -> new CleanShutdownFileHandler(dir.getParent()).exists();
+            default -> throw new IllegalArgumentException("--shutdown takes clean, unclean or auto");
+        };
+    }
+
+    private static long checkpointed(File dir, String name, TopicPartition partition) throws IOException {
+        File file = new File(dir.getParentFile(), name);
+        return file.exists() ? new OffsetCheckpointFile(file, null).read().getOrDefault(partition, 0L) : 0L;
+    }
+
+    /** Leaves beside a log what a broker leaves when it is stopped cleanly. */
+    private static void closeAsBroker(Opened opened) throws Exception {
+        UnifiedLog log = opened.log();
+        log.flush(true);
+        long end = log.logEndOffset();
+        opened.close();
+        for (String name : List.of("recovery-point-offset-checkpoint", "replication-offset-checkpoint")) {
+            OffsetCheckpointFile file = new OffsetCheckpointFile(new File(log.parentDirFile(), name), null);
+            Map<TopicPartition, Long> offsets = new HashMap<>(file.read());
+            offsets.put(log.topicPartition(), end);
+            file.write(offsets);
+        }
+        new CleanShutdownFileHandler(log.parentDir()).write(1L);
+    }
+
+    // ---- read, digest ----------------------------------------------------------------------------------------------
+
+    private void read(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, Map.of())) {
+            print(describe(opened.log()));
+            for (LogSegment segment : opened.log().logSegments()) {
+                readSegment(segment, !arguments.has("batches-only"));
+            }
+        } catch (RuntimeException | IOException refusal) {
+            print(new Refused("refused", dir.getPath(), refusal.toString()));
+        }
+    }
+
+    private void readSegment(LogSegment segment, boolean withRecords) throws Exception {
+        print(describe(segment));
+        for (FileChannelRecordBatch batch : segment.log().batches()) {
+            batch.ensureValid();
+            print(describe(batch));
+            if (withRecords) {
+                for (Record record : batch) {
+                    record.ensureValid();
+                    print(describe(record));
+                }
+            }
+        }
+    }
+
+    private static Log describe(UnifiedLog log) {
+        List<Epoch> epochs = log.leaderEpochCache().epochEntries().stream()
+            .map(entry -> new Epoch(entry.epoch(), entry.startOffset())).toList();
+        List<Producer> producers = log.producerStateManager().activeProducers().values().stream()
+            .sorted(Comparator.comparingLong(ProducerStateEntry::producerId)).map(Referee::describe).toList();
+        return new Log("log", log.dir().getPath(), log.logStartOffset(), log.logEndOffset(), log.highWatermark(),
+            log.lastStableOffset(), epochs, producers);
+    }
+
+    private static Producer describe(ProducerStateEntry entry) {
+        var last = entry.batchMetadata().stream().reduce((first, second) -> second);
+        return new Producer(entry.producerId(), entry.producerEpoch(), last.map(batch -> batch.lastSeq()).orElse(-1),
+            entry.lastDataOffset(), entry.coordinatorEpoch(), entry.lastTimestamp(),
+            boxed(entry.currentTxnFirstOffset()));
+    }
+
+    private static Segment describe(LogSegment segment) throws IOException {
+        List<Aborted> aborted = segment.txnIndex().allAbortedTxns().stream()
+            .map(txn -> new Aborted(txn.producerId(), txn.firstOffset(), txn.lastOffset(), txn.lastStableOffset()))
+            .toList();
+        return new Segment("segment", segment.baseOffset(), segment.size(), segment.largestTimestamp(), aborted);
+    }
+
+    private static Batch describe(FileChannelRecordBatch batch) {
+        return new Batch("batch", batch.position(), batch.sizeInBytes(), batch.magic(), batch.checksum(),
+            batch.compressionType().name, batch.baseOffset(), batch.lastOffset(), batch.countOrNull(),
+            batch.baseSequence(), batch.lastSequence(), batch.producerId(), batch.producerEpoch(),
+            batch.partitionLeaderEpoch(), batch.isTransactional(), batch.isControlBatch(),
+            boxed(batch.deleteHorizonMs()), batch.timestampType().name, batch.maxTimestamp());
+    }
+
+    private static RecordLine describe(Record record) throws GeneralSecurityException {
+        String[][] headers = Stream.of(record.headers())
+            .map(header -> new String[] {header.key(), header.value() == null ? null : hex(header.value())})
+            .toArray(String[][]::new);
+        return new RecordLine("record", record.offset(), record.timestamp(), record.sequence(),
+            record.hasKey() ? shortened(Utils.toArray(record.key())) : null,
+            record.hasValue() ? hex(sha256().digest(Utils.toArray(record.value()))) : null,
+            record.hasValue() ? record.valueSize() : -1, headers);
+    }
+
+    private static String shortened(byte[] key) throws GeneralSecurityException {
+        return key.length <= KEY_BYTES_SHOWN_MAX ? hex(key) : "sha256:" + hex(sha256().digest(key));
+    }
+
+    private void digest(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, Map.of())) {
+            MessageDigest sha256 = sha256();
+            long records = 0;
+            for (LogSegment segment : opened.log().logSegments()) {
+                for (FileChannelRecordBatch batch : segment.log().batches()) {
+                    batch.ensureValid();
+                    for (Record record : batch) {
+                        add(record, sha256);
+                        records++;
+                    }
+                }
+            }
+            print(new Digest("digest", dir.getPath(), records, hex(sha256.digest())));
+        }
+    }
+
+    /** Lengths go in before bytes, so that no two records run into the same input. */
+    private static void add(Record record, MessageDigest digest) {
+        ByteBuffer fixed = ByteBuffer.allocate(28);
+        fixed.putLong(record.offset()).putLong(record.timestamp());
+        fixed.putInt(record.keySize()).putInt(record.valueSize()).putInt(record.headers().length);
+        digest.update(fixed.flip());
+        if (record.hasKey()) {
+            digest.update(record.key());
+        }
+        if (record.hasValue()) {
+            digest.update(record.value());
+        }
+        for (Header header : record.headers()) {
+            String value = header.value() == null ? "null" : hex(header.value());
+            digest.update((header.key() + "\0" + value + "\0").getBytes(StandardCharsets.UTF_8));
+        }
+    }
+
+    // ---- clean, bench, expire --------------------------------------------------------------------------------------
+
+    /** Whatever is dirty counts as dirty enough, unless --config says otherwise. */
+    private static final Map<String, String> COMPACTED =
+        Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.0");
+
+    private void clean(File dir, Arguments arguments) throws Exception {
+        int mapBytes = (int) arguments.number("map-bytes", BENCH_MAP_BYTES);
+        try (Opened opened = open(dir, arguments, COMPACTED)) {
+            LogCleanerManager manager = manager(opened.log());
+            if (arguments.has("first-dirty")) {
+                long firstDirty = arguments.number("first-dirty", 0);
+                manager.updateCheckpoints(dir.getParentFile(),
+                    Optional.of(Map.entry(opened.log().topicPartition(), firstDirty)), Optional.empty());
+            }
+            for (long round = arguments.number("rounds", 1); round > 0; round--) {
+                print(cleanOnce(opened, manager, mapBytes));
+            }
+            if (arguments.has("keep-deleted")) {
+                opened.scheduler().forgetDeferred();
+            }
+        }
+    }
+
+    private static LogCleanerManager manager(UnifiedLog log) {
+        ConcurrentHashMap<TopicPartition, UnifiedLog> logs = new ConcurrentHashMap<>();
+        logs.put(log.topicPartition(), log);
+        return new LogCleanerManager(List.of(log.parentDirFile()), logs, new LogDirFailureChannel(4));
+    }
+
+    /** One round on one log. Only Cleaner.doClean is timed; it fsyncs what it writes. */
+    private Round cleanOnce(Opened opened, LogCleanerManager manager, int mapBytes) throws Exception {
+        String dir = opened.log().dir().getPath();
+        Optional<LogToClean> chosen = manager.grabFilthiestCompactedLog(opened.time(), new PreCleanStats());
+        if (chosen.isEmpty()) {
+            return new Round("round", dir, null, null, null, 0, 0, 0, 0, 0, 0);
+        }
+        LogToClean cleanable = chosen.get();
+        Cleaner cleaner = cleaner(mapBytes);
+        long started = System.nanoTime();
+        Map.Entry<Long, CleanerStats> result = cleaner.doClean(cleanable, opened.time().milliseconds());
+        double seconds = (System.nanoTime() - started) / 1e9;
+        manager.doneCleaning(cleanable.topicPartition(), opened.log().parentDirFile(), result.getKey());
+        CleanerStats stats = result.getValue();
+        return new Round("round", dir, cleanable.firstDirtyOffset(), cleanable.firstUncleanableOffset(),
+            result.getKey(), seconds, stats.bytesRead(), stats.bytesWritten(), stats.messagesRead(),
+            stats.messagesWritten(), stats.invalidMessagesRead());
+    }
+
+    private Cleaner cleaner(int mapBytes) throws GeneralSecurityException {
+        if (offsetMap == null || offsetMapBytes != mapBytes) {
+            offsetMap = null; // the old one may be collected before the new one is allocated
+            offsetMap = new SkimpyOffsetMap(mapBytes);
+            offsetMapBytes = mapBytes;
+        }
+        Throttler unlimited = new Throttler(Double.MAX_VALUE, 300, "cleaner-io", "bytes", Time.SYSTEM);
+        return new Cleaner(0, offsetMap, CLEANER_BUFFER_BYTES, CLEANER_BUFFER_BYTES_MAX, CLEANER_MAP_LOAD_FACTOR,
+            unlimited, Time.SYSTEM, partition -> { });
+    }
+
+    private void bench(File dir, Arguments arguments) throws Exception {
+        for (long warmups = arguments.number("warmups", 2); warmups > 0; warmups--) {
+            Path scratch = Files.createTempDirectory(dir.getParentFile().toPath().getParent(), "warm-up-");
+            try {
+                Path copy = scratch.resolve(dir.getName());
+                copyFiles(dir.toPath(), copy);
+                cleanSilently(copy.toFile(), arguments);
+            } finally {
+                Utils.delete(scratch.toFile());
+            }
+        }
+        clean(dir, arguments);
+    }
+
+    private void cleanSilently(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, COMPACTED)) {
+            cleanOnce(opened, manager(opened.log()), (int) arguments.number("map-bytes", BENCH_MAP_BYTES));
+        }
+    }
+
+    private static void copyFiles(Path from, Path to) throws IOException {
+        Files.createDirectories(to);
+        try (Stream<Path> files = Files.list(from)) {
+            for (Path file : files.toList()) {
+                Files.copy(file, to.resolve(file.getFileName()), StandardCopyOption.COPY_ATTRIBUTES);
+            }
+        }
+    }
+
+    private void expire(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, Map.of())) {
+            int segments = opened.log().deleteOldSegments();
+            print(new Expired("expired", dir.getPath(), segments, opened.log().logStartOffset()));
+        }
+    }
+
+    // ---- generate --------------------------------------------------------------------------------------------------
+
+    private void generate(File dir, Arguments arguments) throws Exception {
+        Files.createDirectories(dir.toPath());
+        Opened opened = open(dir, arguments, Map.of("segment.bytes", arguments.text("segment-bytes", "1073741824")));
+        UnifiedLog log = opened.log();
+        long recordsMax = arguments.number("records", Long.MAX_VALUE);
+        long bytesMax = arguments.number("bytes", Long.MAX_VALUE);
+        Filler filler = new Filler(arguments);
+        while (filler.records < recordsMax && log.size() < bytesMax) {
+            log.appendAsLeader(filler.nextBatch(recordsMax), 0);
+        }
+        log.roll(); // all that was written is cleanable, the active segment is empty
+        log.updateHighWatermark(log.logEndOffset());
+        Generated generated =
+            new Generated("generated", dir.getPath(), filler.records, log.size(), log.numberOfSegments());
+        closeAsBroker(opened);
+        print(generated);
+    }
+
+    /** Batches of records with uniformly drawn keys; values are hexadecimal noise that compresses about two to one. */
+    private static final class Filler {
+        private static final int POOL_BYTES = 1 << 22;
+        private static final int KEY_DIGITS = 12;
+
+        private final Random random;
+        private final byte[] pool = new byte[POOL_BYTES];
+        private final byte[] key = "key-000000000000".getBytes(StandardCharsets.US_ASCII);
+        private final int keys;
+        private final int valueBytes;
+        private final Compression compression;
+        private final ByteBuffer buffer;
+        private long records;
+
+        Filler(Arguments arguments) {
+            random = new Random(arguments.number("seed", 0));
+            keys = (int) arguments.number("keys", 1_000_000);
+            valueBytes = (int) arguments.number("value-bytes", 100);
+            compression = Compression.of(arguments.text("codec", "none")).build();
+            buffer = ByteBuffer.allocate((int) arguments.number("batch-bytes", 16_384));
+            byte[] digits = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
+            for (int i = 0; i < POOL_BYTES; i++) {
+                pool[i] = digits[random.nextInt(digits.length)];
+            }
+        }
+
+        MemoryRecords nextBatch(long recordsMax) {
+            buffer.clear();
+            MemoryRecordsBuilder batch = MemoryRecords.builder(buffer, compression, TimestampType.CREATE_TIME, 0L);
+            ByteBuffer value;
+            do {
+                drawKey();
+                value = ByteBuffer.wrap(pool, random.nextInt(POOL_BYTES - valueBytes), valueBytes);
+                batch.append(FIRST_TIMESTAMP_MS + records, ByteBuffer.wrap(key), value.duplicate());
+                records++;
+            } while (records < recordsMax
+                && batch.hasRoomFor(FIRST_TIMESTAMP_MS + records, ByteBuffer.wrap(key), value, Record.EMPTY_HEADERS));
+            return batch.build();
+        }
+
+        private void drawKey() {
+            int number = random.nextInt(keys);
+            for (int digit = 1; digit <= KEY_DIGITS; digit++) {
+                key[key.length - digit] = (byte) ('0' + number % 10);
+                number /= 10;
+            }
+        }
+    }
+
+    // ---- workload --------------------------------------------------------------------------------------------------
+
+    private void workload(File dir, Arguments arguments) throws Exception {
+        Files.createDirectories(dir.toPath());
+        Random random = new Random(arguments.number("seed", 0) * 1_000_003L + dir.getName().hashCode());
+        Opened opened = open(dir, arguments, Map.of(
+            "segment.bytes", String.valueOf(8_192 + random.nextInt(24_576)),
+            "index.interval.bytes", String.valueOf(64 << random.nextInt(7))));
+        Workload workload = new Workload(opened.log(), random);
+        workload.append(80 + random.nextInt(160));
+        opened.log().updateHighWatermark(opened.log().logEndOffset());
+        Generated generated = new Generated("generated", dir.getPath(), workload.records, opened.log().size(),
+            opened.log().numberOfSegments());
+        closeAsBroker(opened);
+        print(generated);
+    }
+
+    /** A client of the log that may or may not be idempotent or transactional. */
+    private static final class Client {
+        private final long producerId;
+        private final boolean transactional;
+        private short epoch = 0;
+        private int nextSequence = 0;
+        private boolean inTransaction = false;
+
+        Client(long producerId, boolean transactional) {
+            this.producerId = producerId;
+            this.transactional = transactional;
+        }
+
+        boolean idempotent() {
+            return producerId != RecordBatch.NO_PRODUCER_ID;
+        }
+    }
+
+    /** Random appends by several clients; the same random source on the same log gives the same records. */
+    private static final class Workload {
+        private static final int SEGMENTS_MIN = 4;
+
+        private final UnifiedLog log;
+        private final Random random;
+        private final List<Client> clients = new ArrayList<>();
+        private final List<byte[]> keys = new ArrayList<>();
+        private final boolean markersBumpEpoch; // transaction version 2, KIP-890
+        private int leaderEpoch;
+        private long now;
+        private long records = 0;
+
+        Workload(UnifiedLog log, Random random) throws IOException {
+            this.log = log;
+            this.random = random;
+            leaderEpoch = log.latestEpoch().orElse(0);
+            now = FIRST_TIMESTAMP_MS;
+            for (LogSegment segment : log.logSegments()) { // largestTimestamp() of an empty one is its file's time
+                now = Math.max(now, segment.largestRecordTimestamp().orElse(0) + 1_000);
+            }
+            markersBumpEpoch = random.nextBoolean();
+            clients.add(new Client(RecordBatch.NO_PRODUCER_ID, false));
+            long firstProducerId = 1_000 + log.logEndOffset(); // not known to a log that already has records
+            int producers = 2 + random.nextInt(4);
+            for (int i = 0; i < producers; i++) {
+                clients.add(new Client(firstProducerId + i, i == 0 || random.nextBoolean()));
+            }
+            keys.add(new byte[0]);
+            keys.add("long".repeat(75).getBytes(StandardCharsets.US_ASCII));
+            int plainKeys = 2 + random.nextInt(30);
+            for (int number = 0; number < plainKeys; number++) {
+                keys.add(("k" + number).getBytes(StandardCharsets.US_ASCII));
+            }
+        }
+
+        void append(int steps) throws IOException {
+            for (int taken = 0; taken < steps || log.numberOfSegments() < SEGMENTS_MIN; taken++) {
+                step();
+                now += random.nextInt(60_000);
+            }
+            if (random.nextBoolean()) {
+                for (Client client : openTransactions()) {
+                    endTransaction(client);
+                }
+            }
+        }
+
+        private void step() throws IOException {
+            int die = random.nextInt(100);
+            if (die < 3) {
+                leaderEpoch += 1 + random.nextInt(2);
+                log.assignEpochStartOffset(leaderEpoch, log.logEndOffset());
+            } else if (die < 6) {
+                log.roll();
+            } else if (die < 28 && !openTransactions().isEmpty()) {
+                endTransaction(oneOf(openTransactions()));
+            } else {
+                appendBatch(oneOf(clients));
+            }
+        }
+
+        private List<Client> openTransactions() {
+            return clients.stream().filter(client -> client.inTransaction).toList();
+        }
+
+        private void endTransaction(Client client) throws IOException {
+            if (markersBumpEpoch) {
+                bumpEpoch(client);
+            }
+            ControlRecordType type = random.nextInt(5) < 3 ? ControlRecordType.COMMIT : ControlRecordType.ABORT;
+            MemoryRecords marker = MemoryRecords.withEndTransactionMarker(now, client.producerId, client.epoch,
+                new EndTransactionMarker(type, leaderEpoch));
+            log.appendAsLeader(marker, leaderEpoch, AppendOrigin.COORDINATOR, RequestLocal.noCaching(),
+                VerificationGuard.SENTINEL, (short) (markersBumpEpoch ? 2 : 1));
+            client.inTransaction = false;
+            if (random.nextInt(5) == 0) {
+                bumpEpoch(client);
+            }
+        }
+
+        private static void bumpEpoch(Client client) {
+            client.epoch++;
+            client.nextSequence = 0;
+        }
+
+        private void appendBatch(Client client) throws IOException {
+            int count = 1 + random.nextInt(8);
+            Compression compression = Compression.of(CODECS[random.nextInt(CODECS.length)]).build();
+            MemoryRecordsBuilder batch = MemoryRecords.builder(ByteBuffer.allocate(16_384), RecordBatch.MAGIC_VALUE_V2,
+                compression, TimestampType.CREATE_TIME, 0L, RecordBatch.NO_TIMESTAMP, client.producerId,
+                client.idempotent() ? client.epoch : RecordBatch.NO_PRODUCER_EPOCH,
+                client.idempotent() ? client.nextSequence : RecordBatch.NO_SEQUENCE, client.transactional, leaderEpoch);
+            for (int i = 0; i < count; i++) {
+                batch.append(now - random.nextInt(1_000), oneOf(keys), value(), headers());
+            }
+            log.appendAsLeader(batch.build(), leaderEpoch);
+            client.nextSequence += count;
+            client.inTransaction = client.transactional;
+            records += count;
+        }
+
+        private byte[] value() {
+            int die = random.nextInt(20);
+            if (die < 3) {
+                return null;
+            }
+            byte[] value = new byte[die < 4 ? 0 : random.nextInt(400)];
+            if (random.nextBoolean()) {
+                random.nextBytes(value);
+            }
+            return value;
+        }
+
+        private Header[] headers() {
+            Header[] headers = new Header[random.nextInt(4) == 0 ? 1 + random.nextInt(2) : 0];
+            for (int i = 0; i < headers.length; i++) {
+                headers[i] = new RecordHeader("h" + i, random.nextInt(3) == 0 ? null : new byte[random.nextInt(6)]);
+            }
+            return headers;
+        }
+
+        private <T> T oneOf(List<T> choices) {
+            return choices.get(random.nextInt(choices.size()));
+        }
+    }
+
+    // ---- small parts -----------------------------------------------------------------------------------------------
+
+    private static String hex(byte[] bytes) {
+        return HexFormat.of().formatHex(bytes);
+    }
+
+    private static MessageDigest sha256() throws GeneralSecurityException {
+        return MessageDigest.getInstance("SHA-256");
+    }
+
+    private static Long boxed(OptionalLong value) {
+        return value.isPresent() ? value.getAsLong() : null;
+    }
+
+    /** A command line taken apart: the command, its directories, and options with or without a value. */
+    private record Arguments(String command, List<String> dirs, Map<String, List<String>> options) {
+        private static final List<String> FLAGS = List.of("checkpoints", "keep-deleted", "batches-only");
+
+        static Arguments parse(List<String> words) {
+            List<String> dirs = new ArrayList<>();
+            Map<String, List<String>> options = new HashMap<>();
+            for (int i = 1; i < words.size(); i++) {
+                if (!words.get(i).startsWith("--")) {
+                    dirs.add(words.get(i));
+                    continue;
+                }
+                String name = words.get(i).substring(2);
+                List<String> values = options.computeIfAbsent(name, unused -> new ArrayList<>());
+                if (!FLAGS.contains(name)) {
+                    values.add(words.get(++i));
+                }
+            }
+            return new Arguments(words.get(0), dirs, options);
+        }
+
+        boolean has(String name) {
+            return options.containsKey(name);
+        }
+
+        List<String> all(String name) {
+            return options.getOrDefault(name, List.of());
+        }
+
+        String text(String name, String otherwise) {
+            return has(name) ? options.get(name).get(0) : otherwise;
+        }
+
+        long number(String name, long otherwise) {
+            return has(name) ? Long.parseLong(options.get(name).get(0)) : otherwise;
+        }
+
+        OptionalLong now() {
+            return has("now") ? OptionalLong.of(number("now", 0)) : OptionalLong.empty();
+        }
+    }
+
+    /** A clock that stands still. */
+    private record FixedTime(long milliseconds) implements Time {
+        @Override
+        public long nanoseconds() {
+            return System.nanoTime();
+        }
+
+        @Override
+        public void sleep(long ms) {
+            Time.SYSTEM.sleep(ms);
+        }
+
+        @Override
+        public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) throws InterruptedException {
+            Time.SYSTEM.waitObject(object, condition, deadlineMs);
+        }
+    }
+
+    /** Runs at once what is due at once, keeps what is due later (deletions), drops what is periodic. */
+    private static final class DeferredScheduler implements Scheduler {
+        private final List<Runnable> deferred = new ArrayList<>();
+
+        @Override
+        public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
+            if (periodMs < 0 && delayMs <= 0) {
+                task.run();
+            } else if (periodMs < 0) {
+                deferred.add(task);
+            }
+            return new Scheduled();
+        }
+
+        void runDeferred() {
+            deferred.forEach(Runnable::run);
+            deferred.clear();
+        }
+
+        void forgetDeferred() {
+            deferred.clear();
+        }
+
+        @Override
+        public void startup() { }
+
+        @Override
+        public void shutdown() { }
+
+        @Override
+        public void resizeThreadPool(int size) { }
+    }
+
+    /** What a caller of {@link DeferredScheduler} holds and may cancel. */
+    private static final class Scheduled extends FutureTask<Void> implements ScheduledFuture<Void> {
+        Scheduled() {
+            super(() -> null);
+        }
+
+        @Override
+        public long getDelay(TimeUnit unit) {
+            return 0;
+        }
+
+        @Override
+        public int compareTo(Delayed other) {
+            return 0;
+        }
+    }
+}

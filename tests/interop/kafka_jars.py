@@ -1,0 +1,196 @@
+"""Kafka's jars for the tests, from Python and a JDK alone.
+
+PySpark ships Ivy, and Ivy fetches from Maven Central. Which jars is not left to dependency resolution: a list
+beside this module names each one with its SHA-256, and nothing is started that differs from the list.
+
+Not chosen: Maven (a fresh machine has none), and jars in the repository (55 MB).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+JAVA_MAJOR_MIN: Final = 17
+DOWNLOAD_SECONDS_MAX: Final = 900
+OUTPUT_LINES_SHOWN: Final = 20
+
+
+class KafkaJarsError(Exception):
+    """Root of what can go wrong before a JVM with Kafka's classes starts."""
+
+
+class KafkaUnavailable(KafkaJarsError):
+    """This machine cannot run Kafka's classes; the reason is a sentence for the test summary."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class WrongJar(KafkaJarsError):
+    """A jar that is not the one the list names: a damaged download, or not the file it claims to be."""
+
+    def __init__(self, path: Path, expected_sha256: str, found_sha256: str) -> None:
+        super().__init__(path, expected_sha256, found_sha256)
+        self.path, self.expected_sha256, self.found_sha256 = path, expected_sha256, found_sha256
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path.name}: sha256 {self.found_sha256}, the list says {self.expected_sha256}; "
+            f"remove {self.path.parent} and run the tests again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of a list: what Maven Central calls the artifact, and the bytes expected."""
+
+    sha256: str
+    organisation: str
+    module: str
+    revision: str
+    file_name: str
+
+
+def kafka_classpath(version: str) -> str:
+    """A JVM class path with all of Kafka ``version``; fetched once, then from the user's cache.
+
+    Args:
+        version: one for which ``kafka-VERSION.jars.txt`` exists beside this module.
+
+    Raises:
+        KafkaUnavailable: no java, one older than 17, no Ivy, or the download failed.
+        WrongJar: a jar differs from the list; names it.
+    """
+    java()
+    jars = pinned_jars(version)
+    directory = cache_dir() / f"kafka-{version}"
+    with _locked(directory.with_name(f"{directory.name}.lock")):
+        if not directory.is_dir():
+            _fetch(jars, directory)
+    for jar in jars:
+        _verify(jar, directory)
+    return os.pathsep.join(str(directory / jar.file_name) for jar in jars)
+
+
+def pinned_jars(version: str) -> tuple[Jar, ...]:
+    """The jars of one Kafka version, in the order of its list."""
+    lines = Path(__file__).with_name(f"kafka-{version}.jars.txt").read_text(encoding="ascii").splitlines()
+    return tuple(_parse_line(line) for line in lines)
+
+
+def cache_dir() -> Path:
+    """Where jars and compiled classes stay from one test run to the next; created when missing."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = root / "logcleaner-tests"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@cache
+def java() -> Path:
+    """The ``java`` of JAVA_HOME, else of PATH.
+
+    Raises:
+        KafkaUnavailable: there is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if found is None:
+        raise KafkaUnavailable(f"no java in {home or 'PATH'}; install a JDK {JAVA_MAJOR_MIN} or newer")
+    if (major := _java_major(found)) < JAVA_MAJOR_MIN:
+        raise KafkaUnavailable(f"{found} is Java {major}; Kafka 4 needs {JAVA_MAJOR_MIN} or newer")
+    return Path(found)
+
+
+def _java_major(executable: str) -> int:
+    said = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else 0
+
+
+def _parse_line(line: str) -> Jar:
+    sha256, artifact, file_name = line.split()
+    organisation, module, revision = artifact.split(":")
+    return Jar(sha256, organisation, module, revision, file_name)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Parallel test processes wait here for the one that downloads."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(jars: tuple[Jar, ...], directory: Path) -> None:
+    """Download beside the final directory; its name appears only when every jar is verified."""
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetching-") as scratch:
+        fetched = Path(scratch, "jars")
+        _run_ivy(jars, Path(scratch), fetched)
+        for jar in jars:
+            _verify(jar, fetched)
+        fetched.rename(directory)
+
+
+def _run_ivy(jars: tuple[Jar, ...], scratch: Path, destination: Path) -> None:
+    description = scratch / "ivy.xml"
+    description.write_text(_ivy_xml(jars), encoding="utf-8")
+    command = [str(java()), "-jar", str(_ivy_jar()), "-ivy", str(description), "-cache", str(scratch / "ivy")]
+    command += ["-types", "jar", "bundle", "-retrieve", f"{destination}/[artifact]-[revision].[ext]"]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DOWNLOAD_SECONDS_MAX)
+    except subprocess.TimeoutExpired as expired:
+        raise KafkaUnavailable(f"no jars from Maven Central within {DOWNLOAD_SECONDS_MAX} s") from expired
+    if missing := [jar.file_name for jar in jars if not (destination / jar.file_name).is_file()]:
+        tail = "\n".join((ran.stdout + ran.stderr).splitlines()[-OUTPUT_LINES_SHOWN:])
+        raise KafkaUnavailable(f"Ivy did not fetch {len(missing)} jars, {missing[0]} first:\n{tail}")
+
+
+def _ivy_jar() -> Path:
+    """Ivy as PySpark ships it; PySpark itself is only looked up, never imported."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise KafkaUnavailable("pyspark, whose Ivy fetches Kafka's jars, is not installed")
+    jars = sorted(Path(found.origin).parent.glob("jars/ivy-*.jar"))
+    if not jars:
+        raise KafkaUnavailable(f"no jars/ivy-*.jar in {Path(found.origin).parent}")
+    return jars[-1]
+
+
+def _ivy_xml(jars: tuple[Jar, ...]) -> str:
+    """Each jar by name and alone: the list is complete, Ivy resolves nothing."""
+    dependencies = "".join(
+        f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.module)} "
+        f'rev={quoteattr(jar.revision)} conf="default->default" transitive="false"/>'
+        for jar in jars
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="logcleaner" module="tests"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+
+
+def _verify(jar: Jar, directory: Path) -> None:
+    path = directory / jar.file_name
+    if not path.is_file():
+        raise WrongJar(path, jar.sha256, "of no file")
+    with path.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != jar.sha256:
+        raise WrongJar(path, jar.sha256, found)

@@ -1,0 +1,280 @@
+"""One JVM with Kafka's storage classes, asked from Python.
+
+``Referee`` starts ``Referee.java`` (compiled once per source) at the first question and keeps it; a question
+may name many partition directories. Kafka changes what it opens, as a starting broker does: hand in copies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Literal, Self
+
+from tests.interop.kafka_jars import KafkaUnavailable, cache_dir, java
+from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, RefereeError, Round, logs_from
+
+SOURCE: Final = Path(__file__).with_name("Referee.java")
+# What kafka-server-start.sh and kafka-run-class.sh give a broker.
+BROKER_JVM_OPTIONS: Final = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+STDERR_BYTES_SHOWN: Final = 4000
+# For logs of a few megabytes: the broker's default map would cost more to clear than the logs to clean.
+SMALL_MAP_BYTES: Final = 1 << 20
+
+Shutdown = Literal["clean", "unclean", "auto"]
+Config = Mapping[str, str | int | float]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared with real Kafka in this process; for the test summary."""
+
+    jvm_starts: int = 0
+    logs: int = 0
+    records: int = 0
+
+
+TALLY: Final = Tally()
+
+
+class Referee:
+    """A JVM with Kafka's storage classes; started by the first question, ended by ``close``.
+
+    Args:
+        classpath: from ``kafka_jars.kafka_classpath``; Kafka 4.3.
+        jvm_options: heap and collector; a broker's by default.
+    """
+
+    def __init__(self, classpath: str, jvm_options: Sequence[str] = BROKER_JVM_OPTIONS) -> None:
+        self._classpath, self._jvm_options = classpath, tuple(jvm_options)
+        self._jvm: subprocess.Popen[str] | None = None
+        self._stderr: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the JVM; the next question would start another."""
+        if self._jvm is not None:
+            self._jvm.communicate()  # closes its standard input, at which it ends
+            self._jvm = None
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running JVM."""
+        return self._jvm.pid if self._jvm else None
+
+    def read(
+        self,
+        partition_dirs: Sequence[Path],
+        *,
+        now_ms: int | None = None,
+        shutdown: Shutdown = "clean",
+        checkpoints: bool = False,
+        batches_only: bool = False,
+        config: Config | None = None,
+    ) -> list[Log]:
+        """Open each log and read everything in it, checking every CRC.
+
+        Args:
+            partition_dirs: copies; they are changed as by a starting broker.
+            now_ms: the broker's clock, epoch ms; decides which producers have expired.
+            shutdown: ``clean`` trusts the indexes, ``unclean`` recovers, ``auto`` looks for
+                ``.kafka_cleanshutdown``.
+            checkpoints: take log start, recovery point and high watermark from the log dir's checkpoint
+                files, else they are 0, 0 and the log end.
+            batches_only: leave ``Batch.records`` empty.
+            config: topic configuration.
+
+        Raises:
+            KafkaRefused: for the first log that Kafka does not open or read.
+        """
+        flags = ["--shutdown", shutdown, *(["--checkpoints"] if checkpoints else [])]
+        flags += ["--batches-only"] if batches_only else []
+        logs = logs_from(self._ask("read", partition_dirs, *flags, *_clock(now_ms), *_settings(config)))
+        TALLY.logs += len(logs)
+        TALLY.records += sum(1 for log in logs for _ in log.records())
+        return logs
+
+    def digest(self, partition_dirs: Sequence[Path]) -> list[Digest]:
+        """One hash a log, for logs too large to be read into Python."""
+        digests = [Digest(**line) for _, line in self._ask("digest", partition_dirs)]
+        TALLY.logs += len(digests)
+        TALLY.records += sum(digest.records for digest in digests)
+        return digests
+
+    def clean(
+        self,
+        partition_dirs: Sequence[Path],
+        *,
+        config: Config | None = None,
+        now_ms: int | None = None,
+        checkpoints: bool = False,
+        first_dirty_offset: int | None = None,
+        rounds: int = 1,
+        map_bytes: int = SMALL_MAP_BYTES,
+        keep_deleted: bool = False,
+    ) -> list[Round]:
+        """Rounds of Kafka's cleaner, in the order of the directories.
+
+        The real LogCleanerManager selects and moves ``cleaner-offset-checkpoint`` in each log dir.
+        ``cleanup.policy=compact`` and a minimal dirty ratio of 0 unless ``config`` says otherwise.
+
+        Args:
+            partition_dirs: each in a log dir whose checkpoint may be read and written.
+            config: topic configuration.
+            now_ms: the broker's clock, epoch ms; delete horizons are counted from it.
+            checkpoints: as for ``read``.
+            first_dirty_offset: written into the checkpoint first.
+            rounds: for each log.
+            map_bytes: size of the offset map, 24 bytes a key at a load of 0.9.
+            keep_deleted: leave the ``.deleted`` files.
+        """
+        flags = ["--rounds", str(rounds), "--map-bytes", str(map_bytes)]
+        flags += [*(["--checkpoints"] if checkpoints else []), *(["--keep-deleted"] if keep_deleted else [])]
+        if first_dirty_offset is not None:
+            flags += ["--first-dirty", str(first_dirty_offset)]
+        answer = self._ask("clean", partition_dirs, *flags, *_clock(now_ms), *_settings(config))
+        return [Round(**line) for _, line in answer]
+
+    def bench(self, partition_dir: Path, *, warmups: int = 2, config: Config | None = None) -> Round:
+        """Rounds on copies, which are removed, then one on the log: 256 MiB map, 1 MiB buffers."""
+        answer = self._ask("bench", [partition_dir], "--warmups", str(warmups), *_settings(config))
+        return Round(**answer[0][1])
+
+    def expire(
+        self,
+        partition_dirs: Sequence[Path],
+        config: Config,
+        *,
+        now_ms: int | None = None,
+        checkpoints: bool = False,
+    ) -> list[Expired]:
+        """Kafka's retention (log start offset, size, time) once over each log; arguments as for ``read``."""
+        flags = ["--checkpoints"] if checkpoints else []
+        answer = self._ask("expire", partition_dirs, *flags, *_clock(now_ms), *_settings(config))
+        return [Expired(**line) for _, line in answer]
+
+    def generate(
+        self,
+        partition_dir: Path,
+        *,
+        records: int | None = None,
+        size_bytes: int | None = None,
+        keys: int,
+        value_bytes: int,
+        codec: str = "none",
+        batch_bytes: int = 16_384,
+        segment_bytes: int = 1 << 30,
+        seed: int = 0,
+    ) -> Generated:
+        """Write a keyed log through UnifiedLog, all of it cleanable, as a cleanly stopped broker leaves it.
+
+        It ends at ``records`` or when the log holds ``size_bytes``, whichever comes first.
+        """
+        options = {"keys": keys, "value-bytes": value_bytes, "codec": codec, "batch-bytes": batch_bytes}
+        options |= {"segment-bytes": segment_bytes, "seed": seed}
+        bounds = {"records": records, "bytes": size_bytes}
+        options |= {name: bound for name, bound in bounds.items() if bound is not None}
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return Generated(**self._ask("generate", [partition_dir], *words)[0][1])
+
+    def workload(self, partition_dirs: Sequence[Path], seed: int) -> list[Generated]:
+        """Append seeded random records of every kind to each log, in at least four segments.
+
+        Seed, directory name and what the log already holds decide all; timestamps begin at November 2023.
+        """
+        return [Generated(**line) for _, line in self._ask("workload", partition_dirs, "--seed", str(seed))]
+
+    def _ask(self, command: str, partition_dirs: Sequence[Path], *options: str) -> list[Line]:
+        """The answer's lines, each as its kind and its fields."""
+        jvm = self._started()
+        assert jvm.stdin is not None
+        assert jvm.stdout is not None
+        jvm.stdin.write(json.dumps([command, *map(str, partition_dirs), *options]) + "\n")
+        jvm.stdin.flush()
+        lines: list[Line] = []
+        for text in jvm.stdout:
+            line = json.loads(text)
+            kind = line.pop("kind")
+            if kind != "done":
+                lines.append((kind, line))
+            elif line["error"] is None:
+                return lines
+            else:
+                raise RefereeError(f"{command}: {line['error']}\n{self._last_words()}")
+        raise RefereeError(f"{command}: the JVM ended\n{self._last_words()}")
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._jvm is None:
+            classpath = f"{compiled(self._classpath)}:{self._classpath}"
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
+            self._jvm = subprocess.Popen(
+                [str(java()), *self._jvm_options, "-cp", classpath, SOURCE.stem],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                text=True,
+            )
+            TALLY.jvm_starts += 1
+        return self._jvm
+
+    def _last_words(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        return self._stderr.read()[-STDERR_BYTES_SHOWN:].decode(errors="replace")
+
+
+def compiled(classpath: str) -> Path:
+    """A directory with the classes of ``Referee.java``; compiled once per source and class path.
+
+    Raises:
+        KafkaUnavailable: java is there, but no javac beside it.
+    """
+    key = hashlib.sha256(SOURCE.read_bytes() + classpath.encode()).hexdigest()[:16]
+    directory = cache_dir() / f"referee-{key}"
+    if directory.is_dir():
+        return directory
+    javac = java().resolve().with_name("javac")
+    if not javac.is_file():
+        raise KafkaUnavailable(f"no {javac}: a JDK is needed, not a runtime alone")
+    with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="compiling-") as scratch:
+        classes = Path(scratch, "classes")
+        command = [str(javac), "-nowarn", "-cp", classpath, "-d", str(classes), str(SOURCE)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise RefereeError(ran.stderr)
+        try:
+            classes.rename(directory)
+        except OSError:  # another test process was first
+            assert directory.is_dir()
+    return directory
+
+
+def _clock(now_ms: int | None) -> list[str]:
+    return [] if now_ms is None else ["--now", str(now_ms)]
+
+
+def _settings(config: Config | None) -> list[str]:
+    return [word for key, value in (config or {}).items() for word in ("--config", f"{key}={value}")]
