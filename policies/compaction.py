@@ -24,6 +24,8 @@ class Cleanable:
     first_uncleanable_offset: int
     bound: Reason
     """Why the segments from ``first_uncleanable_offset`` on are not compacted."""
+    is_first: bool = False
+    """No compaction was checkpointed: the dirty section begins at the log start."""
     checkpoint_is_invalid: bool = False
     """The checkpoint lies outside the log: it is rewritten even if nothing is compacted."""
     clean_bytes: int = 0
@@ -66,7 +68,8 @@ def cleanable(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Cleanabl
         first_dirty,
         first_uncleanable,
         bound,
-        is_invalid,
+        is_first=is_invalid or log.cleaner_checkpoint is None,
+        checkpoint_is_invalid=is_invalid,
         clean_bytes=_bytes_between(log, -1, first_dirty),
         dirty_bytes=_bytes_between(log, min(first_dirty, first_uncleanable), first_uncleanable),
     )
@@ -77,10 +80,8 @@ def refusal(
 ) -> Reason | None:
     """Why the dirty section is not compacted now, or None where it is. ``forced`` disregards the dirty ratio."""
     if section.dirty_bytes == 0:
-        return Reason(
-            ReasonCode.NOTHING_DIRTY,
-            f"compacted up to offset {section.first_dirty_offset}, nothing newer is cleanable",
-        )
+        since = f"compacted up to offset {section.first_dirty_offset}, nothing newer is cleanable"
+        return Reason(ReasonCode.NOTHING_DIRTY, "nothing is cleanable yet" if section.is_first else since)
     ratio, least = section.dirty_ratio, policy.min_cleanable_dirty_ratio
     if forced or ratio > least or _must_clean(log, policy, section, now_ms):
         return None

@@ -224,10 +224,8 @@ def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable) -> Verdi
     if verdict.base_offset >= section.first_uncleanable_offset:
         return replace(verdict, reason=section.bound)
     if upper_offset > section.first_dirty_offset:
-        reason = Reason(
-            ReasonCode.DIRTY,
-            f"holds records since the last compaction, which ended at {section.first_dirty_offset}",
-        )
+        since = f"since the last compaction, which ended at {section.first_dirty_offset}"
+        reason = Reason(ReasonCode.DIRTY, f"holds records {'that were never compacted' if section.is_first else since}")
     else:
         reason = Reason(ReasonCode.CLEAN_BEFORE, "compacted before; newer records may supersede some of its records")
     return replace(verdict, action=Action.COMPACT, reason=reason)

@@ -1,1 +1,29 @@
-"""What lies on disk."""
+"""What lies on disk: bytes <-> meaning. Decides nothing.
+
+Nouns:
+    LogDir: one directory of ``log.dirs``: its lock, its checkpoints, the partitions found (``log_dir``).
+    Log: one partition with a life: segments, offsets, append, roll, read, look up (``log``).
+    Segment: a ``.log`` and its companions (``segment``). Batches are in ``records``, the hot path in ``kernels``.
+    FileSystem: the one seam through which every mutation goes (``filesystem``); ``swap`` and ``recovery`` use it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.log_dir import LogDir
+
+__all__ = ["Log", "LogDir"]
+
+
+def __getattr__(name: str) -> object:
+    """``from storage import Log, LogDir`` without every ``storage.names`` paying for them."""
+    if name == "Log":
+        from storage.log import Log  # noqa: PLC0415
+
+        return Log
+    if name == "LogDir":
+        from storage.log_dir import LogDir  # noqa: PLC0415
+
+        return LogDir
+    raise AttributeError(name)

@@ -19,12 +19,12 @@ from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import PartitionFacts
 from policies.plan import LogDirPlan, Plan, Request, plan
-from storage.errors import LogCleanerError, OutOfSpace
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT
-from storage.recovery import plan_recovery, recover
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+from storage.recovery import Recovery, plan_recovery, recover
 
 
 class Cleaner:
@@ -146,21 +146,23 @@ class Cleaner:
                 except LogCleanerError:
                     continue  # the inventory meets it again, and tells
                 if recovery.is_needed:
-                    names = [p.name for p in recovery.unlinks] + [source.name for source, _ in recovery.renames]
-                    journal.record("recover", self._means.clock.now_ms(), partition=str(topic_partition), files=names)
-                    recover(self._means.fs, recovery, path)
-                    fields = {
-                        "topic": topic_partition.topic,
-                        "partition": topic_partition.partition,
-                        "files": len(names),
-                    }
-                    self._means.listener.event("partition_recovered", **fields)
-        except OutOfSpace as error:
-            yield str(error)
+                    try:
+                        self._recover_partition(topic_partition, path, recovery, journal)
+                    except (LogCleanerError, OSError) as error:
+                        yield str(error)
         except LogCleanerError:
             pass  # the inventory meets a garbled checkpoint again, and tells
         finally:
             journal.close()
+
+    def _recover_partition(
+        self, topic_partition: TopicPartition, path: Path, recovery: Recovery, journal: Journal
+    ) -> None:
+        names = recovery.names
+        journal.record("recover", self._means.clock.now_ms(), partition=str(topic_partition), files=names)
+        recover(self._means.fs, recovery, path)
+        topic, partition = topic_partition
+        self._means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))
 
 
 def _sweep(log_dir_plan: LogDirPlan, means: Means) -> int:

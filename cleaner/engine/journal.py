@@ -57,8 +57,9 @@ class Journal:
     def _write_waiting(self) -> None:
         file = self._open()
         while self._waiting:
-            line = self._waiting[0]
-            file.write(b"\n" + line if self._is_torn else line)
+            line = b"\n" + self._waiting[0] if self._is_torn else self._waiting[0]
+            self._is_torn = True
+            file.write(line)
             self._is_torn = False
             del self._waiting[0]
         file.fsync()

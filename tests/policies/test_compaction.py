@@ -7,7 +7,7 @@ import pytest
 from policies.compaction import RELATIVE_OFFSET_MAX, Cleanable, cleanable, compaction_round, refusal
 from policies.config import TopicPolicy
 from policies.facts import NO_TIMESTAMP
-from policies.reasons import Reason, ReasonCode
+from policies.reasons import Reason
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 
 COMPACT = a_policy("compact")
@@ -287,7 +287,7 @@ def test_grouping_by_index_size(index: str, limit: int, expected: list[tuple[int
     # Kafka LogCleanerTest.testSegmentGrouping
     log = a_log()
     for _ in range(4):
-        log = log.segment(**{index: 8})  # type: ignore[arg-type]
+        log = log.segment(**{index: 8})
     assert groups(log, a_policy("compact", segment_index_bytes=limit)) == expected
 
 

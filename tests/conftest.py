@@ -1,0 +1,47 @@
+"""Log dirs that real brokers wrote (``tests/data/README.md``), unpacked once and copied on demand."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import zstandard
+
+DATA = Path(__file__).with_name("data")
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """``before``, ``after``, ``before2`` and ``after2``, each a log dir; never to be changed in place."""
+
+    root: Path
+
+    def copy(self, stage: str, to: Path, partitions: Sequence[str] = ()) -> Path:
+        """A copy of one stage, file times kept; with ``partitions``, of those alone and the metadata log."""
+        wanted = {*partitions, "__cluster_metadata-0"}
+
+        def others(directory: str, names: list[str]) -> list[str]:
+            here = Path(directory)
+            is_top = here == self.root / stage
+            return [n for n in names if is_top and partitions and n not in wanted and (here / n).is_dir()]
+
+        return Path(shutil.copytree(self.root / stage, to, ignore=others))
+
+    def cleaned_at_ms(self, stage: str) -> int:
+        """When Kafka's cleaner finished ``after`` or ``after2``, epoch ms."""
+        return (self.root / stage / "cleaner-offset-checkpoint").stat().st_mtime_ns // 1_000_000
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """Of Kafka 4.3.1."""
+    root = tmp_path_factory.mktemp("kafka-4.3.1")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    with (DATA / "kafka-4.3.1.tar.zst").open("rb") as file, decompressor.stream_reader(file) as plain:
+        with tarfile.open(fileobj=plain, mode="r|") as archive:
+            archive.extractall(root, filter="data")
+    return Samples(root)

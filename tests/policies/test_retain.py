@@ -1,0 +1,235 @@
+"""One record, one batch, one transaction: what stays, what goes, what gets a delete horizon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from policies.retain import (
+    AbortedTransaction,
+    BatchFacts,
+    BatchFate,
+    Marker,
+    ProducerEnd,
+    RecordFate,
+    TransactionFates,
+    batch_fate,
+    ends_a_producer,
+    record_fate,
+)
+
+NOW_MS = 1_000
+END = 100
+NOBODY: dict[int, ProducerEnd] = {}
+
+
+def fate_of(
+    offset: int = 5, *, key: bool = True, value: bool = True, latest: int = -1, horizon_ms: int | None = None
+) -> RecordFate:
+    """Of a record under a map that speaks up to offset 9."""
+    return record_fate(
+        offset,
+        has_key=key,
+        has_value=value,
+        latest_offset=latest,
+        map_end_offset=9,
+        delete_horizon_ms=horizon_ms,
+        now_ms=NOW_MS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("story", "fate", "expected"),
+    [
+        ("the key occurs later", fate_of(5, latest=6), RecordFate.SUPERSEDED),
+        ("it is the key's latest", fate_of(5, latest=5), RecordFate.LATEST),
+        ("the key does not occur in the dirty section", fate_of(5, latest=-1), RecordFate.LATEST),
+        ("offset 0, its key's latest", fate_of(0, latest=0), RecordFate.LATEST),
+        ("the map's last offset is spoken for", fate_of(9, latest=8), RecordFate.LATEST),
+        ("beyond the map, whatever it says", fate_of(10, latest=20), RecordFate.BEYOND_THE_MAP),
+        ("beyond the map, without a key", fate_of(10, key=False), RecordFate.BEYOND_THE_MAP),
+        ("beyond the map, an expired tombstone", fate_of(10, value=False, horizon_ms=0), RecordFate.BEYOND_THE_MAP),
+        # Kafka LogCleanerTest.testCleaningWithUnkeyedMessages
+        ("no key", fate_of(5, key=False), RecordFate.NO_KEY),
+        ("no key and no value", fate_of(5, key=False, value=False), RecordFate.NO_KEY),
+        # Kafka LogCleanerTest.testCleanTombstone
+        ("a tombstone seen for the first time", fate_of(5, value=False), RecordFate.TOMBSTONE_PROTECTED),
+        ("before its horizon", fate_of(5, value=False, horizon_ms=NOW_MS + 1), RecordFate.TOMBSTONE_PROTECTED),
+        ("at its horizon", fate_of(5, value=False, horizon_ms=NOW_MS), RecordFate.TOMBSTONE_EXPIRED),
+        ("past its horizon", fate_of(5, value=False, horizon_ms=0), RecordFate.TOMBSTONE_EXPIRED),
+        ("a superseded tombstone", fate_of(5, value=False, latest=6), RecordFate.SUPERSEDED),
+        ("a value beside an expired tombstone", fate_of(5, horizon_ms=0), RecordFate.LATEST),
+    ],
+)
+def test_a_record(story: str, fate: RecordFate, expected: RecordFate) -> None:
+    assert fate is expected, story
+
+
+def test_three_fates_keep_a_record() -> None:
+    kept = {fate for fate in RecordFate if fate.is_kept}
+    assert kept == {RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED}
+
+
+DATA = BatchFacts(
+    last_offset=5, producer_id=-1, producer_epoch=-1, is_transactional=False, marker=None, delete_horizon_ms=None
+)
+COMMIT = replace(DATA, producer_id=7, producer_epoch=1, is_transactional=True, marker=Marker.COMMIT)
+
+
+def data(last_offset: int, producer_id: int = 7) -> BatchFacts:
+    return replace(DATA, last_offset=last_offset, producer_id=producer_id, producer_epoch=1, is_transactional=True)
+
+
+def marker(kind: Marker, last_offset: int, producer_id: int = 7) -> BatchFacts:
+    return replace(COMMIT, last_offset=last_offset, producer_id=producer_id, marker=kind)
+
+
+def batch(
+    facts: BatchFacts, can_discard: bool, producers: dict[int, ProducerEnd] = NOBODY, end: int = END
+) -> BatchFate:
+    return batch_fate(facts, can_discard, producers, end, NOW_MS)
+
+
+ENDS_AT_5 = {7: ProducerEnd(5, 1)}
+MARKER_LAST = {7: ProducerEnd(None, 1)}
+
+
+@pytest.mark.parametrize(
+    ("story", "fate", "expected"),
+    [
+        ("records decide", batch(DATA, False), BatchFate.DELETE_EMPTY),
+        ("aborted data", batch(data(5), True), BatchFate.DISCARD),
+        # Kafka LogCleanerTest.testLogCleanerRetainsProducerLastSequence, …EvenIfTransactionAborted
+        ("the producer's last data", batch(data(5), False, ENDS_AT_5), BatchFate.RETAIN_EMPTY),
+        ("the producer's last data, aborted", batch(data(5), True, ENDS_AT_5), BatchFate.DISCARD_RETAIN_EMPTY),
+        # Kafka LogCleanerTest.testEmptyBatchRemovalWithSequenceReuse: the offset identifies it
+        ("earlier data of the producer", batch(data(4), False, ENDS_AT_5), BatchFate.DELETE_EMPTY),
+        ("another producer's data at that offset", batch(data(5, 8), False, ENDS_AT_5), BatchFate.DELETE_EMPTY),
+        ("a producer whose last is a marker holds no data", batch(data(5), False, MARKER_LAST), BatchFate.DELETE_EMPTY),
+        # Kafka LogCleanerTest.testCleanSegmentsRetainingLastEmptyBatch, testCleanSegmentsNotRetainingLastEmptyBatch
+        ("the last batch of the round", batch(DATA, False, end=6), BatchFate.RETAIN_EMPTY),
+        ("the last batch of the round, aborted", batch(data(5), True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
+        ("not the last one", batch(DATA, False, end=7), BatchFate.DELETE_EMPTY),
+    ],
+)
+def test_a_data_batch(story: str, fate: BatchFate, expected: BatchFate) -> None:
+    assert fate is expected, story
+
+
+STAMPED = replace(COMMIT, delete_horizon_ms=NOW_MS + 1)
+EXPIRED = replace(COMMIT, delete_horizon_ms=NOW_MS)
+EMPTIED = replace(COMMIT, marker=Marker.NONE)
+
+
+@pytest.mark.parametrize(
+    ("story", "fate", "expected"),
+    [
+        # Kafka LogCleanerTest.testCommitMarkerRemoval, round by round
+        ("its data is there", batch(COMMIT, False), BatchFate.KEEP),
+        ("its data is gone", batch(COMMIT, True), BatchFate.KEEP_STAMPED),
+        ("before its horizon", batch(STAMPED, True), BatchFate.KEEP),
+        ("at its horizon", batch(EXPIRED, True), BatchFate.DISCARD),
+        (
+            "at its horizon, the producer's last state",
+            batch(EXPIRED, True, MARKER_LAST),
+            BatchFate.DISCARD_RETAIN_EMPTY,
+        ),
+        ("at its horizon, the last of the round", batch(EXPIRED, True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
+        ("at its horizon, its data is there again", batch(EXPIRED, False), BatchFate.KEEP),
+        ("an abort marker", batch(replace(COMMIT, marker=Marker.ABORT), True), BatchFate.KEEP_STAMPED),
+        # Kafka LogCleanerTest.testCleanEmptyControlBatch
+        (
+            "emptied before, still the producer's last",
+            batch(EMPTIED, True, MARKER_LAST),
+            BatchFate.DISCARD_RETAIN_EMPTY,
+        ),
+        ("emptied before, needed by nobody", batch(EMPTIED, True), BatchFate.DISCARD),
+        ("no transaction's marker", batch(replace(COMMIT, marker=Marker.OTHER), False), BatchFate.KEEP),
+        ("no transaction's marker, old", batch(replace(EXPIRED, marker=Marker.OTHER), False), BatchFate.KEEP),
+    ],
+)
+def test_a_control_batch(story: str, fate: BatchFate, expected: BatchFate) -> None:
+    assert fate is expected, story
+
+
+@pytest.mark.parametrize(
+    ("story", "facts", "producers", "ends"),
+    [
+        ("no producer", DATA, {-1: ProducerEnd(5, -1)}, False),
+        ("an expired producer", data(5), NOBODY, False),
+        ("its last data offset", data(5), ENDS_AT_5, True),
+        ("any marker of its epoch, without data since", marker(Marker.COMMIT, 3), MARKER_LAST, True),
+        ("an emptied marker of its epoch", marker(Marker.NONE, 3), MARKER_LAST, True),
+        ("a marker of an older epoch", replace(COMMIT, producer_epoch=0), MARKER_LAST, False),
+        ("a marker, data since", marker(Marker.COMMIT, 4), ENDS_AT_5, False),
+        ("an offset of 0", data(0), {7: ProducerEnd(0, 1)}, True),
+    ],
+)
+def test_the_end_of_a_producer(story: str, facts: BatchFacts, producers: dict[int, ProducerEnd], ends: bool) -> None:
+    assert ends_a_producer(facts, producers) is ends, story
+
+
+def walk(fates: TransactionFates, *batches: BatchFacts) -> list[bool]:
+    return [fates.can_discard(batch) for batch in batches]
+
+
+ABORTED_0_TO_3 = AbortedTransaction(7, 0, 3, 4)
+
+
+def test_data_of_an_aborted_transaction_goes_and_its_marker_stays_with_its_index_entry() -> None:
+    # Kafka LogCleanerTest.testAbortMarkerRemoval, round 1
+    fates = TransactionFates.of([ABORTED_0_TO_3])
+    assert walk(fates, data(0), data(2), marker(Marker.ABORT, 3), data(4)) == [True, True, False, False]
+    assert fates.retained == [ABORTED_0_TO_3]
+
+
+def test_an_abort_marker_without_data_goes_and_so_does_its_index_entry() -> None:
+    # Kafka LogCleanerTest.testAbortMarkerRemoval, round 2
+    for fates in (TransactionFates.of([ABORTED_0_TO_3]), TransactionFates.of([])):
+        assert walk(fates, marker(Marker.ABORT, 3)) == [True]
+        assert fates.retained == []
+
+
+def test_a_commit_marker_stays_while_its_data_is_there() -> None:
+    fates = TransactionFates.of([])
+    assert walk(fates, data(0), marker(Marker.COMMIT, 1), marker(Marker.COMMIT, 2)) == [False, False, True]
+
+
+def test_transactions_of_two_producers_are_kept_apart() -> None:
+    # Kafka LogCleanerTest.testBasicTransactionAwareCleaning
+    aborted = AbortedTransaction(1, 0, 6, 2)
+    batches = [data(1, 1), data(3, 2), data(5, 1), marker(Marker.ABORT, 6, 1), marker(Marker.COMMIT, 7, 2)]
+    fates = TransactionFates.of([aborted])
+    assert walk(fates, *batches, data(8, 1), marker(Marker.COMMIT, 9, 1)) == [True, False, True, *[False] * 4]
+    assert fates.retained == [aborted]
+
+
+def test_a_second_aborted_transaction_of_a_producer_begins_after_the_first_one_ended() -> None:
+    second = AbortedTransaction(7, 5, 8, 9)
+    fates = TransactionFates.of([second, ABORTED_0_TO_3])
+    batches = [data(0), marker(Marker.ABORT, 3), data(4), marker(Marker.COMMIT, 4), data(5), marker(Marker.ABORT, 8)]
+    assert walk(fates, *batches) == [True, False, False, False, True, False]
+    assert fates.retained == [ABORTED_0_TO_3, second]
+
+
+def test_a_transaction_begins_with_the_batch_that_holds_its_first_offset() -> None:
+    fates = TransactionFates.of([AbortedTransaction(7, 3, 9, 10)])
+    assert walk(fates, data(2), data(4)) == [False, True]
+
+
+def test_data_outside_of_transactions_is_not_aborted() -> None:
+    fates = TransactionFates.of([ABORTED_0_TO_3])
+    plain = replace(data(1), is_transactional=False)
+    assert walk(fates, plain, marker(Marker.ABORT, 3)) == [False, True]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Marker.NONE, True), (Marker.OTHER, False)])
+def test_other_control_batches_end_no_transaction(kind: Marker, expected: bool) -> None:
+    fates = TransactionFates.of([])
+    assert walk(fates, data(0), marker(kind, 1), marker(Marker.COMMIT, 2)) == [False, expected, False]
+
+
+def test_two_transactions_with_the_same_offsets_in_damaged_indexes_do_not_raise() -> None:
+    fates = TransactionFates.of([AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 0, 5, 6)])
+    assert walk(fates, data(1, 1), data(2, 2)) == [True, True]
