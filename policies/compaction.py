@@ -5,7 +5,8 @@ Pure functions over facts. Source: Kafka LogCleanerManager.cleanableOffsets, Log
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from policies.config import TopicPolicy
@@ -95,8 +96,55 @@ def compaction_round(log: PartitionFacts, policy: TopicPolicy, section: Cleanabl
     return CompactionRound(
         section.first_dirty_offset,
         section.first_uncleanable_offset,
-        _groups(log, policy, section.first_uncleanable_offset),
+        grouped(log.segments, policy, section.first_uncleanable_offset, section.first_uncleanable_offset),
     )
+
+
+def grouped(
+    segments: Sequence[SegmentFacts], policy: TopicPolicy, end_offset: int, first_uncleanable_offset: int
+) -> tuple[tuple[int, ...], ...]:
+    """Base offsets of the segments below an offset, in groups: greedy from the oldest, segments join while log, index
+    and offset range stay within a segment's limits.
+
+    Args:
+        segments: ascending.
+        policy: the limits.
+        end_offset: where the round ends; it may lie within a segment, which then belongs to it whole.
+        first_uncleanable_offset: no offset of the last segment reaches it.
+    """
+    segments = [segment for segment in segments if segment.base_offset < end_offset]
+    upper_offsets = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
+    groups: list[_Group] = []
+    for segment, upper_offset in zip(segments, upper_offsets, strict=False):
+        if not groups or not groups[-1].has_room_for(segment, upper_offset - 1, policy):
+            groups.append(_Group(segment.base_offset))
+        groups[-1].add(segment)
+    return tuple(tuple(group.bases) for group in groups)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Segments that become one, with running totals."""
+
+    base_offset: int
+    bases: list[int] = field(default_factory=list)
+    size_bytes: int = 0
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+
+    def has_room_for(self, segment: SegmentFacts, last_offset_max: int, policy: TopicPolicy) -> bool:
+        return (
+            self.size_bytes + segment.size_bytes <= policy.segment_bytes
+            and self.index_bytes + segment.index_bytes <= policy.segment_index_bytes
+            and self.time_index_bytes + segment.time_index_bytes <= policy.segment_index_bytes
+            and (segment.size_bytes == 0 or last_offset_max - self.base_offset <= RELATIVE_OFFSET_MAX)
+        )
+
+    def add(self, segment: SegmentFacts) -> None:
+        self.bases.append(segment.base_offset)
+        self.size_bytes += segment.size_bytes
+        self.index_bytes += segment.index_bytes
+        self.time_index_bytes += segment.time_index_bytes
 
 
 def _first_dirty(log: PartitionFacts) -> tuple[int, bool]:
@@ -118,7 +166,8 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
         return log.log_start_offset, Reason(ReasonCode.NO_HIGH_WATERMARK, text)
     if (fresh := _first_within_lag(log, policy, first_dirty, now_ms)) is not None and fresh.base_offset < bound[0]:
         age = duration(max(now_ms - fresh.largest_timestamp_ms, 0))
-        text = f"its newest record is {age} old, within min.compaction.lag.ms={duration(policy.min_compaction_lag_ms)}"
+        lag = f"min.compaction.lag.ms={duration(policy.min_compaction_lag_ms)}"
+        text = f"the newest record of {fresh.base_offset} is {age} old, within {lag}"
         bound = (
             fresh.base_offset,
             Reason(ReasonCode.MIN_COMPACTION_LAG, text, fresh.largest_timestamp_ms + policy.min_compaction_lag_ms),
@@ -168,25 +217,3 @@ def _must_clean(log: PartitionFacts, policy: TopicPolicy, section: Cleanable, no
     dirty = log.segments[_floor(log, section.first_dirty_offset) : -1]
     oldest_ms = min((s.first_batch_ms for s in dirty if s.first_batch_ms > 0), default=now_ms)
     return oldest_ms < now_ms - policy.max_compaction_lag_ms
-
-
-def _groups(log: PartitionFacts, policy: TopicPolicy, end_offset: int) -> tuple[tuple[int, ...], ...]:
-    """Greedy from the oldest: segments join while log, index and offset range stay within a segment's limits."""
-    segments = [segment for segment in log.segments if segment.base_offset < end_offset]
-    groups: list[list[SegmentFacts]] = []
-    for place, segment in enumerate(segments):
-        last_offset_max = (segments[place + 1].base_offset if place + 1 < len(segments) else end_offset) - 1
-        if groups and _joins(groups[-1], segment, last_offset_max, policy):
-            groups[-1].append(segment)
-        else:
-            groups.append([segment])
-    return tuple(tuple(segment.base_offset for segment in group) for group in groups)
-
-
-def _joins(group: list[SegmentFacts], segment: SegmentFacts, last_offset_max: int, policy: TopicPolicy) -> bool:
-    return (
-        sum(s.size_bytes for s in group) + segment.size_bytes <= policy.segment_bytes
-        and sum(s.index_bytes for s in group) + segment.index_bytes <= policy.segment_index_bytes
-        and sum(s.time_index_bytes for s in group) + segment.time_index_bytes <= policy.segment_index_bytes
-        and (segment.size_bytes == 0 or last_offset_max - group[0].base_offset <= RELATIVE_OFFSET_MAX)
-    )

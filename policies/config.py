@@ -120,6 +120,8 @@ class TopicPolicy:
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     compaction_upgrade_format: bool = False
+    compaction_rounds: str = "full"
+    """``kafka`` ends a round where Kafka's offset map would be full."""
     max_delete_ratio: float | None = None
     retention_future_timestamps: str = "record"
     unknown_because: str | None = None

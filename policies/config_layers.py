@@ -57,13 +57,13 @@ class ConfigLayers:
         broad: the layers that speak of no topic, by layer.
         topic_metadata: topic -> what the cluster metadata states for it.
         topics_file: (name or glob, table) of ``[topics]``, the strongest last.
-        known_topics: topics that the cluster metadata knows; None where there is none.
+        topic_ids: topic -> its id, of those that the cluster metadata knows; None where there is none.
     """
 
     broad: Mapping[Layer, StatedLayer]
     topic_metadata: Mapping[str, StatedLayer]
     topics_file: tuple[tuple[str, StatedLayer], ...]
-    known_topics: frozenset[str] | None
+    topic_ids: Mapping[str, str] | None
 
     @classmethod
     def read(cls, sources: ConfigSources) -> ConfigLayers:
@@ -79,7 +79,7 @@ class ConfigLayers:
                 topic: read_layer(Layer.TOPIC_METADATA, raw, problems) for topic, raw in sources.topic_metadata.items()
             },
             topics_file=_read_tables(sources.topics_file, problems),
-            known_topics=sources.known_topics,
+            topic_ids=sources.topic_ids,
         )
         problems += _contradictions(layers)
         if problems:
@@ -137,7 +137,7 @@ class ConfigLayers:
         return [table for pattern, table in self.topics_file if pattern == topic or fnmatchcase(topic, pattern)]
 
     def _unknown_because(self, topic: str, policy: Stated, *, compacted_before: bool) -> str | None:
-        is_known = self.known_topics is not None and topic in self.known_topics
+        is_known = self.topic_ids is not None and topic in self.topic_ids
         in_broad_terms = policy.layer in (Layer.DEFAULTS, Layer.SET)
         remedy = f'state cleanup.policy under [topics."{topic}"]'
         if not (is_known or in_broad_terms or self._tables(topic)):

@@ -43,7 +43,7 @@ class ConfigSources:
         topics_file: ``[topics]``: name or glob -> its table.
         overrides: ``--set``.
         kafka_defaults: the broker runs on Kafka's built-in defaults.
-        known_topics: topics that the cluster metadata knows; None where there is no cluster metadata.
+        topic_ids: topic -> its id, of those that the cluster metadata knows; None where there is no cluster metadata.
     """
 
     server_properties: RawLayer | None = None
@@ -54,7 +54,7 @@ class ConfigSources:
     topics_file: Mapping[str, RawLayer] = field(default_factory=dict)
     overrides: RawLayer = field(default_factory=dict)
     kafka_defaults: bool = False
-    known_topics: frozenset[str] | None = None
+    topic_ids: Mapping[str, str] | None = None
 
 
 class _Name(NamedTuple):

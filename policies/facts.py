@@ -15,7 +15,7 @@ class TimestampSource(Enum):
     """Where a segment's largest timestamp comes from."""
 
     TIME_INDEX = "its newest record"
-    MTIME = "the file time of its .log, no record has a timestamp"
+    MTIME = "the file time of its .log (no record has a timestamp)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,9 +156,10 @@ def plan_partition(facts: PartitionFacts, policy: TopicPolicy, request: Request)
     outcome = _retention(facts, policy, request)
     deletion = _deletion(facts, outcome)
     planned = PartitionPlan(facts, policy, outcome.verdicts, deletion)
-    leaves_nothing = outcome.deleted == len(facts.segments)
-    if not policy.cleanup_compact or request.only is Only.RETENTION or leaves_nothing:
+    if not policy.cleanup_compact or request.only is Only.RETENTION or not facts.segments:
         return planned
+    if outcome.deletes_everything:
+        return replace(planned, checkpoint_offset=_checkpoint_of_an_empty_log(facts))
     return _with_compaction(planned, facts.without_oldest(outcome.deleted), outcome, request)
 
 
@@ -204,7 +205,8 @@ def _with_compaction(
     section = cleanable(left, policy, request.now_ms)
     why_not = refusal(left, policy, section, request.now_ms, forced=request.force_compaction)
     if why_not is not None:
-        verdicts = kept if policy.cleanup_delete else tuple(_uncompacted(v, section, why_not) for v in kept)
+        speaks_of_retention = policy.cleanup_delete and request.only is not Only.COMPACTION
+        verdicts = kept if speaks_of_retention else tuple(_uncompacted(v, section, why_not) for v in kept)
         compaction, checkpoint = None, section.first_dirty_offset if section.checkpoint_is_invalid else None
     else:
         verdicts = tuple(_compacted(v, left.upper_offset(place), section) for place, v in enumerate(kept))
@@ -218,6 +220,11 @@ def _with_compaction(
         section=section,
         checkpoint_offset=checkpoint,
     )
+
+
+def _checkpoint_of_an_empty_log(facts: PartitionFacts) -> int | None:
+    """The first dirty offset once everything is deleted; None where the checkpoint says so, or there is none."""
+    return facts.log_end_offset if facts.cleaner_checkpoint not in (None, facts.log_end_offset) else None
 
 
 def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable) -> Verdict:

@@ -72,7 +72,7 @@ class BatchFacts:
     delete_horizon_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class AbortedTransaction:
     """From a transaction index."""
 

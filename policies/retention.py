@@ -153,7 +153,7 @@ def _stays(log: PartitionFacts, place: int, first: int, policy: TopicPolicy, now
         return Reason(ReasonCode.BEHIND_KEPT_SEGMENT, text, until_ms)
     if policy.retention_bytes >= 0:
         return Reason(ReasonCode.WITHIN_SIZE, f"less than {_said(policy, 'retention.bytes')} would stay without it")
-    return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes was stated")
+    return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes limits it")
 
 
 def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:

@@ -158,6 +158,35 @@ class BatchTooLarge(LogCleanerError):
         return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
 
 
+class LogEndsBeforeItsStart(LogCleanerError):
+    """Segments are missing at the end of a log: a starting broker would delete all that is left."""
+
+    def __init__(self, path: Path, log_end_offset: int, log_start_offset: int) -> None:
+        super().__init__(path, log_end_offset, log_start_offset)
+        self.path, self.log_end_offset, self.log_start_offset = path, log_end_offset, log_start_offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: ends at offset {self.log_end_offset}, below its checkpointed log start "
+            f"{self.log_start_offset}: segments are missing, and a starting broker would delete the rest; "
+            f"restore them first"
+        )
+
+
+class ForeignTopicId(LogCleanerError):
+    """A partition directory of another topic that had the same name."""
+
+    def __init__(self, path: Path, topic_id: str, known_id: str) -> None:
+        super().__init__(path, topic_id, known_id)
+        self.path, self.topic_id, self.known_id = path, topic_id, known_id
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: belongs to topic id {self.topic_id}, but the cluster metadata gives that name the id "
+            f"{self.known_id}: a topic that was deleted and made again; a broker would set it aside as -stray"
+        )
+
+
 class NotYetSupported(LogCleanerError):
     """Valid data that this version does not rewrite; the partition is left as it is."""
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import fnmatch
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
-from storage.errors import LogCleanerError
+from storage.checkpoints import parse_partition_metadata
+from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart
 from storage.log.end import find_end
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
-from storage.log_dir import Checkpoints, LogDir, Offsets
-from storage.names import FileKind, TopicPartition
+from storage.log_dir import Checkpoints, LogDir, Offsets, read_file
+from storage.names import PARTITION_METADATA_FILE, FileKind, TopicPartition
 from storage.recovery import plan_recovery
 from storage.segment import Segment, open_to_read
 
@@ -88,6 +89,7 @@ def survey_partition(
 
     Raises: LogCleanerError of what could not be read.
     """
+    _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
     recovered = plan_recovery(listing).listing
     segments = recovered.segments
     policy = survey.policy_of(topic_partition, checkpoints.cleaned)
@@ -106,6 +108,15 @@ def survey_partition(
     )
 
 
+def _check_topic_id(directory: Path, topic: str, topic_ids: Mapping[str, str] | None) -> None:
+    """A topic deleted and made again has another id: its old directories are not under the new one's policy."""
+    known = (topic_ids or {}).get(topic)
+    path = directory / PARTITION_METADATA_FILE
+    data = read_file(path) if known else None
+    if known and data is not None and (found := parse_partition_metadata(data, path)) != known:
+        raise ForeignTopicId(directory, found, known)
+
+
 def _offsets(segments: Sequence[Segment], checkpointed_start: int, checkpoints: Checkpoints) -> tuple[int, int, int]:
     """Log start offset, log end offset, torn bytes."""
     if not segments:
@@ -114,21 +125,6 @@ def _offsets(segments: Sequence[Segment], checkpointed_start: int, checkpoints: 
     if end.next_offset < checkpointed_start:
         raise LogEndsBeforeItsStart(segments[-1].directory, end.next_offset, checkpointed_start)
     return max(checkpointed_start, segments[0].base_offset), end.next_offset, end.torn_bytes
-
-
-class LogEndsBeforeItsStart(LogCleanerError):
-    """Segments are missing at the end of a log: a starting broker would delete all that is left."""
-
-    def __init__(self, path: Path, log_end_offset: int, log_start_offset: int) -> None:
-        super().__init__(path, log_end_offset, log_start_offset)
-        self.path, self.log_end_offset, self.log_start_offset = path, log_end_offset, log_start_offset
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: ends at offset {self.log_end_offset}, below its checkpointed log start "
-            f"{self.log_start_offset}: segments are missing, and a starting broker would delete the rest; "
-            f"restore them first"
-        )
 
 
 def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> int | None:

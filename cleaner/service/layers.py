@@ -111,7 +111,7 @@ def build_layers(
         topics_file=settings.topics,
         overrides=_said_by_options(set_options, problems),
         kafka_defaults=settings.kafka_defaults,
-        known_topics=frozenset(cluster.topic_ids) if cluster else None,
+        topic_ids=cluster.topic_ids if cluster else None,
     )
     try:
         layers = ConfigLayers.read(sources)

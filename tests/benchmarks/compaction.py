@@ -3,8 +3,9 @@
     python -m tests.benchmarks.compaction [--gib 4] [--value-bytes 100] [--keys 1000000] [--codec none]
 
 Kafka: the time of ``Cleaner.doClean`` alone, in a JVM warmed up by two rounds on copies, with a 256 MiB map
-and 1 MiB buffers. Ours: a whole process, from its start to its exit. Both fsync what they write, both find
-the log in the page cache, and both must leave the same records, or there is no result.
+and 1 MiB buffers. Ours: a whole process, from its start to its exit. Both fsync what they write, both leave the
+old segments as ``.deleted`` files, both find the log in the page cache, and both must leave the same records, or there
+is no result.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ WARMUPS: Final = 2
 READ_BYTES: Final = 1 << 24
 OUR_COMMAND: Final = (
     f"{shlex.quote(sys.executable)} -m cleaner clean --log-dir {{log_dir}} --kafka-defaults "
-    "--set cleanup.policy=compact --assume-committed --yes --only compaction --force-compaction "
-    "--delete-delay 0 --threads 1"
+    "--set cleanup.policy=compact --assume-committed --yes --only compaction --force-compaction --threads 1"
 )
 OUR_VERSION_COMMAND: Final = (sys.executable, "-m", "cleaner", "--version")
 

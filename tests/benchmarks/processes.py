@@ -28,13 +28,14 @@ class Cost:
 
 
 def run(command: Sequence[str]) -> Cost:
-    """Run ``command`` from start to exit, as a user's shell would see it.
+    """Run ``command`` from start to exit, as a user's shell would see it: with its modules compiled, as installed.
 
     Raises:
         subprocess.CalledProcessError: it failed; carries its output.
     """
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     peak = _PeakAnonymous(process.pid)
     assert process.stdout is not None
     output = process.stdout.read()

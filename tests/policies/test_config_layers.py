@@ -18,8 +18,8 @@ def layers(**sources: Any) -> ConfigLayers:
 
 
 def _raw(name: str, value: Any) -> Any:
-    if name in ("kafka_defaults", "known_topics") or value is None:
-        return frozenset(value) if name == "known_topics" else value
+    if name in ("kafka_defaults", "topic_ids") or value is None:
+        return dict.fromkeys(value, "Oq9BWWThTd2n6gPsSSPqGQ") if name == "topic_ids" else value
     if name in ("topic_metadata", "topics_file"):
         return {topic: said(table, f"{name} {topic}") for topic, table in value.items()}
     return said(value, name)
@@ -166,7 +166,7 @@ def test_a_contradiction_that_set_resolves_is_none() -> None:
     ("sources", "retention_ms", "origin"),
     [
         ({}, -1, NOBODY),
-        ({"known_topics": ["orders"]}, -1, NOBODY),
+        ({"topic_ids": ["orders"]}, -1, NOBODY),
         ({"server_properties": {}}, 604_800_000, "Kafka's default"),
         ({"kafka_defaults": True}, 604_800_000, "Kafka's default"),
         ({"cluster_default": {"log.retention.ms": "5"}}, 5, "cluster_default"),
@@ -225,15 +225,15 @@ def test_internal_topics_take_other_keys_from_any_layer() -> None:
 @pytest.mark.parametrize(
     ("story", "sources", "cleanup_policy"),
     [
-        ("metadata knows the topic, nobody states a policy", {"known_topics": ["orders"]}, "delete"),
+        ("metadata knows the topic, nobody states a policy", {"topic_ids": ["orders"]}, "delete"),
         (
             "metadata states the policy",
-            {"known_topics": ["orders"], "topic_metadata": {"orders": {"cleanup.policy": "compact"}}},
+            {"topic_ids": ["orders"], "topic_metadata": {"orders": {"cleanup.policy": "compact"}}},
             "compact",
         ),
         (
             "metadata knows the topic, the broker's file states the policy",
-            {"known_topics": ["orders"], "server_properties": {"log.cleanup.policy": "compact"}},
+            {"topic_ids": ["orders"], "server_properties": {"log.cleanup.policy": "compact"}},
             "compact",
         ),
         (
@@ -264,12 +264,12 @@ def test_a_topic_that_somebody_speaks_of_is_known(story: str, sources: dict[str,
     ("story", "sources"),
     [
         ("nothing at all", {}),
-        ("a metadata log that does not know it", {"known_topics": ["payments"]}),
+        ("a metadata log that does not know it", {"topic_ids": ["payments"]}),
         ("the broker's file alone", {"server_properties": {"log.cleanup.policy": "delete"}}),
         ("Kafka's defaults alone", {"kafka_defaults": True}),
         (
             "a dynamic default of the cluster",
-            {"known_topics": [], "cluster_default": {"log.cleanup.policy": "delete"}},
+            {"topic_ids": [], "cluster_default": {"log.cleanup.policy": "delete"}},
         ),
         ("a table of another topic", {"topics_file": {"pay*": {"cleanup.policy": "delete"}}}),
         (
@@ -288,9 +288,9 @@ def test_a_topic_that_nobody_speaks_of_keeps_everything(story: str, sources: dic
 
 
 BROADLY_NOT_COMPACTED: list[dict[str, Any]] = [
-    {"known_topics": ["orders"]},
-    {"known_topics": ["orders"], "server_properties": {"log.cleanup.policy": "delete"}},
-    {"known_topics": ["orders"], "broker": {"log.cleanup.policy": "delete"}},
+    {"topic_ids": ["orders"]},
+    {"topic_ids": ["orders"], "server_properties": {"log.cleanup.policy": "delete"}},
+    {"topic_ids": ["orders"], "broker": {"log.cleanup.policy": "delete"}},
     {"defaults": {"cleanup.policy": "delete"}},
     {"topics_file": {"ord*": {"cleanup.policy": "delete"}}},
     {"overrides": {"cleanup.policy": ""}},
@@ -306,7 +306,7 @@ def test_a_compacted_partition_needs_its_name_said_to_be_deleted(sources: dict[s
 @pytest.mark.parametrize(
     "sources",
     [
-        {"topic_metadata": {"orders": {"cleanup.policy": "delete"}}, "known_topics": ["orders"]},
+        {"topic_metadata": {"orders": {"cleanup.policy": "delete"}}, "topic_ids": ["orders"]},
         {"topics_file": {"orders": {"cleanup.policy": "delete"}}},
         {"defaults": {"cleanup.policy": "compact"}},
         {"topics_file": {"ord*": {"cleanup.policy": "compact,delete"}}},

@@ -233,3 +233,9 @@ def test_other_control_batches_end_no_transaction(kind: Marker, expected: bool) 
 def test_two_transactions_with_the_same_offsets_in_damaged_indexes_do_not_raise() -> None:
     fates = TransactionFates.of([AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 0, 5, 6)])
     assert walk(fates, data(1, 1), data(2, 2)) == [True, True]
+
+
+def test_of_two_transactions_of_a_producer_in_damaged_indexes_the_earlier_one_holds_until_its_marker() -> None:
+    fates = TransactionFates.of([AbortedTransaction(7, 1, 8, 9), ABORTED_0_TO_3])
+    assert walk(fates, data(0), data(2), marker(Marker.ABORT, 3)) == [True, True, False]
+    assert fates.retained == [ABORTED_0_TO_3]

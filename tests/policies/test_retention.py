@@ -285,7 +285,7 @@ def test_a_reason_says_its_numbers(log: LogBuilder, text: str) -> None:
     ("policy", "text"),
     [
         (a_policy(retention_bytes=100), "WITHIN_SIZE: less than retention.bytes=100B (--set) would stay without it"),
-        (a_policy(), "NO_LIMIT: no retention.ms and no retention.bytes was stated"),
+        (a_policy(), "NO_LIMIT: no retention.ms and no retention.bytes limits it"),
         (a_policy("compact", retention_ms=0), "NO_LIMIT: cleanup.policy compact deletes by no limit"),
         (
             a_policy("", retention_ms=0),
