@@ -150,10 +150,12 @@ def _numeric_property(found: Mapping[str, Property], key: str, path: Path) -> in
 def _entries(data: bytes, path: Path, fields: int) -> list[tuple[int, list[str]]]:
     """The lines after version and count, split into ``fields``, each with its number in the file."""
     lines = _lines(data, path)
-    if len(lines) < 2:
+    if not lines:
         return []
     if (version := _integer(lines[0], _INT32_BITS, path, 1)) != _VERSION:
         raise CorruptCheckpoint(path, 1, f"version {version}")
+    if len(lines) == 1:
+        return []
     if (count := _integer(lines[1], _INT32_BITS, path, 2)) != len(lines) - 2:
         raise CorruptCheckpoint(path, 2, f"states {count} entries and has {len(lines) - 2}")
     return [(number, _split(line, fields, path, number)) for number, line in enumerate(lines[2:], start=3)]

@@ -25,14 +25,14 @@ class NotALogDir(LogCleanerError):
 
 
 class LogDirLocked(LogCleanerError):
-    """Another process holds ``.lock``. ``holder_pid`` is None when it cannot be seen (another container)."""
+    """Another process holds ``.lock``. ``holder_pid`` is None where the lock does not tell (another container)."""
 
     def __init__(self, path: Path, holder_pid: int | None) -> None:
         super().__init__(path, holder_pid)
         self.path, self.holder_pid = path, holder_pid
 
     def __str__(self) -> str:
-        holder = f"process {self.holder_pid}" if self.holder_pid else "a process of another container or host"
+        holder = f"process {self.holder_pid}" if self.holder_pid else "a process that the lock does not name"
         return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
 
 

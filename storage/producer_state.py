@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import CorruptBatch, CorruptSnapshot
-from storage.records import Batch, BatchHeader, LegacyBatch, TxnMarker, iter_headers, read_batch
+from storage.records import (
+    Batch,
+    BatchHeader,
+    LegacyBatch,
+    PositionedHeader,
+    TxnMarker,
+    iter_headers,
+    read_batch,
+)
 from storage.records.header import OFFSET_MAX
 from storage.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from storage.txn_index import AbortedTxn
@@ -208,15 +216,20 @@ class ProducerState:
         for found in iter_headers(descriptor, path):
             if found.header.last_offset >= end_offset:
                 break
-            if found.header.last_offset < start_offset:
-                continue
-            if not isinstance(found.header, BatchHeader) or not found.header.has_producer_id:
-                continue
-            if not found.header.is_control:
-                self._apply_data(found.header, path, found.position)
-            elif (entry := self.apply(read_batch(descriptor, path, found))) is not None:
-                aborted.append(entry)
+            if found.header.last_offset >= start_offset:
+                entry = self._replay_batch(descriptor, path, found)
+                aborted += [entry] if entry else []
+            if found.header.next_offset == end_offset:
+                break  # what follows the log's end is no batch: a torn tail, preallocated zeros
         return aborted
+
+    def _replay_batch(self, descriptor: int, path: Path, found: PositionedHeader) -> AbortedTxn | None:
+        if not isinstance(found.header, BatchHeader) or not found.header.has_producer_id:
+            return None
+        if found.header.is_control:
+            return self.apply(read_batch(descriptor, path, found))
+        self._apply_data(found.header, path, found.position)
+        return None
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is at or above

@@ -3,7 +3,8 @@
 Steps:      the caller wrote and fsynced every ``.cleaned`` file;
             1. ``.cleaned`` to ``.swap``, new segments in descending order; fsync the directory;
             2. the sources to ``.deleted``, ascending; fsync the directory;
-            3. ``.swap`` to the plain name; fsync the directory.
+            3. ``.swap`` to the plain name, the ``.log`` first; fsync the directory behind it and behind the others: while
+               there is a ``.log.swap``, recovery takes plain indexes of its range for the sources'.
 Invariant:  after every step, one complete copy of each survivor has a name that recovery, ours and Kafka's, accepts: no
             source is renamed before every ``.swap`` name is durable, and a ``.swap`` is only made of complete files.
 Uncovered:  recovery deletes the sources up to the swap's next offset. Sources above it lost every record; a crash in
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
-from storage.names import SEGMENT_KINDS, FileState, segment_file_name
+from storage.names import SEGMENT_KINDS, FileKind, FileState, segment_file_name
 from storage.segment import Segment
 
 
@@ -52,6 +53,8 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
                 directory / segment_file_name(cleaned.base_offset, kind, s) for s in (FileState.SWAP, FileState.PLAIN)
             )
             fs.rename(swap, plain, Purpose.SWAP_IN)
+        if kind is FileKind.LOG:
+            fs.fsync_dir(directory, Purpose.SWAP_IN)
     fs.fsync_dir(directory, Purpose.SWAP_IN)
 
 

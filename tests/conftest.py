@@ -41,7 +41,10 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """Of Kafka 4.3.1."""
     root = tmp_path_factory.mktemp("kafka-4.3.1")
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    with (DATA / "kafka-4.3.1.tar.zst").open("rb") as file, decompressor.stream_reader(file) as plain:
-        with tarfile.open(fileobj=plain, mode="r|") as archive:
-            archive.extractall(root, filter="data")
+    with (
+        (DATA / "kafka-4.3.1.tar.zst").open("rb") as file,
+        decompressor.stream_reader(file) as plain,
+        tarfile.open(fileobj=plain, mode="r|") as archive,
+    ):
+        archive.extractall(root, filter="data")
     return Samples(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -17,12 +18,28 @@ class PowerCut(BaseException):
     """Not an ``Exception``: nothing may catch it and carry on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A rename, or an unlink, that its directory's fsync has not made durable."""
+
+    path: Path
+    target: Path | None
+    content: bytes
+
+    def undo(self, directory: Path) -> None:
+        """Bring the old name back in a copy of the directory."""
+        if self.target:
+            (directory / self.target.name).rename(directory / self.path.name)
+        else:
+            (directory / self.path.name).write_bytes(self.content)
+
+
 class CrashingFileSystem(FileSystem):
-    """Does ``steps`` mutations, then none. Knows which renames are not durable at that moment."""
+    """Does ``steps`` mutations, then none. Knows which of them are not durable at that moment."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
-        self.unsynced: list[tuple[Path, Path]] = []
+        self.unsynced: list[Change] = []
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         self._step(purpose)
@@ -35,16 +52,18 @@ class CrashingFileSystem(FileSystem):
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         self._step(purpose)
         super().rename(source, target, purpose)
-        self.unsynced.append((source, target))
+        self.unsynced.append(Change(source, target, b""))
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
         self._step(purpose)
+        if path.exists() and purpose is not Purpose.LOCK:
+            self.unsynced.append(Change(path, None, path.read_bytes()))
         super().unlink(path, purpose)
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         self._step(purpose)
         super().fsync_dir(path, purpose)
-        self.unsynced = [pair for pair in self.unsynced if pair[0].parent != path]
+        self.unsynced = [change for change in self.unsynced if change.path.parent != path]
 
     def _step(self, purpose: Purpose) -> None:
         if purpose is Purpose.LOCK:
@@ -71,16 +90,16 @@ def crashes(act: Callable[[CrashingFileSystem], object]) -> Iterator[CrashingFil
     raise AssertionError("it never gets through")
 
 
-def lost_renames(directory: Path, disk: CrashingFileSystem, scratch: Path) -> Iterator[Path]:
-    """Copies of ``directory`` as a power cut may leave it: any subset of the renames since the last fsync is undone."""
-    pairs = disk.unsynced
-    sizes = range(len(pairs) + 1) if len(pairs) <= SUBSETS_MAX else (0, 1, len(pairs) - 1, len(pairs))
+def after_power_loss(directory: Path, disk: CrashingFileSystem, scratch: Path) -> Iterator[Path]:
+    """Copies of ``directory`` as a power cut may leave it: any subset of what no fsync made durable is undone."""
+    changes = disk.unsynced
+    sizes = range(len(changes) + 1) if len(changes) <= SUBSETS_MAX else (0, 1, len(changes) - 1, len(changes))
     for size in sizes:
-        for lost in combinations(pairs, size):
+        for lost in combinations(changes, size):
             shutil.rmtree(scratch, ignore_errors=True)
             shutil.copytree(directory, scratch)
-            for source, target in reversed(lost):
-                (scratch / target.name).rename(scratch / source.name)
+            for change in reversed(lost):
+                change.undo(scratch)
             yield scratch
 
 

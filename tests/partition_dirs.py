@@ -35,8 +35,8 @@ class FakeClock:
         return 0.0
 
 
-def keyed(base_offset: int, *pairs: str, timestamp_ms: int = NOW_MS, **batch: Any) -> bytes:
-    """A batch of ``"key=value"`` records from ``base_offset`` on; ``"key"`` alone is a tombstone."""
+def keyed(base_offset: int, /, *pairs: str, timestamp_ms: int = NOW_MS, **batch: Any) -> bytes:
+    """A batch of ``"key=value"`` records at consecutive offsets; ``"key"`` alone is a tombstone."""
     records = []
     for place, pair in enumerate(pairs):
         key, has_value, value = pair.partition("=")
@@ -88,7 +88,9 @@ COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}
 EXPIRING = {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
 
 
-def a_cleaner(log_dir: Path, layers: ConfigLayers, fs: FileSystem | None = None, clock: FakeClock | None = None) -> Cleaner:
+def a_cleaner(
+    log_dir: Path, layers: ConfigLayers, fs: FileSystem | None = None, clock: FakeClock | None = None
+) -> Cleaner:
     return Cleaner([log_dir], layers, fs=fs, clock=clock or FakeClock())
 
 

@@ -114,7 +114,7 @@ class Cleaner:
                 error for log_dir in self._log_dirs for error in self._recover(log_dir, self._survey(request, topics))
             ]
             planned = self.plan(request, topics)
-            swept_bytes = sum(_sweep(log_dir_plan, means) for log_dir_plan in planned.log_dirs)
+            swept_bytes = sum(_sweep(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
             results: dict[PartitionKey, PartitionResult] = {}
             for log_dir, log_dir_plan in zip(self._log_dirs, planned.log_dirs, strict=True):
                 executor = Executor(log_dir, means, request.now_ms)
@@ -165,11 +165,15 @@ class Cleaner:
         self._means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))
 
 
-def _sweep(log_dir_plan: LogDirPlan, means: Means) -> int:
-    """Unlink leftovers that are due; gives their bytes."""
+def _sweep(log_dir_plan: LogDirPlan, means: Means, errors: list[str]) -> int:
+    """Unlink leftovers that are due; gives their bytes, and adds what failed to ``errors``."""
     swept_bytes = 0
     for partition, listing, delay_ms in leftovers_of(log_dir_plan, means.delete_delay_ms):
-        swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms)
+        try:
+            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms)
+        except OSError as error:
+            errors.append(str(error))
+            continue
         if swept.files:
             tp = partition.facts.topic_partition
             fields = {"topic": tp.topic, "partition": tp.partition, "files": swept.files, "bytes": swept.size_bytes}

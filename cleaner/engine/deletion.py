@@ -19,12 +19,12 @@ from pathlib import Path
 
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
-from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_leader_epochs, truncate_from_start
+from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.roll import create_segment, write_snapshot
-from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, segment_file_name
 from storage.segment import Segment, identity_of
 from storage.swap import retire
@@ -91,10 +91,3 @@ def truncate_leader_epochs(fs: FileSystem, directory: Path, log_start_offset: in
     kept = truncate_from_start(epochs, log_start_offset)
     if kept != epochs:
         fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(kept), Purpose.CHECKPOINT)
-
-
-def read_leader_epochs(directory: Path) -> list[LeaderEpochEntry]:
-    """The partition's leader epochs, none where the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
-    path = directory / LEADER_EPOCH_CHECKPOINT
-    data = read_file(path)
-    return [] if data is None else parse_leader_epochs(data, path)

@@ -15,6 +15,7 @@ from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts, SegmentFac
 from storage.checkpoints import parse_partition_metadata
 from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart
 from storage.log.end import find_end
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
 from storage.log_dir import Checkpoints, LogDir, Offsets, read_file
@@ -90,6 +91,7 @@ def survey_partition(
     Raises: LogCleanerError of what could not be read.
     """
     _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
+    read_leader_epochs(listing.directory)  # a garbled one stops a broker: better told now than by its log
     recovered = plan_recovery(listing).listing
     segments = recovered.segments
     policy = survey.policy_of(topic_partition, checkpoints.cleaned)

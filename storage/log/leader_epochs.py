@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_leader_epochs
-from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
+from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT
 
 
@@ -21,7 +21,7 @@ class LeaderEpochs:
     def entries(self) -> list[LeaderEpochEntry]:
         """Ascending; none where the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
         if self._entries is None:
-            self._entries = _read(self._directory / LEADER_EPOCH_CHECKPOINT)
+            self._entries = read_leader_epochs(self._directory)
         return self._entries
 
     def to_write(self, leader_epoch: int | None) -> int:
@@ -52,10 +52,8 @@ class LeaderEpochs:
         self._entries = assigned
 
 
-def _read(path: Path) -> list[LeaderEpochEntry]:
-    try:
-        return parse_leader_epochs(path.read_bytes(), path)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+def read_leader_epochs(directory: Path) -> list[LeaderEpochEntry]:
+    """The leader epochs of a partition, none where the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    data = read_file(path)
+    return [] if data is None else parse_leader_epochs(data, path)

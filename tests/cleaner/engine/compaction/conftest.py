@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.survivors import Budget, Finder
+from storage.log.listing import list_partition
+from tests.partition_dirs import NOW_MS, PartitionDir, records_of
+
+AMPLE = Budget(1 << 20, 0.9)
+
+
+@pytest.fixture
+def sources() -> Iterator[Callable[[PartitionDir], list[Source]]]:
+    """Opens all segments of a directory, the last one up to the log end; closes them after the test."""
+    with ExitStack() as opened:
+
+        def open_all(directory: PartitionDir) -> list[Source]:
+            segments = list_partition(directory.path).segments
+            ends = [segment.base_offset for segment in segments[1:]] + [directory.end_offset]
+            return [
+                opened.enter_context(Source(segment, end, is_locked=True))
+                for segment, end in zip(segments, ends, strict=True)
+            ]
+
+        yield open_all
+
+
+@pytest.fixture
+def survivors(sources) -> Callable[..., set[int]]:
+    """Offsets of the records that survive pass 1, and how often a segment was walked over."""
+
+    def find(directory: PartitionDir, first_dirty_offset: int = 0, budget: Budget = AMPLE) -> tuple[set[int], int]:
+        walks: list[int] = []
+        end = directory.end_offset + 1000  # no batch is the round's last one
+        opened = sources(directory)
+        finder = Finder(opened, first_dirty_offset, budget, lambda: Fates([], {}, end, NOW_MS), walks.append)
+        bitmap = finder.find().bitmap
+        offsets = {
+            record.offset
+            for source in opened
+            for n, record in enumerate(records_of(source.path), source.first_ordinal)
+            if int(bitmap[n >> 6]) >> (n & 63) & 1
+        }
+        return offsets, len(walks)
+
+    return find

@@ -1,0 +1,92 @@
+"""Segments read window by window."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.errors import CorruptBatch, PlanOutOfDate
+from storage.log.listing import list_partition
+from tests.partition_dirs import PartitionDir, keyed
+
+BATCHES = [keyed(n, f"k{n}={'v' * (10 * n)}") for n in range(30)]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return PartitionDir(tmp_path).segment(0, *BATCHES)
+
+
+def walk(source):
+    """Position, size and first ordinal of every batch, and the place of every slice."""
+    batches, rows = [], []
+    for found in source.slices(verify=True):
+        rows.append((found.first_row, found.table.size))
+        for row in range(found.table.size):
+            batches.append((found.position_of(row), int(found.table[row]["size"])))
+    return batches, rows
+
+
+def expected():
+    ends = [sum(len(batch) for batch in BATCHES[:n]) for n in range(len(BATCHES))]
+    return list(zip(ends, [len(batch) for batch in BATCHES], strict=True))
+
+
+@pytest.mark.parametrize("window_bytes", [64 << 20, 4096, 700, 64, 1])
+def test_every_batch_is_found_whatever_the_window_even_one_that_is_larger(
+    directory, sources, monkeypatch, window_bytes
+):
+    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    (source,) = sources(directory)
+    source.first_ordinal = 0
+    batches, rows = walk(source)
+    assert batches == expected()
+    assert [first for first, _ in rows] == [sum(size for _, size in rows[:n]) for n in range(len(rows))]
+    assert source.records == len(BATCHES)
+    if window_bytes < 4096:
+        assert len(rows) > 5
+
+
+def test_table_that_is_full_gives_another_slice(directory, sources, monkeypatch):
+    monkeypatch.setattr("cleaner.engine.compaction.sources.ROWS_MAX", 7)
+    (source,) = sources(directory)
+    batches, rows = walk(source)
+    assert batches == expected()
+    assert [size for _, size in rows] == [7, 7, 7, 7, 2]
+
+
+@pytest.mark.parametrize("window_bytes", [64 << 20, 100])
+def test_file_that_ends_within_a_batch_is_corrupt_there(directory, sources, monkeypatch, window_bytes):
+    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    directory.log(0).write_bytes(b"".join(BATCHES)[:-1])
+    (source,) = sources(directory)
+    with pytest.raises(CorruptBatch) as caught:
+        walk(source)
+    assert caught.value.position == expected()[-1][0]
+
+
+def test_offsets_that_reach_the_next_segment_are_corrupt(directory, sources):
+    directory.segment(20)
+    first, _ = sources(directory)
+    with pytest.raises(CorruptBatch, match="beyond the next segment's base"):
+        walk(first)
+
+
+def test_file_of_another_size_than_listed_is_refused(directory, sources):
+    listed = list_partition(directory.path).segments[0]
+    directory.log(0).write_bytes(b"".join(BATCHES) + b"more")
+    from cleaner.engine.compaction.sources import Source
+
+    with pytest.raises(PlanOutOfDate, match="instead of"):
+        Source(listed, 30, is_locked=True)
+
+
+def test_file_that_is_truncated_under_the_lock_is_an_error_not_a_signal(directory, sources):
+    (source,) = sources(directory)
+    directory.log(0).write_bytes(b"")
+    with pytest.raises(PlanOutOfDate, match="truncated"):
+        walk(source)
+
+
+def test_empty_segment_has_no_slice(tmp_path, sources):
+    (source,) = sources(PartitionDir(tmp_path).segment(5))
+    assert list(source.slices(verify=True)) == []

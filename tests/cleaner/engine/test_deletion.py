@@ -1,0 +1,126 @@
+"""A retention carried out: renames, snapshots, leader epochs. Names only, so on a file system in memory."""
+
+from pathlib import Path
+
+import pytest
+
+from cleaner.engine.deletion import delete_segments
+from policies.facts import SegmentFacts
+from policies.plan import Deletion
+from storage.errors import CorruptCheckpoint, PlanOutOfDate
+from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
+from storage.names import FileKind
+
+PARTITION = Path("/data/orders-0")
+SNAPSHOT_AT_END = b"state at the end"
+
+
+def file(base, suffix):
+    return f"{base:020d}{suffix}"
+
+
+@pytest.fixture
+def partition(fs):
+    """Segments 0, 10 and 20 with snapshots at 10, 20 and 30 (the log end)."""
+    for base in (0, 10, 20):
+        for suffix in (".log", ".index", ".timeindex"):
+            fs.create_file(PARTITION / file(base, suffix), contents="x" * (base + 1))
+    for base in (10, 20, 30):
+        fs.create_file(PARTITION / file(base, ".snapshot"))
+    return fs
+
+
+def a_deletion(count, *, new_start, roll_at=None):
+    facts = tuple(
+        SegmentFacts(s.base_offset, s.size_bytes, s.companions_bytes, 0, 0, s.mtime_ms, -1, s.log.identity)
+        for s in list_partition(PARTITION).segments[:count]
+    )
+    return Deletion(facts, new_start, roll_at)
+
+
+def delete(deletion):
+    delete_segments(FileSystem(), list_partition(PARTITION), deletion, lambda: SNAPSHOT_AT_END)
+
+
+def bases_of(kind):
+    return [
+        f.name.base_offset for f in list_partition(PARTITION).files if f.name.kind is kind and not f.name.state.value
+    ]
+
+
+def test_oldest_segments_are_renamed_with_their_indexes(partition):
+    delete(a_deletion(2, new_start=20))
+    assert bases_of(FileKind.LOG) == [20]
+    assert bases_of(FileKind.INDEX) == [20]
+    retired = {p.name for p in PARTITION.iterdir() if p.name.endswith(".deleted") and "snapshot" not in p.name}
+    assert retired == {file(b, f"{s}.deleted") for b in (0, 10) for s in (".log", ".index", ".timeindex")}
+
+
+def test_snapshots_of_the_deleted_bases_go_along(partition):
+    delete(a_deletion(2, new_start=20))
+    assert bases_of(FileKind.SNAPSHOT) == [20, 30]
+
+
+def test_newest_snapshot_always_stays(partition):
+    (PARTITION / file(30, ".snapshot")).unlink()
+    delete(a_deletion(3, new_start=30, roll_at=30))
+    assert bases_of(FileKind.SNAPSHOT) == [20, 30]  # one was made for the new segment
+
+
+def test_where_everything_goes_an_empty_segment_is_rolled_at_the_log_end(partition):
+    delete(a_deletion(3, new_start=30, roll_at=30))
+    (segment,) = list_partition(PARTITION).segments
+    assert (segment.base_offset, segment.size_bytes) == (30, 0)
+
+
+def test_snapshot_at_the_end_is_written_only_where_there_is_none(partition):
+    delete(a_deletion(3, new_start=30, roll_at=30))
+    assert (PARTITION / file(30, ".snapshot")).read_bytes() == b""
+
+
+def test_missing_snapshot_at_the_end_is_written_before_anything_goes(partition):
+    (PARTITION / file(30, ".snapshot")).unlink()
+    delete(a_deletion(3, new_start=30, roll_at=30))
+    assert (PARTITION / file(30, ".snapshot")).read_bytes() == SNAPSHOT_AT_END
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [
+        ("0\n3\n0 0\n1 5\n2 10\n", "0\n1\n2 20\n"),
+        ("0\n3\n0 0\n1 7\n2 25\n", "0\n2\n1 20\n2 25\n"),
+        ("0\n1\n4 25\n", "0\n1\n4 25\n"),
+    ],
+)
+def test_leader_epochs_are_cut_at_the_new_log_start(partition, epochs, expected):
+    (PARTITION / "leader-epoch-checkpoint").write_text(epochs)
+    delete(a_deletion(2, new_start=20))
+    assert (PARTITION / "leader-epoch-checkpoint").read_text() == expected
+
+
+@pytest.mark.parametrize("change", ["size", "time", "gone"])
+def test_changed_segment_stops_the_deletion_before_its_first_step(partition, change):
+    deletion = a_deletion(2, new_start=20)
+    log = PARTITION / file(10, ".log")
+    if change == "size":
+        log.write_bytes(b"more than it was, by far")
+    elif change == "time":
+        import os
+
+        os.utime(log, ns=(1, 1))
+    else:
+        log.unlink()
+    before = sorted(p.name for p in PARTITION.iterdir())
+    with pytest.raises(PlanOutOfDate, match=r"00000000000000000010\.log"):
+        delete(deletion)
+    assert sorted(p.name for p in PARTITION.iterdir()) == before
+
+
+def test_garbled_leader_epochs_stop_the_deletion_before_its_first_step(partition):
+    deletion = a_deletion(3, new_start=30, roll_at=30)
+    (PARTITION / "leader-epoch-checkpoint").write_text("0\nmany\n")
+    before = sorted(p.name for p in PARTITION.iterdir())
+    with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
+        delete(deletion)
+    assert sorted(p.name for p in PARTITION.iterdir()) == before

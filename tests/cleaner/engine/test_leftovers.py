@@ -1,0 +1,61 @@
+"""``.deleted`` files go when their delay is over, by the clock that is handed in."""
+
+import pytest
+
+from cleaner.engine.leftovers import due_leftovers, sweep
+from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
+from tests.partition_dirs import PartitionDir, file_names, keyed
+
+DELAY_MS = 60_000
+
+
+@pytest.fixture
+def directory(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(1, keyed(1, "b=2"))
+    for suffix in (".log", ".index", ".timeindex"):
+        path = made.path / f"{0:020d}{suffix}"
+        path.rename(path.with_name(f"{path.name}.deleted"))
+    return made.path
+
+
+@pytest.fixture
+def renamed_ms(directory):
+    return max(file.changed_ns for file in list_partition(directory).files) // 1_000_000
+
+
+def names(directory, suffix):
+    return {name for name in file_names(directory) if name.endswith(suffix)}
+
+
+def test_leftovers_stay_until_their_delay_is_over(directory, renamed_ms):
+    swept = sweep(FileSystem(), list_partition(directory), renamed_ms - 1_000, DELAY_MS)
+    assert (swept.files, swept.size_bytes) == (0, 0)
+    assert len(names(directory, ".deleted")) == 3
+
+
+def test_leftovers_go_after_their_delay_and_nothing_else_does(directory, renamed_ms):
+    size_bytes = sum((directory / name).stat().st_size for name in names(directory, ".deleted"))
+    swept = sweep(FileSystem(), list_partition(directory), renamed_ms + DELAY_MS, DELAY_MS)
+    assert (swept.files, swept.size_bytes) == (3, size_bytes)
+    assert file_names(directory) == {f"{1:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+
+
+def test_without_a_delay_they_go_at_once(directory, renamed_ms):
+    assert sweep(FileSystem(), list_partition(directory), renamed_ms, 0).files == 3
+
+
+def test_time_of_the_records_does_not_matter_only_that_of_the_rename(directory, renamed_ms):
+    import os
+
+    for name in names(directory, ".deleted"):
+        os.utime(directory / name, ns=(1, 1))
+    assert list(due_leftovers(list_partition(directory), renamed_ms - 1_000, DELAY_MS)) == []
+
+
+def test_oldest_base_goes_first(tmp_path):
+    made = PartitionDir(tmp_path)
+    for base in (20, 0, 10):
+        made.segment(base).log(base).rename(made.path / f"{base:020d}.log.deleted")
+    due = due_leftovers(list_partition(made.path), 1 << 60, 0)
+    assert [file.name.base_offset for file in due] == [0, 10, 20]

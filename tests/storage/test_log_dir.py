@@ -1,0 +1,104 @@
+"""A log dir: what makes one, its partitions and checkpoints."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.errors import CorruptCheckpoint, NotALogDir, UnreadableFile
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir, read_file
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def test_missing_dir_plain_file_and_foreign_dir_are_no_log_dirs(fs):
+    fs.create_dir("/foreign/photos")
+    fs.create_file("/file")
+    for path, cause in (("/none", "does not exist"), ("/file", "is not a directory"), ("/foreign", "holds no Kafka")):
+        with pytest.raises(NotALogDir, match=cause):
+            LogDir.open(Path(path))
+
+
+@pytest.mark.parametrize("mark", ["meta.properties", "replication-offset-checkpoint", "cleaner-offset-checkpoint"])
+def test_one_kafka_file_makes_a_log_dir(fs, mark):
+    fs.create_file(f"/data/{mark}")
+    assert LogDir.open(Path("/data")).path == Path("/data")
+
+
+def test_one_partition_dir_makes_a_log_dir(fs):
+    fs.create_dir("/data/orders-0")
+    assert list(LogDir.open(Path("/data")).partitions()) == [(ORDERS, Path("/data/orders-0"))]
+
+
+def test_only_live_partition_dirs_are_partitions(fs):
+    for name in (
+        "orders-1",
+        "orders-0",
+        "__cluster_metadata-0",
+        "lost+found",
+        "remote-log-index-cache",
+        "gone-0.0123456789abcdef0123456789abcdef-delete",
+        "moved-0.0123456789abcdef0123456789abcdef-future",
+        "lost-0.0123456789abcdef0123456789abcdef-stray",
+    ):
+        fs.create_dir(f"/data/{name}")
+    fs.create_file("/data/file-0")
+    fs.create_symlink("/data/link-0", "/data/orders-0")
+    assert [str(tp) for tp, _ in LogDir(Path("/data")).partitions()] == ["orders-0", "orders-1"]
+
+
+def test_absent_checkpoints_are_empty(fs):
+    fs.create_dir("/data")
+    found = LogDir(Path("/data")).checkpoints()
+    assert (found.high_watermarks, found.log_starts, found.cleaned, found.clean_shutdown) == ({}, {}, {}, False)
+
+
+def test_checkpoints_are_read_from_their_files(fs):
+    for name, offset in (
+        ("replication-offset-checkpoint", 9),
+        ("log-start-offset-checkpoint", 3),
+        ("cleaner-offset-checkpoint", 5),
+    ):
+        fs.create_file(f"/data/{name}", contents=f"0\n1\norders 0 {offset}\n")
+    fs.create_file("/data/.kafka_cleanshutdown")
+    found = LogDir(Path("/data")).checkpoints()
+    assert (found.high_watermarks, found.log_starts, found.cleaned) == ({ORDERS: 9}, {ORDERS: 3}, {ORDERS: 5})
+    assert found.clean_shutdown
+
+
+def test_written_offsets_are_read_back_and_the_same_ones_not_written_again(tmp_path):
+    log_dir = LogDir(tmp_path)
+    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, {ORDERS: 7}, FileSystem())
+    assert log_dir.offsets(CLEANER_OFFSET_CHECKPOINT) == {ORDERS: 7}
+    inode = (tmp_path / CLEANER_OFFSET_CHECKPOINT).stat().st_ino
+    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, {ORDERS: 7}, FileSystem())
+    assert (tmp_path / CLEANER_OFFSET_CHECKPOINT).stat().st_ino == inode
+
+
+def test_garbled_checkpoint_names_file_and_line(tmp_path):
+    (tmp_path / CLEANER_OFFSET_CHECKPOINT).write_bytes(b"0\n1\norders zero 7\n")
+    with pytest.raises(CorruptCheckpoint, match="cleaner-offset-checkpoint line 3"):
+        LogDir(tmp_path).checkpoints()
+
+
+def test_checkpoint_that_is_a_directory_is_unreadable(tmp_path):
+    (tmp_path / CLEANER_OFFSET_CHECKPOINT).mkdir()
+    with pytest.raises(UnreadableFile, match="cleaner-offset-checkpoint"):
+        LogDir(tmp_path).checkpoints()
+
+
+def test_absent_file_reads_as_none(tmp_path):
+    assert read_file(tmp_path / "none") is None
+
+
+def test_lock_is_reported_while_it_is_held(tmp_path):
+    log_dir = LogDir(tmp_path)
+    assert log_dir.locked_by() is None
+    with log_dir.lock(FileSystem()):
+        assert log_dir.locked_by() is not None
+    assert log_dir.locked_by() is None
+
+
+def test_free_bytes_are_those_of_the_dirs_file_system(tmp_path):
+    assert LogDir(tmp_path).free_bytes() > 0
