@@ -64,6 +64,8 @@ class PartitionFacts:
     """First dirty offset as ``cleaner-offset-checkpoint`` has it."""
     torn_tail_bytes: int = 0
     """Bytes behind the last batch that parses; the log ends before them."""
+    leftover_files: int = 0
+    """Files renamed to ``.deleted`` that are still there."""
 
     @property
     def active(self) -> SegmentFacts:

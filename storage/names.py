@@ -6,8 +6,7 @@ Pure string work; no file is opened here. Source: Kafka ``LogFileUtils``, ``Loca
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
 BASE_OFFSET_DIGITS: Final = 20
@@ -55,7 +54,7 @@ class PartitionDirName(NamedTuple):
     state: DirState
 
 
-class FileKind(Enum):
+class FileKind(StrEnum):
     """The files of a segment, by the suffix of their kind."""
 
     LOG = ".log"
@@ -69,7 +68,7 @@ SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileK
 """The files that make a segment, in the order Kafka renames and deletes them. A snapshot belongs to an offset."""
 
 
-class FileState(Enum):
+class FileState(StrEnum):
     """The life of a segment file, told by its last suffix. Both halves, ``swap`` and ``recovery``, read this table."""
 
     PLAIN = ""
@@ -94,10 +93,8 @@ class SegmentFileName(NamedTuple):
         return segment_file_name(self.base_offset, self.kind, self.state)
 
 
-_SEGMENT_FILE = re.compile(
-    r"(?P<base>\d{1,20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>|\.cleaned|\.swap|\.deleted)",
-    re.ASCII,
-)
+_BASE_OFFSET = re.compile(r"\d{1,20}", re.ASCII)
+_SUFFIXES: Final = {f"{kind}{state}"[1:]: (kind, state) for kind in FileKind for state in FileState}
 _SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
 _OFFSET_MAX: Final = (1 << 63) - 1
 
@@ -109,10 +106,11 @@ def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileS
 
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
     """Read a file name of a partition directory; None for anything that is not a segment file or snapshot."""
-    found = _SEGMENT_FILE.fullmatch(name)
-    if found is None or (base_offset := int(found["base"])) > _OFFSET_MAX:
+    base, _, suffixes = name.partition(".")
+    found = _SUFFIXES.get(suffixes)
+    if found is None or not _BASE_OFFSET.fullmatch(base) or (base_offset := int(base)) > _OFFSET_MAX:
         return None
-    return SegmentFileName(base_offset, FileKind(found["kind"]), FileState(found["state"]))
+    return SegmentFileName(base_offset, *found)
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:
@@ -138,8 +136,7 @@ def parse_partition_dir_name(name: str) -> PartitionDirName | None:
     return PartitionDirName(found, DirState.LIVE) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """What a file was when it was looked at; an action checks it again just before it acts."""
 
     device: int

@@ -16,13 +16,14 @@ Source: Kafka LogLoader.load steps 1 to 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
-from storage.log.listing import ListedFile, Listing, segments_of
+from storage.log.listing import Listing, segments_of
 from storage.names import FileKind, FileState, segment_file_name
+from storage.segment import SegmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def recover(fs: FileSystem, recovery: Recovery, directory: Path) -> None:
         fs.fsync_dir(directory, Purpose.RECOVER)
 
 
-def _replaced(listing: Listing, finished: tuple[ListedFile, ...]) -> tuple[ListedFile, ...]:
+def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:
     """Plain files with a base in the range that the finished swaps cover."""
     logs = [file for file in finished if file.name.kind is FileKind.LOG]
     if not logs:
@@ -92,15 +93,15 @@ def _replaced(listing: Listing, finished: tuple[ListedFile, ...]) -> tuple[Liste
     return tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
 
 
-def _plain(file: ListedFile) -> Path:
+def _plain(file: SegmentFile) -> Path:
     return file.path.with_name(segment_file_name(file.name.base_offset, file.name.kind))
 
 
-def _as_recovered(listing: Listing, gone: set[Path], finished: tuple[ListedFile, ...]) -> Listing:
+def _as_recovered(listing: Listing, gone: set[Path], finished: tuple[SegmentFile, ...]) -> Listing:
     renamed = {_plain(file) for file in finished}
     kept = [
         file for file in listing.files if file.path not in gone and file.path not in renamed and file not in finished
     ]
-    kept += [replace(file, name=file.name._replace(state=FileState.PLAIN)) for file in finished]
+    kept += [file._replace(name=file.name._replace(state=FileState.PLAIN)) for file in finished]
     kept.sort(key=lambda file: _plain(file).name)
     return Listing(listing.directory, tuple(kept))

@@ -6,19 +6,35 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from storage.errors import UnreadableFile
 from storage.indexes import last_time_index_entry
-from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, segment_file_name
+from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFile:
-    """One file. ``path`` may carry a ``.swap`` that recovery is about to take off."""
+class SegmentFile(NamedTuple):
+    """One file of a partition directory: of a segment or a producer snapshot, in any state. Cheap: there are many."""
 
-    path: Path
-    kind: FileKind
+    directory: Path
+    file_name: str
+    """As it is on disk. It may carry a ``.swap`` that recovery is about to take off: ``name`` has it off already."""
+    name: SegmentFileName
     identity: FileIdentity
+    changed_ns: int
+    """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
+
+    @classmethod
+    def at(cls, directory: Path, name: SegmentFileName) -> Self:
+        """A file as it is now. Raises: FileNotFoundError."""
+        file_name = str(name)
+        status = (directory / file_name).stat(follow_symlinks=False)
+        return cls(directory, file_name, name, identity_of(status), status.st_ctime_ns)
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.directory / self.file_name
 
     @property
     def size_bytes(self) -> int:

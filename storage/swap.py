@@ -3,8 +3,8 @@
 Steps:      the caller wrote and fsynced every ``.cleaned`` file;
             1. ``.cleaned`` to ``.swap``, new segments in descending order; fsync the directory;
             2. the sources to ``.deleted``, ascending; fsync the directory;
-            3. ``.swap`` to the plain name, the ``.log`` first; fsync the directory behind it and behind the others: while
-               there is a ``.log.swap``, recovery takes plain indexes of its range for the sources'.
+            3. ``.swap`` to the plain name, the ``.log`` first; fsync the directory behind it and behind the others:
+               while there is a ``.log.swap``, recovery takes plain indexes of its range for the sources'.
 Invariant:  after every step, one complete copy of each survivor has a name that recovery, ours and Kafka's, accepts: no
             source is renamed before every ``.swap`` name is durable, and a ``.swap`` is only made of complete files.
 Uncovered:  recovery deletes the sources up to the swap's next offset. Sources above it lost every record; a crash in

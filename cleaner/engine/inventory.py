@@ -19,7 +19,7 @@ from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
 from storage.log_dir import Checkpoints, LogDir, Offsets, read_file
-from storage.names import PARTITION_METADATA_FILE, FileKind, TopicPartition
+from storage.names import PARTITION_METADATA_FILE, FileKind, FileState, TopicPartition
 from storage.recovery import plan_recovery
 from storage.segment import Segment, open_to_read
 
@@ -107,6 +107,7 @@ def survey_partition(
         _last_stable_offset(recovered, log_start, log_end, high_watermark, policy, survey),
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
+        len(listing.in_state(FileState.DELETED)),
     )
 
 

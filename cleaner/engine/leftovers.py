@@ -8,8 +8,9 @@ from pathlib import Path
 
 from policies.plan import LogDirPlan, PartitionPlan, path_of
 from storage.filesystem import FileSystem, Purpose
-from storage.log.listing import ListedFile, Listing, list_partition
+from storage.log.listing import Listing, list_partition
 from storage.names import FileState
+from storage.segment import SegmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Swept:
     size_bytes: int = 0
 
 
-def due_leftovers(listing: Listing, now_ms: int, delay_ms: int) -> Iterator[ListedFile]:
+def due_leftovers(listing: Listing, now_ms: int, delay_ms: int) -> Iterator[SegmentFile]:
     """``.deleted`` files whose delay is over. A rename sets the change time of a file, so that tells since when it
     waits."""
     for file in listing.in_state(FileState.DELETED):
@@ -48,6 +49,6 @@ def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int) -> Swept
 def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[tuple[PartitionPlan, Listing, int]]:
     """Partitions whose leftovers may go, with the delay that holds; of the others nobody said that anything may."""
     for partition in plan.partitions:
-        if isinstance(partition, PartitionPlan) and not partition.policy.unknown:
+        if isinstance(partition, PartitionPlan) and partition.facts.leftover_files and not partition.policy.unknown:
             delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
             yield partition, list_partition(Path(path_of(partition.facts))), delay_ms

@@ -7,29 +7,12 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from storage.errors import UnreadableFile
-from storage.names import (
-    SEGMENT_KINDS,
-    FileIdentity,
-    FileKind,
-    FileState,
-    SegmentFileName,
-    parse_segment_file_name,
-)
+from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.segment import Segment, SegmentFile, identity_of
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A segment file or snapshot in any state."""
-
-    path: Path
-    name: SegmentFileName
-    identity: FileIdentity
-    changed_ns: int
-    """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +20,9 @@ class Listing:
     """What one ``scandir`` of a partition directory found; files that are no segment files are left out."""
 
     directory: Path
-    files: tuple[ListedFile, ...]
+    files: tuple[SegmentFile, ...]
 
-    def in_state(self, state: FileState) -> tuple[ListedFile, ...]:
+    def in_state(self, state: FileState) -> tuple[SegmentFile, ...]:
         """Files with one suffix state, ascending by base offset, snapshots among them."""
         return tuple(file for file in self.files if file.name.state is state)
 
@@ -49,7 +32,7 @@ class Listing:
         return segments_of(self.directory, self.in_state(FileState.PLAIN))
 
     @property
-    def snapshots(self) -> tuple[ListedFile, ...]:
+    def snapshots(self) -> tuple[SegmentFile, ...]:
         """Producer snapshots, ascending by offset."""
         return tuple(f for f in self.in_state(FileState.PLAIN) if f.name.kind is FileKind.SNAPSHOT)
 
@@ -64,34 +47,36 @@ def list_partition(directory: Path) -> Listing:
 
     Raises: UnreadableFile.
     """
-    found: list[ListedFile] = []
     try:
         with os.scandir(directory) as entries:
-            for entry in entries:
-                name = parse_segment_file_name(entry.name)
-                if name is None:
-                    continue
-                status = _status(entry)
-                if status is not None and stat.S_ISREG(status.st_mode):
-                    found.append(ListedFile(Path(entry.path), name, identity_of(status), status.st_ctime_ns))
+            found = [file for entry in entries if (file := _listed(directory, entry)) is not None]
     except OSError as error:
         raise UnreadableFile(directory, error.strerror or str(error)) from error
-    found.sort(key=lambda file: file.path.name)
+    found.sort(key=_file_name)
     return Listing(directory, tuple(found))
 
 
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """None for a file that went between the listing and now: beside a live broker files vanish."""
+_file_name = attrgetter("file_name")
+
+
+def _listed(directory: Path, entry: os.DirEntry[str]) -> SegmentFile | None:
+    """None for what is not ours, and for a file that went since the listing: beside a live broker files vanish."""
+    name = parse_segment_file_name(entry.name)
+    if name is None:
+        return None
     try:
-        return entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return SegmentFile(directory, entry.name, name, identity_of(status), status.st_ctime_ns)
 
 
-def segments_of(directory: Path, files: Iterable[ListedFile]) -> tuple[Segment, ...]:
+def segments_of(directory: Path, files: Iterable[SegmentFile]) -> tuple[Segment, ...]:
     """Group files by base offset; an index without its ``.log`` is nothing (a broker deletes it at start)."""
     by_base: defaultdict[int, dict[FileKind, SegmentFile]] = defaultdict(dict)
     for file in files:
-        if file.name.kind in SEGMENT_KINDS:
-            by_base[file.name.base_offset][file.name.kind] = SegmentFile(file.path, file.name.kind, file.identity)
+        if file.name.kind is not FileKind.SNAPSHOT:
+            by_base[file.name.base_offset][file.name.kind] = file
     return tuple(Segment(directory, base, kinds) for base, kinds in sorted(by_base.items()) if FileKind.LOG in kinds)

@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 
 from storage.errors import CorruptSnapshot
-from storage.log.listing import ListedFile
 from storage.producer_state import ProducerState, parse_snapshot
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, SegmentFile, open_to_read
 
 
 def load_producer_state(
-    snapshots: Sequence[ListedFile],
+    snapshots: Sequence[SegmentFile],
     segments: Sequence[Segment],
     log_start_offset: int,
     log_end_offset: int,
@@ -42,7 +41,7 @@ def load_producer_state(
     return state
 
 
-def _newest_valid(snapshots: Sequence[ListedFile]) -> tuple[ProducerState, int] | None:
+def _newest_valid(snapshots: Sequence[SegmentFile]) -> tuple[ProducerState, int] | None:
     """As the broker: where a snapshot is damaged the next older one is taken, and the replay is longer."""
     for snapshot in reversed(snapshots):
         try:

@@ -14,8 +14,8 @@ from typing import Final
 from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.config import LogConfig
-from storage.names import SEGMENT_KINDS, FileKind, segment_file_name
-from storage.segment import Segment, SegmentFile, identity_of
+from storage.names import SEGMENT_KINDS, FileKind, FileState, SegmentFileName, segment_file_name
+from storage.segment import Segment, SegmentFile
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """Index entries hold offsets relative to the base as int32."""
@@ -103,16 +103,9 @@ def create_segment(fs: FileSystem, directory: Path, base_offset: int) -> Segment
 
 def segment_at(directory: Path, base_offset: int) -> Segment:
     """The segment of one base offset as its files are now. Raises: FileNotFoundError without a ``.log``."""
-    paths = {kind: directory / segment_file_name(base_offset, kind) for kind in SEGMENT_KINDS}
-    return Segment(
-        directory,
-        base_offset,
-        {
-            kind: SegmentFile(path, kind, identity_of(path.stat()))
-            for kind, path in paths.items()
-            if kind is FileKind.LOG or path.exists()
-        },
-    )
+    names = [SegmentFileName(base_offset, kind, FileState.PLAIN) for kind in SEGMENT_KINDS]
+    present = [name for name in names if name.kind is FileKind.LOG or (directory / str(name)).exists()]
+    return Segment(directory, base_offset, {name.kind: SegmentFile.at(directory, name) for name in present})
 
 
 def write_snapshot(fs: FileSystem, directory: Path, offset: int, data: bytes) -> None:
