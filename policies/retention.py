@@ -113,12 +113,14 @@ def _over_size(log: PartitionFacts, first: int, policy: TopicPolicy) -> Rule:
 
 
 def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
+    limit = _said(policy, "retention.ms")
+
     def rule(place: int) -> Reason | None:
         segment = log.segments[place]
         if policy.retention_ms < 0 or now_ms - segment.largest_timestamp_ms <= policy.retention_ms:
             return None
         age = duration(now_ms - segment.largest_timestamp_ms)
-        text = f"{segment.timestamp_source.value} is {age} old, more than {_said(policy, 'retention.ms')}"
+        text = f"{segment.timestamp_source.value} is {age} old, more than {limit}"
         return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy))
 
     return rule
