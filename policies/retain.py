@@ -202,7 +202,8 @@ class TransactionFates:
     def _begin_up_to(self, offset: int) -> None:
         while self.waiting and self.waiting[0][0] <= offset:
             _, _, transaction = heapq.heappop(self.waiting)
-            self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction))
+            if transaction.last_offset >= offset:  # else its marker lies before the first batch of the walk
+                self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction))
 
     def _is_aborted_data(self, batch: BatchFacts) -> bool:
         ongoing = self._aborted.get(batch.producer_id)

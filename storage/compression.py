@@ -27,7 +27,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Compression, data: bytes, message_version: int = 2) -> bytes:
+def compress(codec: Compression, data: bytes | memoryview, message_version: int = 2) -> bytes:
     """Compress the records of a batch at the codec's default level.
 
     Args:
@@ -41,7 +41,7 @@ def compress(codec: Compression, data: bytes, message_version: int = 2) -> bytes
     """
     match codec:
         case Compression.NONE:
-            return data
+            return bytes(data)
         case Compression.GZIP:
             from storage import gzip_members  # noqa: PLC0415
 
@@ -75,11 +75,19 @@ def decompress(codec: Compression, data: bytes | memoryview, limit_bytes: int, m
         CorruptCompressedData: the bytes are damaged, cut short, or grow beyond the limit.
     """
     out = bytearray()
+    decompress_onto(out, codec, data, limit_bytes, message_version)
+    return bytes(out)
+
+
+def decompress_onto(
+    out: bytearray, codec: Compression, data: bytes | memoryview, limit_bytes: int, message_version: int = 2
+) -> None:
+    """Append the decompressed records of a batch; the arguments and the errors of ``decompress``."""
+    end = len(out) + limit_bytes
     for block in _decompressed_blocks(codec, memoryview(data), limit_bytes, message_version):
-        if len(out) + len(block) > limit_bytes:
+        if len(out) + len(block) > end:
             raise CorruptCompressedData(codec.name.lower(), f"decompresses to more than {limit_bytes} bytes")
         out += block
-    return bytes(out)
 
 
 def _decompressed_blocks(

@@ -21,7 +21,7 @@ _WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 _BLOCK_BYTES: Final = 128 * 1024
 
 
-def compress(data: bytes) -> bytes:
+def compress(data: bytes | memoryview) -> bytes:
     """One gzip member at zlib's default level."""
     deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()

@@ -50,7 +50,7 @@ class _Frame:
     has_content_checksum: bool
 
 
-def compress(data: bytes, hashes_magic: bool = False) -> bytes:
+def compress(data: bytes | memoryview, hashes_magic: bool = False) -> bytes:
     """One frame of 64 KiB blocks; ``hashes_magic`` into its checksum too, as message format 0 does."""
     checksum = _header_checksum(_MAGIC + _DESCRIPTOR if hashes_magic else _DESCRIPTOR)
     out = bytearray(_MAGIC + _DESCRIPTOR + bytes((checksum,)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import CorruptIndex
+from storage.names import parse_segment_file_name
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
@@ -33,9 +34,11 @@ def parse_txn_index(data: bytes, path: Path) -> list[AbortedTxn]:
     """Entries of a ``.txnindex``, by ascending marker offset. A torn entry at the end is left out.
 
     Raises:
-        CorruptIndex: another version than 0, or markers that do not ascend.
+        CorruptIndex: another version than 0, markers that do not ascend, or one below the base offset in the file's
+            name.
     """
     entries: list[AbortedTxn] = []
+    name = parse_segment_file_name(path.name)
     for at in range(0, len(data) - len(data) % _ENTRY.size, _ENTRY.size):
         version, *fields = _ENTRY.unpack_from(data, at)
         entry = AbortedTxn(*fields)
@@ -43,6 +46,8 @@ def parse_txn_index(data: bytes, path: Path) -> list[AbortedTxn]:
             raise CorruptIndex(path, at, f"version {version} of an aborted transaction")
         if entries and entry.last_offset <= entries[-1].last_offset:
             raise CorruptIndex(path, at, f"marker {entry.last_offset} does not follow {entries[-1].last_offset}")
+        if name and entry.last_offset < name.base_offset:
+            raise CorruptIndex(path, at, f"marker {entry.last_offset} lies below the segment")
         entries.append(entry)
     return entries
 

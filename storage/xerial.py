@@ -20,9 +20,11 @@ _HEADER: Final = _MAGIC + struct.pack(">ii", 1, 1)
 _MAGIC_AS_LENGTH: Final = int.from_bytes(_MAGIC[:4], "big", signed=True)
 _BLOCK_BYTES: Final = 32 * 1024
 _LENGTH: Final = struct.Struct(">i")
+_EXPANSION_MAX: Final = 22
+"""At the most: a copy of 64 bytes takes three. What claims more is refused before memory is taken for it."""
 
 
-def compress(data: bytes) -> bytes:
+def compress(data: bytes | memoryview) -> bytes:
     """One stream of 32 KiB blocks."""
     out = bytearray(_HEADER)
     for start in range(0, len(data), _BLOCK_BYTES):
@@ -31,7 +33,7 @@ def compress(data: bytes) -> bytes:
     return bytes(out)
 
 
-def decompressed_blocks(data: memoryview, block_bytes_max: int) -> Iterator[bytes]:
+def decompressed_blocks(data: memoryview, block_bytes_max: int) -> Iterator[memoryview]:
     """The content of each block.
 
     Args:
@@ -73,14 +75,16 @@ def _starts_stream(data: memoryview) -> bool:
     return bytes(data[: len(_MAGIC)]) == _MAGIC
 
 
-def _decompress_block(block: memoryview, block_bytes_max: int) -> bytes:
+def _decompress_block(block: memoryview, block_bytes_max: int) -> memoryview:
     if not block:
         raise _corrupt("empty block")
     try:
         claimed_bytes = snappy.decompress_raw_len(block)
         if claimed_bytes > block_bytes_max:
             raise _corrupt(f"decompresses to more than {block_bytes_max} bytes")
-        return bytes(snappy.decompress_raw(block))
+        if claimed_bytes > len(block) * _EXPANSION_MAX:
+            raise _corrupt(f"{len(block)} bytes that claim to hold {claimed_bytes}")
+        return memoryview(snappy.decompress_raw(block))
     except DecompressionError as error:
         raise _corrupt(str(error)) from error
 

@@ -35,7 +35,7 @@ _LAST_BLOCK: Final = 1
 _RLE_BLOCK: Final = 1
 
 
-def compress(data: bytes) -> bytes:
+def compress(data: bytes | memoryview) -> bytes:
     """One frame at level 3, without content size or checksum."""
     # Flushed before it is ended, and as a stream although all of it is here: Kafka does so, and gets the
     # parameters for an unknown size and an empty last block.

@@ -114,14 +114,14 @@ class Executor:
         round_ = Round(
             listing,
             segments,
-            compaction.round,
+            compaction,
             partition.policy,
             facts.log_start_offset,
             producers,
             self._now_ms,
         )
         done = compact(round_, self._means)
-        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: compaction.round.end_offset})
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         self._tell_compacted(facts, compaction, done)
         return replace(
             before,

@@ -71,9 +71,7 @@ class Rehearsal:
             self._now_ms, self._means.broker.producer_id_expiration_ms,
         )  # fmt: skip
         done = measure(
-            Round(
-                listing, segments, compaction.round, partition.policy, _log_start(partition), producers, self._now_ms
-            ),
+            Round(listing, segments, compaction, partition.policy, _log_start(partition), producers, self._now_ms),
             self._means,
         )
         return replace(

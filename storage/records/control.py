@@ -14,6 +14,8 @@ from storage.errors import InvalidRecord
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+CONTROL_BYTES_MAX: Final = 1 << 20
+"""What a control batch may decompress to: it holds one small record, and Kafka does not compress it."""
 
 
 class ControlType(IntEnum):

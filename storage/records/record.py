@@ -11,8 +11,13 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
-DECOMPRESSED_BYTES_MAX: Final = 1 << 30
-"""What one batch may decompress to unless the caller sets its own limit. Kafka sets none."""
+DECOMPRESSED_BYTES_MAX: Final = 128 << 20
+"""What one batch may decompress to unless the caller sets its own limit.
+
+Kafka 4.3 sets none, but no client comes near it: librdkafka holds a batch to ``message.max.bytes`` before it compresses
+it, Java's producer closes one at ``batch.size`` compressed bytes, and the best codec makes a thousandth of the emptiest
+data. 128 times a broker's default of 1 MiB for a compressed batch, and small enough for a run's memory.
+"""
 
 RecordHeader = tuple[bytes, bytes | None]
 """A record header: key (UTF-8, kept as bytes) and value."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from storage.compression import decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
-from storage.records.control import TxnMarker, parse_txn_marker
+from storage.records.control import CONTROL_BYTES_MAX, TxnMarker, parse_txn_marker
 from storage.records.header import CRC_START, V2_HEADER_BYTES, BatchHeader, sequence_after
 from storage.records.record import DECOMPRESSED_BYTES_MAX, Record, RecordHeader
 from storage.records.varint import read_varint, read_varlong
@@ -76,7 +76,7 @@ class Batch:
         Raises:
             CorruptBatch: the first record is no marker.
         """
-        records = self.records()
+        records = self.records(CONTROL_BYTES_MAX)
         if not records:
             return None
         try:

@@ -78,11 +78,13 @@ import java.util.stream.Stream;
  * <pre>
  * read DIR...       every segment, batch and record; a log that Kafka refuses gives one "refused" line
  * digest DIR...     one SHA-256 over all records of a log
- * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager
+ * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager; --expire: retention first
  * bench DIR         warm-up rounds on copies, then one timed round
  * expire DIR...     Kafka's retention, once
  * generate DIR      keyed records, fast
- * workload DIR...   seeded random appends: transactions, idempotence, tombstones, epochs, codecs, headers
+ * workload DIR...   seeded random appends: transactions, idempotence, tombstones, epochs, codecs, headers;
+ *                   continues the producers that it finds; --codec C (repeatable) restricts the codecs,
+ *                   --unkeyed adds records without a key, --now is where its clock starts, --steps about how many batches
  *
  * --config K=V (repeatable)   topic configuration
  * --now MS                    the clock of the whole command
@@ -99,7 +101,7 @@ public final class Referee {
     private static final int KEY_BYTES_SHOWN_MAX = 64;
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
-    private static final String[] CODECS = {"none", "gzip", "snappy", "lz4", "zstd"};
+    private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
 
     private final ObjectMapper json = new ObjectMapper()
         .setPropertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE);
@@ -202,7 +204,7 @@ public final class Referee {
 
     record Expired(String kind, String dir, int segments, long logStartOffset) { }
 
-    record Generated(String kind, String dir, long records, long bytes, int segments) { }
+    record Generated(String kind, String dir, long records, long bytes, int segments, long nowMs) { }
 
     // ---- opening and closing, as a broker does ---------------------------------------------------------------------
 
@@ -217,8 +219,13 @@ public final class Referee {
     }
 
     private static Opened open(File dir, Arguments arguments, Map<String, String> defaults) throws IOException {
+        Time time = arguments.has("now") ? new SetTime(arguments.number("now", 0)) : Time.SYSTEM;
+        return open(dir, arguments, defaults, time);
+    }
+
+    private static Opened open(File dir, Arguments arguments, Map<String, String> defaults, Time time)
+        throws IOException {
         DeferredScheduler scheduler = new DeferredScheduler();
-        Time time = arguments.now().isPresent() ? new FixedTime(arguments.now().getAsLong()) : Time.SYSTEM;
         TopicPartition partition = UnifiedLog.parseTopicPartitionName(dir);
         boolean checkpoints = arguments.has("checkpoints");
         UnifiedLog log = UnifiedLog.create(dir, config(arguments, defaults),
@@ -312,10 +319,13 @@ public final class Referee {
     }
 
     private static Producer describe(ProducerStateEntry entry) {
-        var last = entry.batchMetadata().stream().reduce((first, second) -> second);
-        return new Producer(entry.producerId(), entry.producerEpoch(), last.map(batch -> batch.lastSeq()).orElse(-1),
-            entry.lastDataOffset(), entry.coordinatorEpoch(), entry.lastTimestamp(),
-            boxed(entry.currentTxnFirstOffset()));
+        return new Producer(entry.producerId(), entry.producerEpoch(), lastSequence(entry), entry.lastDataOffset(),
+            entry.coordinatorEpoch(), entry.lastTimestamp(), boxed(entry.currentTxnFirstOffset()));
+    }
+
+    private static int lastSequence(ProducerStateEntry entry) {
+        return entry.batchMetadata().stream().reduce((first, second) -> second).map(batch -> batch.lastSeq())
+            .orElse(RecordBatch.NO_SEQUENCE);
     }
 
     private static Segment describe(LogSegment segment) throws IOException {
@@ -396,6 +406,9 @@ public final class Referee {
                 long firstDirty = arguments.number("first-dirty", 0);
                 manager.updateCheckpoints(dir.getParentFile(),
                     Optional.of(Map.entry(opened.log().topicPartition(), firstDirty)), Optional.empty());
+            }
+            if (arguments.has("expire")) {
+                opened.log().deleteOldSegments();
             }
             for (long round = arguments.number("rounds", 1); round > 0; round--) {
                 print(cleanOnce(opened, manager, mapBytes));
@@ -493,7 +506,8 @@ public final class Referee {
         log.roll(); // all that was written is cleanable, the active segment is empty
         log.updateHighWatermark(log.logEndOffset());
         Generated generated =
-            new Generated("generated", dir.getPath(), filler.records, log.size(), log.numberOfSegments());
+            new Generated("generated", dir.getPath(), filler.records, log.size(), log.numberOfSegments(),
+                FIRST_TIMESTAMP_MS + filler.records);
         closeAsBroker(opened);
         print(generated);
     }
@@ -552,14 +566,15 @@ public final class Referee {
     private void workload(File dir, Arguments arguments) throws Exception {
         Files.createDirectories(dir.toPath());
         Random random = new Random(arguments.number("seed", 0) * 1_000_003L + dir.getName().hashCode());
+        SetTime time = new SetTime(arguments.number("now", FIRST_TIMESTAMP_MS));
         Opened opened = open(dir, arguments, Map.of(
             "segment.bytes", String.valueOf(8_192 + random.nextInt(24_576)),
-            "index.interval.bytes", String.valueOf(64 << random.nextInt(7))));
-        Workload workload = new Workload(opened.log(), random);
-        workload.append(80 + random.nextInt(160));
+            "index.interval.bytes", String.valueOf(64 << random.nextInt(7))), time);
+        Workload workload = new Workload(opened.log(), random, time, arguments);
+        workload.append((int) arguments.number("steps", 80 + random.nextInt(160)));
         opened.log().updateHighWatermark(opened.log().logEndOffset());
         Generated generated = new Generated("generated", dir.getPath(), workload.records, opened.log().size(),
-            opened.log().numberOfSegments());
+            opened.log().numberOfSegments(), time.milliseconds());
         closeAsBroker(opened);
         print(generated);
     }
@@ -577,6 +592,14 @@ public final class Referee {
             this.transactional = transactional;
         }
 
+        /** Goes on where a producer known to the log stands. */
+        Client(ProducerStateEntry state, boolean transactional) {
+            this(state.producerId(), transactional || state.currentTxnFirstOffset().isPresent());
+            epoch = state.producerEpoch();
+            nextSequence = lastSequence(state) + 1;
+            inTransaction = state.currentTxnFirstOffset().isPresent();
+        }
+
         boolean idempotent() {
             return producerId != RecordBatch.NO_PRODUCER_ID;
         }
@@ -590,25 +613,41 @@ public final class Referee {
         private final Random random;
         private final List<Client> clients = new ArrayList<>();
         private final List<byte[]> keys = new ArrayList<>();
+        private final List<String> codecs;
         private final boolean markersBumpEpoch; // transaction version 2, KIP-890
+        private final SetTime time;
         private int leaderEpoch;
-        private long now;
         private long records = 0;
 
-        Workload(UnifiedLog log, Random random) throws IOException {
+        Workload(UnifiedLog log, Random random, SetTime time, Arguments arguments) throws IOException {
             this.log = log;
             this.random = random;
+            this.time = time;
+            codecs = arguments.has("codec") ? arguments.all("codec") : CODECS;
             leaderEpoch = log.latestEpoch().orElse(0);
-            now = FIRST_TIMESTAMP_MS;
             for (LogSegment segment : log.logSegments()) { // largestTimestamp() of an empty one is its file's time
-                now = Math.max(now, segment.largestRecordTimestamp().orElse(0) + 1_000);
+                time.milliseconds = Math.max(time.milliseconds, segment.largestRecordTimestamp().orElse(0) + 1_000);
             }
             markersBumpEpoch = random.nextBoolean();
+            addClients();
+            addKeys(arguments.has("unkeyed"));
+        }
+
+        private void addClients() {
             clients.add(new Client(RecordBatch.NO_PRODUCER_ID, false));
+            log.producerStateManager().activeProducers().values().stream()
+                .sorted(Comparator.comparingLong(ProducerStateEntry::producerId))
+                .forEach(state -> clients.add(new Client(state, random.nextBoolean())));
             long firstProducerId = 1_000 + log.logEndOffset(); // not known to a log that already has records
             int producers = 2 + random.nextInt(4);
             for (int i = 0; i < producers; i++) {
                 clients.add(new Client(firstProducerId + i, i == 0 || random.nextBoolean()));
+            }
+        }
+
+        private void addKeys(boolean unkeyed) {
+            if (unkeyed) {
+                keys.add(null);
             }
             keys.add(new byte[0]);
             keys.add("long".repeat(75).getBytes(StandardCharsets.US_ASCII));
@@ -621,7 +660,7 @@ public final class Referee {
         void append(int steps) throws IOException {
             for (int taken = 0; taken < steps || log.numberOfSegments() < SEGMENTS_MIN; taken++) {
                 step();
-                now += random.nextInt(60_000);
+                time.milliseconds += random.nextInt(60_000);
             }
             if (random.nextBoolean()) {
                 for (Client client : openTransactions()) {
@@ -653,7 +692,7 @@ public final class Referee {
                 bumpEpoch(client);
             }
             ControlRecordType type = random.nextInt(5) < 3 ? ControlRecordType.COMMIT : ControlRecordType.ABORT;
-            MemoryRecords marker = MemoryRecords.withEndTransactionMarker(now, client.producerId, client.epoch,
+            MemoryRecords marker = MemoryRecords.withEndTransactionMarker(time.milliseconds, client.producerId, client.epoch,
                 new EndTransactionMarker(type, leaderEpoch));
             log.appendAsLeader(marker, leaderEpoch, AppendOrigin.COORDINATOR, RequestLocal.noCaching(),
                 VerificationGuard.SENTINEL, (short) (markersBumpEpoch ? 2 : 1));
@@ -670,13 +709,13 @@ public final class Referee {
 
         private void appendBatch(Client client) throws IOException {
             int count = 1 + random.nextInt(8);
-            Compression compression = Compression.of(CODECS[random.nextInt(CODECS.length)]).build();
+            Compression compression = Compression.of(oneOf(codecs)).build();
             MemoryRecordsBuilder batch = MemoryRecords.builder(ByteBuffer.allocate(16_384), RecordBatch.MAGIC_VALUE_V2,
                 compression, TimestampType.CREATE_TIME, 0L, RecordBatch.NO_TIMESTAMP, client.producerId,
                 client.idempotent() ? client.epoch : RecordBatch.NO_PRODUCER_EPOCH,
                 client.idempotent() ? client.nextSequence : RecordBatch.NO_SEQUENCE, client.transactional, leaderEpoch);
             for (int i = 0; i < count; i++) {
-                batch.append(now - random.nextInt(1_000), oneOf(keys), value(), headers());
+                batch.append(time.milliseconds - random.nextInt(1_000), oneOf(keys), value(), headers());
             }
             log.appendAsLeader(batch.build(), leaderEpoch);
             client.nextSequence += count;
@@ -725,7 +764,7 @@ public final class Referee {
 
     /** A command line taken apart: the command, its directories, and options with or without a value. */
     private record Arguments(String command, List<String> dirs, Map<String, List<String>> options) {
-        private static final List<String> FLAGS = List.of("checkpoints", "keep-deleted", "batches-only");
+        private static final List<String> FLAGS = List.of("checkpoints", "keep-deleted", "batches-only", "unkeyed", "expire");
 
         static Arguments parse(List<String> words) {
             List<String> dirs = new ArrayList<>();
@@ -759,14 +798,21 @@ public final class Referee {
         long number(String name, long otherwise) {
             return has(name) ? Long.parseLong(options.get(name).get(0)) : otherwise;
         }
-
-        OptionalLong now() {
-            return has("now") ? OptionalLong.of(number("now", 0)) : OptionalLong.empty();
-        }
     }
 
-    /** A clock that stands still. */
-    private record FixedTime(long milliseconds) implements Time {
+    /** A clock that moves only when it is set. */
+    private static final class SetTime implements Time {
+        private long milliseconds;
+
+        SetTime(long milliseconds) {
+            this.milliseconds = milliseconds;
+        }
+
+        @Override
+        public long milliseconds() {
+            return milliseconds;
+        }
+
         @Override
         public long nanoseconds() {
             return System.nanoTime();

@@ -35,5 +35,6 @@ def referee(kafka: str) -> Iterator[Referee]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much was compared with the real thing; nothing compared must be seen."""
     terminalreporter.write_line(
-        f"real Kafka: {TALLY.jvm_starts} JVM starts, {TALLY.logs} logs, {TALLY.records} records compared"
+        f"real Kafka: {TALLY.jvm_starts} JVM starts, {TALLY.logs} logs and {TALLY.records} records read; "
+        f"{TALLY.rounds} rounds by both cleaners, {TALLY.batches} batches compared"
     )

@@ -44,6 +44,12 @@ class Tally:
     jvm_starts: int = 0
     logs: int = 0
     records: int = 0
+    rounds: int = 0
+    """Of both cleaners on copies of the same log."""
+    compared: int = 0
+    """Pairs of results."""
+    batches: int = 0
+    """In them, on one side."""
 
 
 TALLY: Final = Tally()
@@ -134,6 +140,7 @@ class Referee:
         rounds: int = 1,
         map_bytes: int = SMALL_MAP_BYTES,
         keep_deleted: bool = False,
+        expires: bool = False,
     ) -> list[Round]:
         """Rounds of Kafka's cleaner, in the order of the directories.
 
@@ -149,9 +156,11 @@ class Referee:
             rounds: for each log.
             map_bytes: size of the offset map, 24 bytes a key at a load of 0.9.
             keep_deleted: leave the ``.deleted`` files.
+            expires: retention once, before the first round.
         """
         flags = ["--rounds", str(rounds), "--map-bytes", str(map_bytes)]
         flags += [*(["--checkpoints"] if checkpoints else []), *(["--keep-deleted"] if keep_deleted else [])]
+        flags += ["--expire"] if expires else []
         if first_dirty_offset is not None:
             flags += ["--first-dirty", str(first_dirty_offset)]
         answer = self._ask("clean", partition_dirs, *flags, *_clock(now_ms), *_settings(config))
@@ -199,12 +208,37 @@ class Referee:
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return Generated(**self._ask("generate", [partition_dir], *words)[0][1])
 
-    def workload(self, partition_dirs: Sequence[Path], seed: int) -> list[Generated]:
+    def workload(
+        self,
+        partition_dirs: Sequence[Path],
+        seed: int,
+        *,
+        config: Config | None = None,
+        now_ms: int | None = None,
+        checkpoints: bool = False,
+        steps: int | None = None,
+        codecs: Sequence[str] = (),
+        unkeyed: bool = False,
+    ) -> list[Generated]:
         """Append seeded random records of every kind to each log, in at least four segments.
 
-        Seed, directory name and what the log already holds decide all; timestamps begin at November 2023.
+        Seed, directory name and what the log already holds decide all; producers that it knows go on.
+
+        Args:
+            partition_dirs: logs, new or written before.
+            seed: of the random source.
+            config: topic configuration; random sizes of segments and index intervals unless it names them.
+            now_ms: where the clock starts, epoch ms; else November 2023, and never before what the log holds.
+            checkpoints: as for ``read``.
+            steps: batches, markers, rolls and changes of epoch; a random number by default.
+            codecs: those used; all by default.
+            unkeyed: some records have no key.
         """
-        return [Generated(**line) for _, line in self._ask("workload", partition_dirs, "--seed", str(seed))]
+        flags = ["--seed", str(seed), *(["--unkeyed"] if unkeyed else [])]
+        flags += [*(["--checkpoints"] if checkpoints else []), *_clock(now_ms), *_settings(config)]
+        flags += [word for codec in codecs for word in ("--codec", codec)]
+        flags += [] if steps is None else ["--steps", str(steps)]
+        return [Generated(**line) for _, line in self._ask("workload", partition_dirs, *flags)]
 
     def _ask(self, command: str, partition_dirs: Sequence[Path], *options: str) -> list[Line]:
         """The answer's lines, each as its kind and its fields."""

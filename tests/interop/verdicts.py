@@ -166,12 +166,16 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What a log holds after ``generate`` or ``workload``; ``records`` are those just written."""
+    """What a log holds after ``generate`` or ``workload``; ``records`` are those just written.
+
+    ``now_ms`` is where the clock stood then, later than every record.
+    """
 
     dir: str
     records: int
     bytes: int
     segments: int
+    now_ms: int
 
 
 def logs_from(lines: Iterable[Line]) -> list[Log]:

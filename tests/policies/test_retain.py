@@ -213,6 +213,13 @@ def test_a_second_aborted_transaction_of_a_producer_begins_after_the_first_one_e
     assert fates.retained == [ABORTED_0_TO_3, second]
 
 
+def test_a_transaction_that_ended_before_the_walk_takes_no_later_data_with_it() -> None:
+    # pass 1 begins at the first dirty segment: the marker at 3 is not in it
+    fates = TransactionFates.of([ABORTED_0_TO_3])
+    assert walk(fates, data(4), marker(Marker.COMMIT, 5)) == [False, False]
+    assert fates.retained == []
+
+
 def test_a_transaction_begins_with_the_batch_that_holds_its_first_offset() -> None:
     fates = TransactionFates.of([AbortedTransaction(7, 3, 9, 10)])
     assert walk(fates, data(2), data(4)) == [False, True]

@@ -18,8 +18,8 @@ from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
 from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
-from storage.names import FileKind, FileState, segment_file_name
-from storage.segment import Segment, SegmentFile, identity_of
+from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
+from storage.segment import Segment, SegmentFile
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
 OUT_BYTES: Final = 8 << 20
@@ -39,6 +39,7 @@ class CleanedSegment:
         self._index_state = index_state(base_offset)
         self._aborted = bytearray()
         self._log_file: NewFile | None = None
+        self._is_sealed = False
         self.out: Bytes = np.empty(OUT_BYTES, np.uint8)
         self.written: Table = np.zeros(_WRITTEN_ROWS, WRITTEN)
         self.position = 0
@@ -67,6 +68,14 @@ class CleanedSegment:
             self.flush()
         if self.out.size < size_bytes:
             self.out = np.empty(size_bytes, np.uint8)
+
+    def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int, records: int) -> None:
+        """Put one batch behind the others. Raises: OutOfSpace."""
+        self.make_room(batch.size)
+        end = self.position + batch.size
+        self.out[self.position : end] = batch
+        self.written[self.rows] = (self.position, batch.size, last_offset, max_timestamp_ms, records)
+        self.position, self.rows = end, self.rows + 1
 
     def append_copied(self, source: int, file_position: int, table: Table) -> None:
         """Copy consecutive batches of a source file as they are, within the kernel where it can.
@@ -99,7 +108,10 @@ class CleanedSegment:
         return self.position + (self._log_file.size_bytes if self._log_file else 0)
 
     def seal(self, mtime_ns: int) -> Segment:
-        """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace."""
+        """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace.
+
+        From then on the files are the swap's: where it fails half way, recovery needs the ``.cleaned`` ones to tell.
+        """
         self.flush()
         self._seal_time_index()
         self._log.fsync()
@@ -116,11 +128,15 @@ class CleanedSegment:
                 self._write(kind, content, mtime_ns)
                 kinds.append(kind)
         self._fs.fsync_dir(self._directory, Purpose.CLEAN)
-        files = {kind: SegmentFile(self._path(kind), kind, identity_of(self._path(kind).stat())) for kind in kinds}
+        self._is_sealed = True
+        names = [SegmentFileName(self._base_offset, kind, FileState.CLEANED) for kind in kinds]
+        files = {name.kind: SegmentFile.at(self._directory, name) for name in names}
         return Segment(self._directory, self._base_offset, files)
 
     def discard(self) -> None:
-        """Take the files away; calling it again does nothing."""
+        """Take the files away unless they are sealed; calling it again does nothing."""
+        if self._is_sealed:
+            return
         if self._log_file is not None:
             self._log_file.close()
             self._log_file = None

@@ -9,11 +9,11 @@ import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
 from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd, TransactionFates, batch_fate
+from storage.errors import CorruptBatch, InvalidRecord
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.kernels.status import Disposition
 from storage.producer_state import ProducerState
-from storage.records import iter_batches
-from storage.records.control import ControlType, parse_control_type
+from storage.records.control import CONTROL_BYTES_MAX, ControlType, parse_control_type
 
 TRANSACTIONAL: Final = 0x10
 _MARKERS: Final = {ControlType.COMMIT: Marker.COMMIT, ControlType.ABORT: Marker.ABORT}
@@ -71,10 +71,13 @@ def _facts(slice_: Slice, row: int) -> BatchFacts:
 
 
 def _marker(slice_: Slice, row: int) -> Marker:
-    position, size = int(slice_.table["position"][row]), int(slice_.table["size"][row])
-    batch = next(iter_batches(slice_.buf[position : position + size].data, slice_.path))
-    records = batch.records()
-    return _MARKERS.get(parse_control_type(records[0].key), Marker.OTHER) if records else Marker.NONE
+    records = slice_.v2_batch(row).records(CONTROL_BYTES_MAX)
+    if not records:
+        return Marker.NONE
+    try:
+        return _MARKERS.get(parse_control_type(records[0].key), Marker.OTHER)
+    except InvalidRecord as error:
+        raise CorruptBatch(slice_.path, slice_.position_of(row), str(error)) from error
 
 
 def ends_of(state: ProducerState) -> dict[int, ProducerEnd]:

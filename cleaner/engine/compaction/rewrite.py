@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress as select
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,17 @@ import numpy as np
 from cleaner.engine.compaction.arena import fill
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.legacy import (
+    MESSAGES_BYTES_MAX,
+    MIXED_VERSIONS,
+    modified_ms,
+    newest_ms,
+    rewritten,
+    upgraded,
+)
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.compression import Compression, compress
-from storage.errors import PlanOutOfDate
+from storage.errors import NotYetSupported, PlanOutOfDate
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
@@ -31,6 +40,7 @@ from storage.segment import open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
+_SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _RECORD_GROWTH_MAX: Final = 16
 _MAKES_ROOM: Final = frozenset({Status.OUTPUT_FULL, Status.TABLE_FULL})
 
@@ -42,6 +52,8 @@ class Times:
     now_ms: int
     new_horizon_ms: int
     """now + ``delete.retention.ms``."""
+    legacy_horizon_ms: int
+    """From ``legacy_horizon_ms``: tombstones of v0 and v1 stay in segments modified later."""
 
 
 class Rewriter:
@@ -54,12 +66,15 @@ class Rewriter:
         times: Times,
         fates: Fates,
         progress: Callable[[int], None],
+        *,
+        upgrades: bool,
     ) -> None:
         self._cleaned = cleaned
         self._bitmap = bitmap
         self._times = times
         self._fates = fates
         self._progress = progress
+        self._upgrades = upgrades
         self._source_file = -1
 
     def rewrite(self, group: Sequence[Source]) -> bool:
@@ -83,12 +98,15 @@ class Rewriter:
 
     def _rewrite_source(self, source: Source, is_changed: bool) -> bool:
         for slice_, tombstones in zip(source.slices(verify=False), source.tombstones, strict=True):
-            self._decide(slice_, tombstones)
+            if slice_.is_legacy:
+                self._decide_legacy(slice_, tombstones, modified_ms(source.segment))
+            else:
+                self._decide(slice_, tombstones)
             if not is_changed and (slice_.table["outcome"] == Outcome.COPY).all():
                 continue
-            if not is_changed:
+            if not is_changed and slice_.first_row:
                 self._copy_prefix(source, slice_.first_row)
-                is_changed = True
+            is_changed = True
             self._write(slice_)
         return is_changed
 
@@ -113,14 +131,53 @@ class Rewriter:
                 raise slice_.fail(status, row)
             table["records_start"][row] = NOT_HERE
 
+    def _decide_legacy(self, slice_: Slice, tombstones: np.ndarray, source_ms: int) -> None:
+        """Decide by survivors alone: there are neither transactions nor delete horizons, and no empty batch that could
+        stay."""
+        table = slice_.table
+        table["tombstones"] = 0
+        if source_ms <= self._times.legacy_horizon_ms:
+            self._expire_tombstones(slice_, np.flatnonzero(tombstones > 0).tolist())
+        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
+        assert status == Status.OK, (status, row)
+        is_rebuilt = self._upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
+        table["outcome"][is_rebuilt & (table["outcome"] == Outcome.COPY)] = Outcome.REBUILD
+
+    def _expire_tombstones(self, slice_: Slice, rows: Sequence[int]) -> None:
+        for row in rows:
+            first = int(slice_.table["first_ordinal"][row])
+            for ordinal, record in enumerate(slice_.legacy_batch(row).records(MESSAGES_BYTES_MAX), first):
+                if record.is_tombstone:
+                    self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
+
     def _write(self, slice_: Slice) -> None:
-        """Long runs of copied batches from file to file, everything between by the kernel."""
+        """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""
+        write_rows = self._write_messages if slice_.is_legacy else self._write_rows
         row = 0
         for first, last in _long_copies(slice_):
-            self._write_rows(slice_, row, first)
+            write_rows(slice_, row, first)
             self._cleaned.append_copied(self._source_file, slice_.file_position, slice_.table[first:last])
             row = last
-        self._write_rows(slice_, row, slice_.table.size)
+        write_rows(slice_, row, slice_.table.size)
+
+    def _write_messages(self, slice_: Slice, row: int, last: int) -> None:
+        table = slice_.table
+        for at in (row + np.flatnonzero(table["outcome"][row:last] != Outcome.DROP)).tolist():
+            position, size, count = (int(table[name][at]) for name in ("position", "size", "record_count"))
+            if table["outcome"][at] == Outcome.REBUILD:
+                self._rebuild_messages(slice_, at)
+                continue
+            message = slice_.buf[position : position + size]
+            self._cleaned.append(message, int(table["last_offset"][at]), int(table["max_timestamp"][at]), count)
+
+    def _rebuild_messages(self, slice_: Slice, row: int) -> None:
+        batch = slice_.legacy_batch(row)
+        records = batch.records(MESSAGES_BYTES_MAX)
+        kept = list(select(records, _bits(self._bitmap, int(slice_.table["first_ordinal"][row]), len(records))))
+        data = upgraded(batch, kept, self._times.new_horizon_ms) if self._upgrades else rewritten(batch, kept)
+        if len(data) > _SEGMENT_BYTES_MAX - self._cleaned.size_bytes:  # v2 takes more for small messages
+            raise NotYetSupported(slice_.path, "a segment that outgrows 2 GiB in format v2")
+        self._cleaned.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
 
     def _write_rows(self, slice_: Slice, row: int, last: int) -> None:
         cleaned, times = self._cleaned, self._times
@@ -147,8 +204,9 @@ class Rewriter:
         )
         if status != Status.OK:
             raise slice_.fail(status, row)
+        del arena  # the records are held once, not twice, beside what they compress to
         codec = Compression(int(table["attributes"][row]) & CODEC_MASK)
-        body = np.frombuffer(compress(codec, plain[:plain_bytes].tobytes()), np.uint8)
+        body = np.frombuffer(compress(codec, plain[:plain_bytes].data), np.uint8)
         size = HEADER_BYTES + body.size
         cleaned.make_room(size)
         position = cleaned.position
@@ -157,6 +215,12 @@ class Rewriter:
         assert status == Status.OK, status
         cleaned.written[cleaned.rows] = (position, size, table["last_offset"][row], latest_ms, kept)
         cleaned.position, cleaned.rows = position + size, cleaned.rows + 1
+
+
+def _bits(bitmap: Words, first: int, count: int) -> np.ndarray:
+    """``count`` bits from ``first`` on, one a byte."""
+    words = bitmap[first >> 6 : (first + count + 63) >> 6]
+    return np.unpackbits(words.view(np.uint8), bitorder="little")[first & 63 :][:count]
 
 
 def _bound_bytes(slice_: Slice, row: int) -> int:

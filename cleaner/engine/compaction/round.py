@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Final
 
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.fates import Fates, ends_of
+from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
+from cleaner.engine.compaction.legacy import legacy_horizon_ms
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Budget, Finder, Survivors
 from cleaner.engine.deletion import retire_snapshots
 from cleaner.engine.means import Means, Stopped
-from policies.compaction import CompactionRound
+from policies.compaction import grouped
 from policies.config import TopicPolicy
+from policies.plan import Compaction
 from policies.retain import AbortedTransaction
 from storage.filesystem import FileSystem, Unwritten
 from storage.log.listing import Listing
@@ -28,6 +32,8 @@ from storage.segment import Segment
 from storage.swap import swap_in
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
+_BEFORE_ALL_MS: Final = -(1 << 63)
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -36,7 +42,7 @@ class Round:
     listing: Listing
     segments: tuple[Segment, ...]
     """Those of the groups, ascending."""
-    plan: CompactionRound
+    compaction: Compaction
     policy: TopicPolicy
     log_start_offset: int
     producers: ProducerState
@@ -52,6 +58,8 @@ class Compacted:
     records_read: int
     records_kept: int
     unkeyed: int
+    end_offset: int
+    """What the cleaner checkpoint is to say: the next round's first dirty offset."""
 
 
 def compact(round_: Round, means: Means) -> Compacted:
@@ -81,31 +89,58 @@ Finish = Callable[[Sequence[Source], CleanedSegment], None]
 
 def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Compacted:
     new_fates = _fates_maker(round_)
-    budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
     with ExitStack() as mappings:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
-        finder = Finder(sources, round_.plan.first_dirty_offset, budget, new_fates, means.listener.progress)
-        survivors = finder.find()
+        times = _times(round_)
+        survivors = _survivors(round_, sources, new_fates, times, means)
+        if survivors.tombstones_are_decided:
+            times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
         fates = new_fates()
-        size_bytes = kept = 0
-        for group in _groups(round_, sources):
+        beyond = [source for source in sources if source.segment.base_offset >= survivors.end_offset]
+        size_bytes, kept = sum(source.segment.size_bytes for source in beyond), 0
+        for group in _groups(round_, sources, survivors.end_offset):
             if means.stopping():
                 raise Stopped
-            written_bytes, written_records = _rewrite_group(round_, group, survivors, fates, means, finish)
+            written_bytes, written_records = _rewrite_group(round_, group, survivors, times, fates, means, finish)
             size_bytes += written_bytes
             kept += written_records
-    return Compacted(size_bytes, survivors.records, kept, survivors.unkeyed)
+    read = sum(source.records for source in sources[: len(sources) - len(beyond)])
+    return Compacted(size_bytes, read, kept, survivors.unkeyed, survivors.end_offset)
+
+
+def _times(round_: Round) -> Times:
+    retention_ms = round_.policy.delete_retention_ms
+    horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
+    return Times(round_.now_ms, round_.now_ms + retention_ms, horizon_ms)
+
+
+def _survivors(
+    round_: Round, sources: Sequence[Source], new_fates: Callable[[], Fates], times: Times, means: Means
+) -> Survivors:
+    first_dirty_offset, progress = round_.compaction.round.first_dirty_offset, means.listener.progress
+    if round_.policy.compaction_rounds == "kafka":
+        keys_max = keys_max_of(means.broker)
+        return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, progress).find()
+    budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
+    return Finder(sources, first_dirty_offset, budget, new_fates, progress).find()
 
 
 def _rewrite_group(
-    round_: Round, group: Sequence[Source], survivors: Survivors, fates: Fates, means: Means, finish: Finish
+    round_: Round,
+    group: Sequence[Source],
+    survivors: Survivors,
+    times: Times,
+    fates: Fates,
+    means: Means,
+    finish: Finish,
 ) -> tuple[int, int]:
     """Rewrite one group and finish it; gives its bytes and records afterwards."""
-    times = Times(round_.now_ms, round_.now_ms + round_.policy.delete_retention_ms)
     first = group[0].segment
     cleaned = CleanedSegment(means.fs, first.directory, first.base_offset, round_.policy.index_interval_bytes)
     try:
-        if not Rewriter(cleaned, survivors.bitmap, times, fates, means.listener.progress).rewrite(group):
+        upgrades = round_.policy.compaction_upgrade_format
+        rewriter = Rewriter(cleaned, survivors.bitmap, times, fates, means.listener.progress, upgrades=upgrades)
+        if not rewriter.rewrite(group):
             return first.size_bytes, group[0].records
         cleaned.flush()
         finish(group, cleaned)
@@ -121,14 +156,18 @@ def _retire_snapshots(fs: FileSystem, listing: Listing, group: Sequence[Source])
 
 
 def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:
-    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.plan.end_offset]
+    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.compaction.round.end_offset]
     for segment, upper_offset in zip(round_.segments, bases, strict=True):
         yield Source(segment, upper_offset, is_locked=is_locked)
 
 
-def _groups(round_: Round, sources: Sequence[Source]) -> Iterator[list[Source]]:
+def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterator[list[Source]]:
+    """As planned, or anew where the round ends early."""
+    planned, facts = round_.compaction.round, round_.compaction.segments
+    is_whole = end_offset == planned.end_offset
+    groups = planned.groups if is_whole else grouped(facts, round_.policy, end_offset, planned.end_offset)
     by_base = {source.segment.base_offset: source for source in sources}
-    for bases in round_.plan.groups:
+    for bases in groups:
         yield [by_base[base] for base in bases]
 
 
@@ -136,7 +175,7 @@ def _fates_maker(round_: Round) -> Callable[[], Fates]:
     """Each walk over the batches follows the transactions anew."""
     aborted = _aborted(round_)
     producers = ends_of(round_.producers)
-    return lambda: Fates(aborted, producers, round_.plan.end_offset, round_.now_ms)
+    return lambda: Fates(aborted, producers, round_.compaction.round.end_offset, round_.now_ms)
 
 
 def _aborted(round_: Round) -> list[AbortedTransaction]:
@@ -147,5 +186,5 @@ def _aborted(round_: Round) -> list[AbortedTransaction]:
         data = read_file(file.path) if file else None
         if file and data:
             indexes.append(parse_txn_index(data, file.path))
-    found = collect_aborted_txns(indexes, round_.log_start_offset, round_.plan.end_offset)
+    found = collect_aborted_txns(indexes, round_.log_start_offset, round_.compaction.round.end_offset)
     return [AbortedTransaction(*entry) for entry in found]

@@ -15,12 +15,14 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import CorruptBatch, NotYetSupported, PlanOutOfDate
+from cleaner.engine.compaction.legacy import legacy_batch, read_stretch
+from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH
 from storage.kernels.scan import scan_batches
 from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
+from storage.records import Batch, LegacyBatch, parse_header
 from storage.segment import Segment, open_to_read
 
 WINDOW_BYTES: Final = 8 << 20
@@ -54,9 +56,26 @@ class Slice:
     first_row: int
     """Place of ``table[0]`` among the segment's batches."""
     path: Path
+    keys: Bytes | None = None
+    """Of a slice of v0 and v1 messages: the arena in which ``records_start`` of all rows lies."""
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether this is a slice of v0 and v1 messages; no slice holds both these and v2 batches."""
+        return self.keys is not None
+
+    def legacy_batch(self, row: int) -> LegacyBatch:
+        """The message, or wrapper, of a row."""
+        return legacy_batch(self.buf, int(self.table["position"][row]), self.path, self.file_position)
+
+    def v2_batch(self, row: int) -> Batch:
+        """The v2 batch of a row, for Python to read. Raises: CorruptBatch."""
+        position, size = int(self.table["position"][row]), int(self.table["size"][row])
+        header = parse_header(self.buf.data, position, self.path, self.file_position)
+        return Batch(header, self.buf[position : position + size].data, self.path, self.file_position + position)
 
     def verify(self) -> None:
-        """Check the CRC of every batch. Raises: CorruptBatch."""
+        """Check the CRC-32C of every v2 batch. Raises: CorruptBatch."""
         bad = first_bad_crc(self.buf, self.table, 0, self.table.size)
         if bad >= 0:
             raise CorruptBatch(self.path, self.position_of(bad), "CRC-32C mismatch")
@@ -117,7 +136,7 @@ class Source:
         Args:
             verify: check the CRC of every batch: once a round, before a byte of it is used.
 
-        Raises: CorruptBatch, NotYetSupported, PlanOutOfDate, UnreadableFile.
+        Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
         position, next_offset, ordinal, row = 0, self.segment.base_offset, self.first_ordinal, 0
         table = np.zeros(ROWS_MAX, BATCH)
@@ -132,18 +151,31 @@ class Source:
                 found = Slice(buf, file_position, table[:rows], row, self.path)
                 if verify:
                     found.verify()
-                yield found
-                row += rows
+                yield self._bounded(found)
+            elif status == Status.LEGACY_MAGIC:
+                span = position - file_position, end - file_position
+                stretch = read_stretch(
+                    buf, span, file_position, self.path, next_offset, ordinal, ROWS_MAX, verify=verify
+                )
+                rows, stopped = stretch.table.size, stretch.stopped
+                next_offset, ordinal = stretch.next_offset, stretch.next_ordinal
+                yield self._bounded(Slice(buf, file_position, stretch.table, row, self.path, stretch.keys))
+            row += rows
             position = file_position + stopped
             self._check(status, position, end)
             window_bytes = WINDOW_BYTES if rows else window_bytes * 2
-        if next_offset > self.upper_offset:
-            raise CorruptBatch(self.path, position, f"offsets reach {next_offset}, beyond the next segment's base")
         self.records = ordinal - self.first_ordinal
 
+    def _bounded(self, found: Slice) -> Slice:
+        """Refuse the first batch that reaches into the next segment."""
+        last_offsets = found.table["last_offset"]
+        if last_offsets[-1] >= self.upper_offset:
+            row = int(np.searchsorted(last_offsets, self.upper_offset))
+            cause = f"offsets reach {last_offsets[row] + 1}, beyond the next segment's base {self.upper_offset}"
+            raise CorruptBatch(self.path, found.position_of(row), cause)
+        return found
+
     def _check(self, status: int, position: int, end: int) -> None:
-        if status == Status.LEGACY_MAGIC:
-            raise NotYetSupported(self.path, "a message of format v0 or v1")
         is_cut_by_window = status == Status.END_OF_BUFFER and end < self._size_bytes
         if status in _CAUSES and not is_cut_by_window:
             raise CorruptBatch(self.path, position, _CAUSES[Status(status)])

@@ -61,6 +61,10 @@ class Survivors:
     records: int
     unkeyed: int
     """Records without a key in data batches; a compacted log cannot keep them."""
+    end_offset: int
+    """First offset that the next round looks at."""
+    tombstones_are_decided: bool = False
+    """The bits of expired tombstones are clear, and no other tombstone may go."""
 
 
 class Finder:
@@ -86,6 +90,7 @@ class Finder:
         self._dirty = [source for source in sources if source.upper_offset > first_dirty_offset]
         self._clean = [source for source in sources if source.segment.base_offset < first_dirty_offset]
         self._first_dirty = first_dirty_offset
+        self._end_offset = sources[-1].upper_offset
         self._new_fates = new_fates
         self._progress = progress
         dirty_bytes = sum(source.segment.size_bytes for source in self._dirty)
@@ -104,7 +109,7 @@ class Finder:
         while self._range[1] < _HASH_MAX:
             self._words[:], self._counters[USED] = 0, 0
             self._pass(self._range[1] + 1)
-        return Survivors(self._bitmap, self._ordinals, unkeyed)
+        return Survivors(self._bitmap, self._ordinals, unkeyed, self._end_offset)
 
     def _pass(self, hash_min: int) -> int:
         """Do the hashes from ``hash_min`` on, as many as the map holds; gives the count of unkeyed records."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,20 @@ def test_upgraded_batch_reaches_from_its_first_kept_record_to_the_last(tmp_path,
     assert (first.base_offset, first.last_offset, first.record_count) == (1, 3, 2)
     assert (second.base_offset, second.last_offset, second.record_count) == (5, 6, 2)
     assert first.max_timestamp_ms == (NOW_MS + 3 if magic else -1)
+
+
+@pytest.mark.parametrize("keys", [{}, UPGRADE], ids=["kept", "upgraded"])
+def test_indexes_speak_of_what_is_left_of_a_wrapper(tmp_path, keys):
+    made = PartitionDir(tmp_path)
+    form = Format(1, Compression.GZIP)
+    segment(made, 0, batch(form, 0, "a=1", "b=2", "z=3"), batch(form, 3, "c=1", "z=2", timestamp_ms=NOW_MS - DAY_MS))
+    segment(made, 5, batch(form, 5, "z=1", timestamp_ms=NOW_MS - DAY_MS))
+    finished(tmp_path, made)
+    compact(tmp_path, **keys, **{"index.interval.bytes": "1"})
+    first, *_ = (len(batch.data) for batch in iter_batches(made.log(0).read_bytes(), made.log(0)))
+    index, time_index = (made.log(0).with_suffix(suffix).read_bytes() for suffix in (".index", ".timeindex"))
+    assert struct.unpack_from(">ii", index) == (3, first)
+    assert list(struct.iter_unpack(">qi", time_index)) == [(NOW_MS + 1, 1)]
 
 
 @each_format

@@ -1,0 +1,194 @@
+"""Pass 1 as Kafka does it: the round ends where the offset map is full, and the next one goes on there.
+
+For parity with Kafka (``compaction.rounds = kafka``), and the readable twin of ``survivors.Finder``: one dictionary, no
+kernels, the records as objects; where the map holds all keys both find the same survivors. Slow, and its memory is that
+of a Python dictionary of so many keys, several times Kafka's 24 bytes each.
+
+Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.legacy import modified_ms
+from cleaner.engine.compaction.rewrite import Times
+from cleaner.engine.compaction.sources import Slice, Source
+from cleaner.engine.compaction.survivors import Survivors
+from policies.config import BrokerPolicy
+from policies.retain import RecordFate, record_fate
+from storage.errors import InvalidConfig
+from storage.kernels.bitmap import new_bitmap
+from storage.kernels.signatures import Words
+from storage.kernels.status import Disposition, Status
+from storage.records import Record
+
+_BYTES_A_KEY: Final = 24
+"""MD5 and offset."""
+_MAP_BYTES_MAX: Final = (1 << 31) - 1
+_NOT_IN_MAP: Final = -1
+
+
+def keys_max_of(broker: BrokerPolicy) -> int:
+    """Distinct keys that Kafka's map takes before the round ends.
+
+    Raises: InvalidConfig where it has no room for one: no round would ever end behind where it began.
+    """
+    map_bytes = min(broker.log_cleaner_dedupe_buffer_size // max(broker.log_cleaner_threads, 1), _MAP_BYTES_MAX)
+    keys_max = int(map_bytes // _BYTES_A_KEY * broker.log_cleaner_io_buffer_load_factor)
+    if keys_max < 1:
+        key = "log.cleaner.dedupe.buffer.size"
+        reason = "with log.cleaner.threads and log.cleaner.io.buffer.load.factor leaves no room for a single key"
+        raise InvalidConfig(key, broker.log_cleaner_dedupe_buffer_size, reason, broker.origin(key))
+    return keys_max
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What the map and the survivors need of a batch. ``records`` is empty for control batches and aborted data."""
+
+    last_offset: int
+    first_ordinal: int
+    delete_horizon_ms: int | None
+    """Of a batch of v0 and v1, which has none: ``now`` where its tombstones are expired."""
+    records: list[Record]
+
+
+class KafkaFinder:
+    """Finds the survivors of one round, and where it ends."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        first_dirty_offset: int,
+        keys_max: int,
+        new_fates: Callable[[], Fates],
+        times: Times,
+        progress: Callable[[int], None],
+    ) -> None:
+        """Prepare a round.
+
+        Args:
+            sources: up to the first uncleanable offset, ascending.
+            first_dirty_offset: where the dirty section starts; it may lie within a batch.
+            keys_max: from ``keys_max_of``.
+            new_fates: makes the follower of transactions for one walk.
+            times: of the round: tombstones that the map speaks for go when they are expired, those beyond it stay.
+            progress: told the bytes of every segment walked.
+        """
+        self._sources = sources
+        self._first_dirty = first_dirty_offset
+        self._keys_max = keys_max
+        self._new_fates = new_fates
+        self._times = times
+        self._progress = progress
+        self._offsets: dict[bytes, int] = {}
+        self._latest_offset = first_dirty_offset - 1
+        """The last one that the map speaks for."""
+        self._is_full = False
+        self._ordinals = 0
+
+    def find(self) -> Survivors:
+        """Map the dirty section as far as the map reaches, then decide every record of the segments up to there.
+
+        Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
+        """
+        self._map_dirty_section()
+        kept, unkeyed = array("q"), 0
+        fates = self._new_fates()
+        for source in self._sources:
+            if source.segment.base_offset > self._latest_offset:
+                break
+            unkeyed += self._decide(source, fates, kept)
+        bitmap = _bitmap_of(kept, self._ordinals)
+        return Survivors(bitmap, self._ordinals, unkeyed, self._latest_offset + 1, tombstones_are_decided=True)
+
+    def _map_dirty_section(self) -> None:
+        fates = self._new_fates()
+        for source in self._sources:
+            if source.upper_offset <= self._first_dirty:
+                continue
+            for batch in self._batches(source, fates):  # to its end even when the map is full: records get numbers
+                self._map(batch)
+            if self._is_full:
+                return
+            self._latest_offset = max(self._latest_offset, source.upper_offset - 1)
+
+    def _map(self, batch: _Batch) -> None:
+        """The record at which the map is full ends the round, even if its key is mapped already: so does Kafka."""
+        for record in batch.records:
+            if self._is_full:
+                return
+            if record.key is None or record.offset < self._first_dirty:
+                continue
+            if len(self._offsets) >= self._keys_max:
+                self._is_full = True
+                return
+            self._offsets[record.key] = self._latest_offset = record.offset
+        if not self._is_full:
+            self._latest_offset = max(self._latest_offset, batch.last_offset)
+
+    def _decide(self, source: Source, fates: Fates, kept: array[int]) -> int:
+        """Add the ordinals of the records that stay; gives how many have no key."""
+        unkeyed = 0
+        for batch in self._batches(source, fates):
+            for ordinal, record in enumerate(batch.records, batch.first_ordinal):
+                fate = record_fate(
+                    record.offset,
+                    has_key=record.key is not None,
+                    has_value=record.value is not None,
+                    latest_offset=_NOT_IN_MAP if record.key is None else self._offsets.get(record.key, _NOT_IN_MAP),
+                    map_end_offset=self._latest_offset,
+                    delete_horizon_ms=batch.delete_horizon_ms,
+                    now_ms=self._times.now_ms,
+                )
+                if fate.is_kept:
+                    kept.append(ordinal)
+                unkeyed += fate is RecordFate.NO_KEY
+        return unkeyed
+
+    def _batches(self, source: Source, fates: Fates) -> Iterator[_Batch]:
+        """Walk over all batches of a source; the first walk verifies them and gives their records numbers."""
+        is_first = source.first_ordinal < 0
+        if is_first:
+            source.first_ordinal = self._ordinals
+        for slice_ in source.slices(verify=is_first):
+            fates.dispose(slice_)
+            for row in range(slice_.table.size):
+                yield self._read(source, slice_, row)
+            if is_first:
+                source.tombstones.append(slice_.table["tombstones"].copy())
+        if is_first:
+            self._ordinals += source.records
+        self._progress(source.segment.size_bytes)
+
+    def _read(self, source: Source, slice_: Slice, row: int) -> _Batch:
+        batch = slice_.table[row]
+        last_offset, first_ordinal = int(batch["last_offset"]), int(batch["first_ordinal"])
+        if batch["disposition"] > Disposition.RETAIN_EMPTY:
+            return _Batch(last_offset, first_ordinal, None, [])
+        if slice_.is_legacy:
+            is_expired = modified_ms(source.segment) <= self._times.legacy_horizon_ms
+            records, horizon_ms = slice_.legacy_batch(row).records(), self._times.now_ms if is_expired else None
+        else:
+            found = slice_.v2_batch(row)
+            records, horizon_ms = found.records(), found.header.delete_horizon_ms
+        offsets = [int(batch["base_offset"]) - 1, *(record.offset for record in records)]
+        if any(offset <= before for before, offset in pairwise(offsets)) or offsets[-1] > last_offset:
+            raise slice_.fail(Status.BAD_OFFSETS, row)
+        batch["tombstones"] = sum(record.is_tombstone for record in records)
+        return _Batch(last_offset, first_ordinal, horizon_ms, records)
+
+
+def _bitmap_of(kept: array[int], ordinals: int) -> Words:
+    bitmap = new_bitmap(ordinals)
+    bits = np.zeros(bitmap.size * 64, np.bool_)
+    bits[np.frombuffer(kept, np.int64)] = True
+    return np.packbits(bits, bitorder="little").view(np.uint64)
