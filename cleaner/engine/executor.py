@@ -66,8 +66,8 @@ class Executor:
             after = self._with_space_back(partition, step(partition, before))
         except Stopped:
             after = before
-        except (LogCleanerError, OSError) as error:
-            after = replace(before, error=str(error))
+        except (LogCleanerError, OSError, MemoryError) as error:
+            after = replace(before, error=str(error) or "not enough memory")
             self._event("partition_failed", key[1], error=str(error))
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
 
