@@ -1,0 +1,177 @@
+"""What clients do to a broker: topics, every kind of produce, and reading a partition to its end."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.interop.verdicts import Batch, Log, Record
+
+SECONDS_MAX: Final = 30
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+FIRST_MS: Final = 1_700_000_000_000
+STEP_MS: Final = 150
+"""Between two records: a segment of half a second takes a few."""
+BIG_BYTES: Final = 700_000
+TRANSACTION_MS_MAX: Final = 900_000
+"""The most that a broker allows: it must not end itself what was left open."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Records with keys drawn from few; its clock is its own, so that segments roll without waiting."""
+
+    bootstrap: str
+    dice: random.Random
+    now_ms: int = FIRST_MS
+
+    def producer(self, **settings: object) -> Producer:
+        """A client that delivers in small batches."""
+        common = {"bootstrap.servers": self.bootstrap, "batch.num.messages": 5, "linger.ms": 5, "log_level": 0}
+        return Producer(common | {key.replace("_", "."): value for key, value in settings.items()})
+
+    def send(self, producer: Producer, topic: str, count: int, value_bytes: int = 200) -> None:
+        """Records, one in eight of them a tombstone, one in four with headers; delivered when it returns."""
+        failures: list[KafkaError] = []
+        for _ in range(count):
+            self.now_ms += STEP_MS
+            producer.produce(
+                topic,
+                key=f"k{self.dice.randrange(12)}",
+                value=None if self.dice.random() < 0.125 else self.dice.randbytes(self.dice.randrange(value_bytes)),
+                timestamp=self.now_ms,
+                headers=[("trace", b"\x01\x02"), ("none", None)] if self.dice.random() < 0.25 else None,
+                on_delivery=lambda error, _message: failures.append(error) if error else None,
+            )
+        assert producer.flush(SECONDS_MAX) == 0
+        assert not failures, failures
+
+    def send_big(self, topic: str) -> None:
+        """One record nearly as large as a segment may be."""
+        producer = self.producer(message_max_bytes=1_000_000)
+        producer.produce(topic, key="big", value=self.dice.randbytes(BIG_BYTES), timestamp=self.now_ms)
+        assert producer.flush(SECONDS_MAX) == 0
+
+    def transactions(self, topic: str, name: str, ends: Sequence[bool], count: int = 6) -> Producer:
+        """One transaction an entry: committed where it is true, else aborted."""
+        producer = self.producer(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS_MAX)
+        producer.init_transactions(SECONDS_MAX)
+        for is_committed in ends:
+            producer.begin_transaction()
+            self.send(producer, topic, count)
+            (producer.commit_transaction if is_committed else producer.abort_transaction)(SECONDS_MAX)
+        return producer
+
+
+def create_topics(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Topics of one partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [NewTopic(name, 1, 1, config=dict(config)) for name, config in configs.items()]
+    for created in admin.create_topics(wanted).values():
+        created.result(SECONDS_MAX)
+
+
+def delete_records(bootstrap: str, topic: str, before_offset: int) -> None:
+    """DeleteRecords: the log start moves there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, before_offset)]).values():
+        deleted.result(SECONDS_MAX)
+
+
+def commit_as_group(bootstrap: str, group: str, topic: str) -> None:
+    """A consumer group that commits more than once."""
+    consumer = _consumer(bootstrap, "read_committed", group)
+    for offset in range(1, 6):
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def watermarks(bootstrap: str, topic: str) -> tuple[int, int]:
+    """Log start and high watermark as the broker tells them."""
+    consumer = _consumer(bootstrap, "read_uncommitted")
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS_MAX)
+    consumer.close()
+    return low, high
+
+
+def consumed(bootstrap: str, topic: str, partition: int, isolation: str) -> list[Record]:
+    """All records of a partition, from its start to its end, as a consumer sees them."""
+    consumer = _consumer(bootstrap, isolation)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    try:
+        return [_record(message) for message in _to_the_end(consumer)]
+    finally:
+        consumer.close()
+
+
+def visible(log: Log, isolation: str) -> list[Record]:
+    """What a consumer must see of a log that Kafka's storage classes have read; sequences are not shown to it."""
+    batches = (batch for batch in log.batches() if not batch.control)
+    if isolation == "read_committed":
+        batches = (b for b in batches if b.base_offset < log.last_stable_offset and not _is_aborted(b, log))
+    found = (record for batch in batches for record in batch.records)
+    return [_without_sequence(record) for record in found if record.offset >= log.log_start_offset]
+
+
+def _is_aborted(batch: Batch, log: Log) -> bool:
+    return batch.transactional and any(
+        txn.producer_id == batch.producer_id and txn.first_offset <= batch.base_offset <= txn.last_offset
+        for segment in log.segments
+        for txn in segment.aborted_txns
+    )
+
+
+def _consumer(bootstrap: str, isolation: str, group: str = "reader") -> Consumer:
+    settings: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": isolation}
+    own: dict[str, object] = {"enable.auto.commit": False, "enable.partition.eof": True}
+    return Consumer({**settings, **own, "auto.offset.reset": "earliest"})
+
+
+def _to_the_end(consumer: Consumer) -> Iterator[Message]:
+    while (message := consumer.poll(SECONDS_MAX)) is not None:
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        else:
+            raise KafkaException(error)
+    raise TimeoutError(f"nothing came for {SECONDS_MAX} s")
+
+
+def _without_sequence(record: Record) -> Record:
+    return Record(record.offset, record.timestamp, -1, record.key, record.value, record.value_bytes, record.headers)
+
+
+def _record(message: Message) -> Record:
+    key, value = message.key(), message.value()
+    headers = tuple((name, None if content is None else content.hex()) for name, content in _headers(message))
+    offset = message.offset()
+    assert offset is not None
+    return Record(
+        offset,
+        message.timestamp()[1],
+        -1,
+        _shown(key),
+        None if value is None else hashlib.sha256(value).hexdigest(),
+        -1 if value is None else len(value),
+        headers,
+    )
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    found: Any = message.headers()
+    return found or []
+
+
+def _shown(key: bytes | None) -> str | None:
+    if key is None or len(key) <= 64:
+        return None if key is None else key.hex()
+    return f"sha256:{hashlib.sha256(key).hexdigest()}"

@@ -1,0 +1,236 @@
+"""A real broker and real clients: what they wrote is cleaned by us, and the broker goes on with what we left."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from tests.interop import clients
+from tests.interop.broker import BUSY, QUIET, Broker
+from tests.interop.clients import CODECS, Writer
+from tests.interop.referee import Referee
+from tests.interop.sides import Side, copy, differences, files_of, side, untouched
+
+pytestmark = pytest.mark.kafka
+
+COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+TOPICS: Final = {
+    "codecs": COMPACTED,
+    "idempotent": COMPACTED,
+    "transactions": COMPACTED,
+    "left-open": COMPACTED,
+    "stamped": {**COMPACTED, "message.timestamp.type": "LogAppendTime"},
+    "big": COMPACTED,
+    "trimmed": {**COMPACTED, "cleanup.policy": "compact,delete", "retention.ms": "-1"},
+    "expired": {"cleanup.policy": "delete", "retention.ms": "1000"},
+    "sized": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "3000"},
+}
+INTERNAL: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+PARTITIONS: Final = {
+    **{f"{topic}-0": config for topic, config in TOPICS.items()},
+    **{f"{topic}-{number}": INTERNAL for topic in ("__consumer_offsets", "__transaction_state") for number in (0, 1)},
+}
+TRIMMED_BEFORE: Final = 7
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+CLI_SECONDS_MAX: Final = 120
+CLEANER_SECONDS_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """Two copies of what the broker left: ours, cleaned by the command, and what Kafka made of the other."""
+
+    ours: Path
+    said: dict[str, Any]
+    differences: dict[str, list[str]]
+    kafka: dict[str, Side]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The broker on our result, and what it said when it was to start while we held the lock."""
+
+    broker: Broker
+    refusal: str
+
+
+@pytest.fixture(scope="module")
+def written(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log dir written in two lives of a broker, so that leader epochs change, and stopped cleanly."""
+    log_dir = tmp_path_factory.mktemp("broker") / "written"
+    broker = Broker(kafka, log_dir, QUIET)
+    writer = Writer(broker.bootstrap, random.Random(5))
+    with broker:
+        clients.create_topics(broker.bootstrap, TOPICS)
+        write(writer, "first")
+        client = leave_open(writer)
+    del client  # not before the broker has stopped: its end would abort the transaction
+    with broker:
+        write(writer, "second")
+        clients.delete_records(broker.bootstrap, "trimmed", TRIMMED_BEFORE)
+    return log_dir
+
+
+def write(writer: Writer, life: str) -> None:
+    for codec in CODECS:
+        writer.send(writer.producer(compression_type=codec), "codecs", 12)
+    for topic in ("stamped", "big", "trimmed", "expired", "sized"):
+        writer.send(writer.producer(), topic, 30)
+    writer.send_big("big")
+    writer.send(writer.producer(enable_idempotence=True), "idempotent", 30)
+    writer.transactions("transactions", f"ends-{life}", [True, False, True, False])
+    writer.send(writer.producer(), "transactions", 12)
+    clients.commit_as_group(writer.bootstrap, f"group-{life}", "codecs")
+
+
+def leave_open(writer: Writer) -> Any:
+    """A transaction that nobody ends, behind one that was committed; gives its client, to be kept alive."""
+    client = writer.transactions("left-open", "open", [True, False, True])
+    client.begin_transaction()
+    writer.send(client, "left-open", 6)
+    writer.send(writer.producer(), "left-open", 12)
+    return client
+
+
+def logcleaner(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, as a process."""
+    command = [sys.executable, "-m", "cleaner", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=CLI_SECONDS_MAX, check=False)
+
+
+@pytest.fixture(scope="module")
+def cleaned(referee: Referee, written: Path) -> Cleaned:
+    """Ours by the command with the topics' own configuration, at its default moment; Kafka's at the same."""
+    # A starting broker takes away what is stray: then what is missing afterwards was taken away by the round.
+    referee.read([written / name for name in PARTITIONS], checkpoints=True, batches_only=True)
+    ours, theirs = copy(written, "ours"), copy(written, "theirs")
+    before = {name: files_of(ours / name) for name in PARTITIONS}
+    done = logcleaner("clean", "--log-dir", str(ours), "--delete-delay", "0", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    opened = copy(ours, "opened")
+    kafka, found = {}, {}
+    for name, config in PARTITIONS.items():
+        wanted = {"segment.bytes": str(1 << 30), **config, "min.cleanable.dirty.ratio": "0.01"}
+        clean_as_broker(referee, theirs / name, wanted, said["now"])
+        kafka[name] = side(referee, theirs / name, said["now"], wanted)
+        own = side(referee, opened / name, said["now"], wanted)
+        as_before = untouched(before[name], own.files)
+        found[name] = list(differences(kafka[name], own, as_before))
+    return Cleaned(ours, said, found, kafka)
+
+
+def clean_as_broker(referee: Referee, directory: Path, config: dict[str, str], now_ms: int) -> None:
+    if "compact" in config["cleanup.policy"]:
+        referee.clean([directory], config=config, now_ms=now_ms, checkpoints=True, expires=True)
+    else:
+        referee.expire([directory], config, now_ms=now_ms, checkpoints=True)
+
+
+@pytest.fixture(scope="module")
+def serving(kafka: str, cleaned: Cleaned) -> Iterator[Serving]:
+    """The broker started on our result; before that it was to start while the log dir was locked."""
+    broker = Broker(kafka, cleaned.ours, QUIET)
+    with LogDir.open(cleaned.ours).lock(FileSystem()):
+        broker.launch()
+        refusal = broker.wait_for_refusal()
+    with broker:
+        yield Serving(broker, refusal)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_partition_equals_what_kafkas_cleaner_leaves(cleaned: Cleaned, partition: str) -> None:
+    assert not cleaned.differences[partition], "\n".join(cleaned.differences[partition])
+
+
+def test_every_partition_had_something_to_lose(cleaned: Cleaned) -> None:
+    changed = {f"{p['topic']}-{p['partition']}" for p in cleaned.said["partitions"] if p["result"]}
+    assert changed >= {f"{topic}-0" for topic in TOPICS}
+    assert any(name.startswith("__consumer_offsets") for name in changed)
+
+
+def test_broker_does_not_start_while_we_hold_the_lock_and_does_right_after(serving: Serving) -> None:
+    assert "Failed to acquire lock on file .lock" in serving.refusal
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_consumer_reads_what_kafkas_cleaner_leaves(
+    serving: Serving, cleaned: Cleaned, partition: str, isolation: str
+) -> None:
+    topic, _, number = partition.rpartition("-")
+    read = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
+    assert read == clients.visible(cleaned.kafka[partition].log, isolation)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_broker_reports_the_offsets_that_kafkas_own_retention_leaves(
+    serving: Serving, cleaned: Cleaned, topic: str
+) -> None:
+    log = cleaned.kafka[f"{topic}-0"].log
+    assert clients.watermarks(serving.broker.bootstrap, topic) == (log.log_start_offset, log.log_end_offset)
+
+
+def test_retention_and_delete_records_moved_log_starts(cleaned: Cleaned) -> None:
+    starts = {name: cleaned.kafka[name].log for name in ("expired-0", "sized-0", "trimmed-0")}
+    assert starts["expired-0"].log_start_offset == starts["expired-0"].log_end_offset > 0
+    assert 0 < starts["sized-0"].log_start_offset < starts["sized-0"].log_end_offset
+    assert starts["trimmed-0"].log_start_offset == TRIMMED_BEFORE
+
+
+def test_clean_is_refused_while_the_broker_runs(serving: Serving, cleaned: Cleaned) -> None:
+    names = [name for name in PARTITIONS if not name.startswith("__")]
+    before = {name: files_of(cleaned.ours / name) for name in names}
+    refused = logcleaner("clean", "--log-dir", str(cleaned.ours))
+    assert refused.returncode == 3
+    assert "held by" in refused.stderr
+    assert {name: files_of(cleaned.ours / name) for name in names} == before
+
+
+def test_plan_and_topics_are_told_while_the_broker_runs(serving: Serving, cleaned: Cleaned) -> None:
+    planned = logcleaner("clean", "--dry-run", "--json", "--log-dir", str(cleaned.ours))
+    listed = logcleaner("topics", "--json", "--log-dir", str(cleaned.ours))
+    assert (planned.returncode, listed.returncode) == (0, 0), planned.stderr + listed.stderr
+    for told in (json.loads(planned.stdout), json.loads(listed.stdout)):
+        assert set(TOPICS) <= {partition["topic"] for partition in told["partitions"]}
+
+
+def test_broker_goes_on_producing_and_cleaning(serving: Serving, cleaned: Cleaned) -> None:
+    serving.broker.stop()
+    before = cleaner_checkpoint(cleaned.ours)
+    with Broker(serving.broker.classpath, cleaned.ours, BUSY) as broker:
+        writer = Writer(broker.bootstrap, random.Random(6), clients.FIRST_MS + 10_000_000)
+        write(writer, "third")
+        wait_for_its_cleaner(cleaned.ours, before)
+        latest = {record.key: record for record in clients.consumed(broker.bootstrap, "codecs", 0, ISOLATIONS[1])}
+        assert len(latest) == 12
+    assert "ERROR" not in broker.last_words()
+    assert (cleaned.ours / ".kafka_cleanshutdown").exists()
+
+
+def wait_for_its_cleaner(log_dir: Path, before: dict[str, int]) -> None:
+    """Until the broker's own cleaner has moved on in every topic that is compacted and has no open transaction."""
+    compacted = [t for t, config in TOPICS.items() if "compact" in config["cleanup.policy"] and t != "left-open"]
+    deadline = time.monotonic() + CLEANER_SECONDS_MAX
+    while time.monotonic() < deadline:
+        now = cleaner_checkpoint(log_dir)
+        if all(now.get(topic, 0) > before.get(topic, 0) for topic in compacted):
+            return
+        time.sleep(0.3)
+    raise TimeoutError(f"{before} -> {cleaner_checkpoint(log_dir)}")
+
+
+def cleaner_checkpoint(log_dir: Path) -> dict[str, int]:
+    lines = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
+    return {topic: int(offset) for topic, partition, offset in map(str.split, lines) if partition == "0"}
