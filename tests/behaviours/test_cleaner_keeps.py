@@ -111,11 +111,12 @@ def test_tombstone_stays_by_the_time_of_its_first_cleaning_not_its_own(life, rec
     life.put(0, at_ms=10**15).roll()
     life.round()
     life.delete(0, at_ms=record_ms).roll()
-    for dirty in (1, 2):
-        life.round(dirty=dirty)
-        assert life.batches()[0].last_offset == 1
-    (batch,) = life.batches()
-    assert [record.timestamp_ms for record in batch.records()] == [record_ms]
+    life.round(dirty=1)
+    assert life.batch_ends() == [1]
+    life.put(1).roll()
+    life.round(dirty=2)
+    assert life.batch_ends() == [1, 2]
+    assert [record.timestamp_ms for record in life.batches()[0].records()] == [record_ms]
 
 
 @either_round
@@ -221,7 +222,7 @@ def test_batch_larger_than_max_message_bytes_is_cleaned(tmp_path, limit):
     ("damage", "cause"),
     [
         (lambda data: data[:16] + b"\xff" + data[17:], "unknown record format"),
-        (lambda data: data[:1024], "the file ends within the batch|batch"),
+        (lambda data: data[:1024], "ends within|batch"),
     ],
     ids=["magic 0xff", "cut to 1024 bytes"],
 )

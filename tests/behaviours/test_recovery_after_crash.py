@@ -1,4 +1,4 @@
-"""Kafka LogCleanerTest and LogLoaderTest: what is read, and done, after a crash in the middle of a swap."""
+"""Kafka LogLoaderTest: what is read, and done, after a crash in the middle of a swap."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def lower_half_is_in(directory):
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_split_that_a_crash_cut_short_is_undone_or_completed_without_loss(directory, phase, bases):
-    # LogLoaderTest.testRecoveryOfSegmentWithOffsetOverflow, testRecoveryAfterCrashDuringSplitPhase1 to Phase5
+    # LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1 to Phase5
     phase(directory)
     planned = plan_recovery(list_partition(directory))
     assert [segment.base_offset for segment in planned.listing.segments] == bases

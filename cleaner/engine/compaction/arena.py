@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
-from storage.compression import Compression, decompress_onto
+from storage.compression import Compression, compress, decompress_onto
 from storage.errors import CorruptBatch, CorruptCompressedData
+from storage.kernels.codecs import body_bytes_max, compress_records, decompress_batches, open_codecs
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
 from storage.kernels.signatures import Bytes
 from storage.kernels.status import Status
@@ -19,30 +20,60 @@ ARENA_BYTES: Final = 16 << 20
 """Decompressed bytes after which a run of rows is handed to the kernels."""
 
 
-def runs(slice_: Slice) -> Iterator[tuple[Bytes, int, int]]:
-    """Cut a slice into runs of rows whose plain records lie in one buffer.
+class Arena:
+    """Codecs and the buffer they fill; one for each thread. What the fast codecs leave, the readable ones decide."""
 
-    Yields:
-        ``(buffer, first row, end row)``: the segment itself for uncompressed batches, else an arena; the rows'
-        ``records_start`` and ``records_end`` index it until the next run is taken. Messages of v0 and v1 come with
-        theirs.
+    def __init__(self) -> None:
+        self._buf = np.empty(ARENA_BYTES, np.uint8)
+        self._codecs = open_codecs()
 
-    Raises: CorruptBatch.
-    """
-    if slice_.keys is not None:
-        yield slice_.keys, 0, slice_.table.size
-        return
-    compressed = (slice_.table["attributes"] & CODEC_MASK) != 0
-    row, rows = 0, slice_.table.size
-    while row < rows:
-        if not compressed[row]:
-            first, row = row, _end_of_run(compressed, row)
-            yield slice_.buf, first, row
-            continue
-        arena, end = fill(slice_, row, _end_of_run(compressed, row))
-        yield arena, row, end
-        slice_.table["records_start"][row:end] = NOT_HERE
-        row = end
+    def runs(self, slice_: Slice) -> Iterator[tuple[Bytes, int, int]]:
+        """Cut a slice into runs of rows whose plain records lie in one buffer.
+
+        Yields:
+            ``(buffer, first row, end row)``: the segment itself for uncompressed batches, else the arena; the rows'
+            ``records_start`` and ``records_end`` index it until the next run is taken. Messages of v0 and v1 come with
+            theirs.
+
+        Raises: CorruptBatch.
+        """
+        if slice_.keys is not None:
+            yield slice_.keys, 0, slice_.table.size
+            return
+        compressed = (slice_.table["attributes"] & CODEC_MASK) != 0
+        row, rows = 0, slice_.table.size
+        while row < rows:
+            if not compressed[row]:
+                first, row = row, _end_of_run(compressed, row)
+                yield slice_.buf, first, row
+                continue
+            buf, end = self.fill(slice_, row, _end_of_run(compressed, row))
+            yield buf, row, end
+            slice_.table["records_start"][row:end] = NOT_HERE
+            row = end
+
+    def fill(self, slice_: Slice, first: int, last: int) -> tuple[Bytes, int]:
+        """Decompress rows from ``first`` on, until ``last`` or the arena is full.
+
+        Returns:
+            The buffer, valid until the next call, and the row after those in it: one at the least.
+
+        Raises: CorruptBatch.
+        """
+        _, row, _ = decompress_batches(slice_.buf, slice_.table, first, last, self._buf, 0, self._codecs.words)
+        if row > first:
+            return self._buf, row  # a row that stopped it comes first in the next call, and is told on there
+        return _read_row(slice_, first), first + 1
+
+    def compress(self, codec: Compression, plain: Bytes) -> Bytes:
+        """The body of a rebuilt batch, at the codec's default level, framed as Kafka frames it."""
+        body = np.empty(body_bytes_max(plain.size), np.uint8)
+        status, end = compress_records(
+            int(codec), plain, 0, plain.size, body, 0, self._codecs.words, self._codecs.last_seen
+        )
+        if status == Status.OK:
+            return body[:end]
+        return np.frombuffer(compress(codec, plain.data), np.uint8)
 
 
 def _end_of_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], row: int) -> int:
@@ -51,33 +82,24 @@ def _end_of_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], row: int) -> 
     return row + int(others[0]) if others.size else flags.size
 
 
-def fill(slice_: Slice, first: int, last: int) -> tuple[Bytes, int]:
-    """Decompress rows from ``first`` on, until ``last`` or the arena is full; gives the arena and the row after
-    them."""
-    arena, row = bytearray(), first
-    while row < last and (row == first or len(arena) < ARENA_BYTES):
-        slice_.table["records_start"][row] = len(arena)
-        _append_records(arena, slice_, row)
-        slice_.table["records_end"][row] = len(arena)
-        row += 1
-    return np.frombuffer(arena, np.uint8), row
-
-
-def _append_records(arena: bytearray, slice_: Slice, row: int) -> None:
-    batch = slice_.table[row]
-    position, size, count = int(batch["position"]), int(batch["size"]), int(batch["record_count"])
-    if count == 0:
-        return  # what lies behind the header of an empty batch is not looked at, as in Kafka
-    start, data = len(arena), slice_.buf[position + HEADER_BYTES : position + size].data
-    try:
-        decompress_onto(arena, _codec_of(slice_, row), data, DECOMPRESSED_BYTES_MAX)
-    except CorruptCompressedData as error:
-        raise CorruptBatch(slice_.path, slice_.position_of(row), str(error)) from error
-    if count * RECORD_BYTES_MIN > len(arena) - start:
+def _read_row(slice_: Slice, row: int) -> Bytes:
+    """One row by the readable codecs, in a buffer of its own. Raises: CorruptBatch."""
+    table, plain = slice_.table, bytearray()
+    position, size, count = (int(table[name][row]) for name in ("position", "size", "record_count"))
+    if count:  # what lies behind the header of an empty batch is not looked at, as in Kafka
+        try:
+            body = slice_.buf[position + HEADER_BYTES : position + size].data
+            decompress_onto(plain, codec_of(slice_, row), body, DECOMPRESSED_BYTES_MAX)
+        except CorruptCompressedData as error:
+            raise CorruptBatch(slice_.path, slice_.position_of(row), str(error)) from error
+    if count * RECORD_BYTES_MIN > len(plain):
         raise slice_.fail(Status.BAD_COUNT, row)
+    table["records_start"][row], table["records_end"][row] = 0, len(plain)
+    return np.frombuffer(plain, np.uint8)
 
 
-def _codec_of(slice_: Slice, row: int) -> Compression:
+def codec_of(slice_: Slice, row: int) -> Compression:
+    """Raises: CorruptBatch for one that is not known."""
     code = int(slice_.table["attributes"][row]) & CODEC_MASK
     if code > max(Compression):
         raise CorruptBatch(slice_.path, slice_.position_of(row), f"unknown compression codec {code}")

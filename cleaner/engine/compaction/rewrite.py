@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import fill
+from cleaner.engine.compaction.arena import Arena, codec_of
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy import (
@@ -29,10 +29,9 @@ from cleaner.engine.compaction.legacy import (
     upgraded,
 )
 from cleaner.engine.compaction.sources import Slice, Source
-from storage.compression import Compression, compress
 from storage.errors import NotYetSupported, PlanOutOfDate
 from storage.kernels.decide import decide_batches
-from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
+from storage.kernels.layout import HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
 from storage.kernels.signatures import Words
 from storage.kernels.status import Outcome, Status
@@ -57,32 +56,44 @@ class Times:
 
 
 class Rewriter:
-    """Rewrites the sources of one group into one cleaned segment."""
+    """Rewrites the groups of a round, each into one cleaned segment, in ascending order."""
 
     def __init__(
         self,
-        cleaned: CleanedSegment,
         bitmap: Words,
         times: Times,
         fates: Fates,
+        arena: Arena,
         progress: Callable[[int], None],
         *,
         upgrades: bool,
     ) -> None:
-        self._cleaned = cleaned
+        """Prepare for a round.
+
+        Args:
+            bitmap: the survivors.
+            times: of the round.
+            fates: follows the transactions through all groups.
+            arena: for compressed batches.
+            progress: told the bytes of every segment dealt with.
+            upgrades: whether v0 and v1 become v2.
+        """
         self._bitmap = bitmap
         self._times = times
         self._fates = fates
+        self._arena = arena
         self._progress = progress
         self._upgrades = upgrades
+        self._cleaned: CleanedSegment
         self._source_file = -1
 
-    def rewrite(self, group: Sequence[Source]) -> bool:
+    def rewrite(self, group: Sequence[Source], cleaned: CleanedSegment) -> bool:
         """Write the group's survivors; gives False where it is one segment that loses nothing: then nothing was
         written.
 
         Raises: CorruptBatch, OutOfSpace, PlanOutOfDate.
         """
+        self._cleaned = cleaned
         is_changed = len(group) > 1
         for source in group:
             self._source_file = open_to_read(source.path)
@@ -125,7 +136,7 @@ class Rewriter:
         if status != Status.OK:
             raise slice_.fail(status, row)
         for row in np.flatnonzero(table["outcome"] == Outcome.UNDECIDED).tolist():
-            arena, _ = fill(slice_, row, row + 1)
+            arena, _ = self._arena.fill(slice_, row, row + 1)
             status, _ = decide_batches(arena, table, row, row + 1, self._bitmap, self._times.now_ms)
             if status != Status.OK:
                 raise slice_.fail(status, row)
@@ -197,7 +208,7 @@ class Rewriter:
     def _rebuild_compressed(self, slice_: Slice, row: int) -> None:
         """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
         cleaned, table = self._cleaned, slice_.table
-        arena, _ = fill(slice_, row, row + 1)
+        arena, _ = self._arena.fill(slice_, row, row + 1)
         plain = np.empty(arena.size + _RECORD_GROWTH_MAX * int(table["record_count"][row]), np.uint8)
         status, plain_bytes, kept, base_ms, latest_ms = encode_records(
             arena, table, row, self._bitmap, self._times.now_ms, self._times.new_horizon_ms, plain, 0
@@ -205,8 +216,7 @@ class Rewriter:
         if status != Status.OK:
             raise slice_.fail(status, row)
         del arena  # the records are held once, not twice, beside what they compress to
-        codec = Compression(int(table["attributes"][row]) & CODEC_MASK)
-        body = np.frombuffer(compress(codec, plain[:plain_bytes].data), np.uint8)
+        body = self._arena.compress(codec_of(slice_, row), plain[:plain_bytes])
         size = HEADER_BYTES + body.size
         cleaned.make_room(size)
         position = cleaned.position

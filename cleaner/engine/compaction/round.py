@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.fates import Fates, ends_of
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
@@ -88,20 +89,22 @@ Finish = Callable[[Sequence[Source], CleanedSegment], None]
 
 
 def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Compacted:
-    new_fates = _fates_maker(round_)
+    new_fates, arena = _fates_maker(round_), Arena()
     with ExitStack() as mappings:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
         times = _times(round_)
-        survivors = _survivors(round_, sources, new_fates, times, means)
+        survivors = _survivors(round_, sources, new_fates, arena, times, means)
         if survivors.tombstones_are_decided:
             times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
-        fates = new_fates()
+        upgrades = round_.policy.compaction_upgrade_format
+        progress = means.listener.progress
+        rewriter = Rewriter(survivors.bitmap, times, new_fates(), arena, progress, upgrades=upgrades)
         beyond = [source for source in sources if source.segment.base_offset >= survivors.end_offset]
         size_bytes, kept = sum(source.segment.size_bytes for source in beyond), 0
         for group in _groups(round_, sources, survivors.end_offset):
             if means.stopping():
                 raise Stopped
-            written_bytes, written_records = _rewrite_group(round_, group, survivors, times, fates, means, finish)
+            written_bytes, written_records = _rewrite_group(round_, group, rewriter, means, finish)
             size_bytes += written_bytes
             kept += written_records
     read = sum(source.records for source in sources[: len(sources) - len(beyond)])
@@ -115,32 +118,29 @@ def _times(round_: Round) -> Times:
 
 
 def _survivors(
-    round_: Round, sources: Sequence[Source], new_fates: Callable[[], Fates], times: Times, means: Means
+    round_: Round,
+    sources: Sequence[Source],
+    new_fates: Callable[[], Fates],
+    arena: Arena,
+    times: Times,
+    means: Means,
 ) -> Survivors:
     first_dirty_offset, progress = round_.compaction.round.first_dirty_offset, means.listener.progress
     if round_.policy.compaction_rounds == "kafka":
         keys_max = keys_max_of(means.broker)
         return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, progress).find()
     budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
-    return Finder(sources, first_dirty_offset, budget, new_fates, progress).find()
+    return Finder(sources, first_dirty_offset, budget, new_fates, arena, progress).find()
 
 
 def _rewrite_group(
-    round_: Round,
-    group: Sequence[Source],
-    survivors: Survivors,
-    times: Times,
-    fates: Fates,
-    means: Means,
-    finish: Finish,
+    round_: Round, group: Sequence[Source], rewriter: Rewriter, means: Means, finish: Finish
 ) -> tuple[int, int]:
     """Rewrite one group and finish it; gives its bytes and records afterwards."""
     first = group[0].segment
     cleaned = CleanedSegment(means.fs, first.directory, first.base_offset, round_.policy.index_interval_bytes)
     try:
-        upgrades = round_.policy.compaction_upgrade_format
-        rewriter = Rewriter(cleaned, survivors.bitmap, times, fates, means.listener.progress, upgrades=upgrades)
-        if not rewriter.rewrite(group):
+        if not rewriter.rewrite(group, cleaned):
             return first.size_bytes, group[0].records
         cleaned.flush()
         finish(group, cleaned)

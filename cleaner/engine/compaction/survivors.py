@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import runs
+from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
@@ -76,6 +76,7 @@ class Finder:
         first_dirty_offset: int,
         budget: Budget,
         new_fates: Callable[[], Fates],
+        arena: Arena,
         progress: Callable[[int], None],
     ) -> None:
         """Prepare a map for the dirty section.
@@ -85,6 +86,7 @@ class Finder:
             first_dirty_offset: where the dirty section starts; it may lie within a source.
             budget: for the map.
             new_fates: makes the follower of transactions for one walk.
+            arena: for compressed batches.
             progress: told the bytes of every segment walked.
         """
         self._dirty = [source for source in sources if source.upper_offset > first_dirty_offset]
@@ -92,6 +94,7 @@ class Finder:
         self._first_dirty = first_dirty_offset
         self._end_offset = sources[-1].upper_offset
         self._new_fates = new_fates
+        self._arena = arena
         self._progress = progress
         dirty_bytes = sum(source.segment.size_bytes for source in self._dirty)
         self._words, self._counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
@@ -132,7 +135,7 @@ class Finder:
             fates.dispose(slice_)
             if is_first:
                 self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
-            for buf, first, last in runs(slice_):
+            for buf, first, last in self._arena.runs(slice_):
                 visit(slice_, buf, first, last)
             if is_first:
                 source.tombstones.append(slice_.table["tombstones"].copy())

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Budget, Finder
@@ -38,7 +39,7 @@ def survivors(sources) -> Callable[..., set[int]]:
         walks: list[int] = []
         end = directory.end_offset + 1000  # no batch is the round's last one
         opened = sources(directory)
-        finder = Finder(opened, first_dirty_offset, budget, lambda: Fates([], {}, end, NOW_MS), walks.append)
+        finder = Finder(opened, first_dirty_offset, budget, lambda: Fates([], {}, end, NOW_MS), Arena(), walks.append)
         bitmap = finder.find().bitmap
         offsets = {
             record.offset

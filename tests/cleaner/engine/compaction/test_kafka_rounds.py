@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.rewrite import Times
@@ -108,7 +109,7 @@ def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, sources, mo
         directory.segment(base, *batches)
     first_dirty = draw.randrange(offset)
     walks: list[int] = []
-    ours = Finder(sources(directory), first_dirty, Budget(1024, 0.9), no_fates, walks.append).find()
+    ours = Finder(sources(directory), first_dirty, Budget(1024, 0.9), no_fates, Arena(), walks.append).find()
     twin, _ = survivors_of(sources, directory, first_dirty, AMPLE)
     assert ours.bitmap[: twin.bitmap.size].tolist() == twin.bitmap.tolist()
     assert not ours.bitmap[twin.bitmap.size :].any()
