@@ -122,8 +122,6 @@ class TopicPolicy:
     compaction_upgrade_format: bool = False
     compaction_rounds: str = "full"
     """``kafka`` ends a round where Kafka's offset map would be full."""
-    max_delete_ratio: float | None = None
-    retention_future_timestamps: str = "record"
     unknown_because: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
@@ -171,7 +169,6 @@ class BrokerPolicy:
     log_cleaner_backoff_ms: int = 15_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
-    clock_jump_max_ms: int = 2_592_000_000
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:

@@ -203,8 +203,6 @@ TOPIC_KEYS: Final = (
     _bool("remote.log.delete.on.disable", False),
     _bool("compaction.upgrade.format", False, ours=True),
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
-    ConfigKey("max.delete.ratio", Kind.DOUBLE, None, 0, 1, ours=True),
-    _text("retention.future.timestamps", "record", ("record", "mtime"), ours=True),
 )
 """What a topic can set."""
 
@@ -237,7 +235,6 @@ BROKER_KEYS: Final = (
         1,
         unit=Unit.MS,
     ),
-    _ms("clock.jump.max", 30 * _DAY_MS, 0, field="clock_jump_max_ms", ours=True),
 )
 """What only a broker sets, for all topics alike."""
 

@@ -39,7 +39,7 @@ cleanup.policy = "compact,delete"
 [cleaner]
 threads = 2
 log.cleaner.backoff.ms = "1s"
-clock.jump.max = "1d"
+log.retention.check.interval.ms = "1m"
 [metrics]
 listen = "127.0.0.1:9308"
 """)
@@ -50,7 +50,7 @@ listen = "127.0.0.1:9308"
         "file.delete.delay.ms": Said(60_000, f"{PATH} line 6"),
         "log.cleaner.threads": Said(2, f"{PATH} line 12"),
         "log.cleaner.backoff.ms": Said("1s", f"{PATH} line 13"),
-        "clock.jump.max": Said("1d", f"{PATH} line 14"),
+        "log.retention.check.interval.ms": Said("1m", f"{PATH} line 14"),
     }
     assert found.topics == {
         "orders": {

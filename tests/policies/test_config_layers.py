@@ -91,10 +91,10 @@ def test_longer_globs_win_over_shorter_and_case_counts() -> None:
 def test_unknown_keys_of_a_brokers_own_layers_are_ignored() -> None:
     found = policy(
         server_properties={"listeners": "PLAINTEXT://", "retention.ms": "1"},
-        topic_metadata={"orders": {"min.insync.replicas": "2", "max.delete.ratio": "0.1"}},
+        topic_metadata={"orders": {"min.insync.replicas": "2", "compaction.upgrade.format": "true"}},
     )
     assert found.retention_ms == 604_800_000
-    assert found.max_delete_ratio is None
+    assert not found.compaction_upgrade_format
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_limit_that_nobody_stated_is_none(sources: dict[str, Any], retention_m
         {"server_properties": {"log.retention.ms": "5", "log.retention.bytes": "5"}},
         {"cluster_default": {"log.retention.ms": "5", "log.retention.bytes": "5"}},
         {"broker": {"log.retention.ms": "5"}},
-        {"defaults": {"retention.ms": "5", "retention.bytes": 5, "retention.future.timestamps": "mtime"}},
+        {"defaults": {"retention.ms": "5", "retention.bytes": 5}},
         {"topics_file": {"*": {"retention.ms": "5"}, "__c*": {"retention.bytes": 5}}},
         {"overrides": {"retention.ms": "5", "retention.bytes": "5"}},
     ],
@@ -199,7 +199,6 @@ def test_a_limit_that_nobody_stated_is_none(sources: dict[str, Any], retention_m
 def test_internal_topics_take_no_retention_in_broad_terms(sources: dict[str, Any]) -> None:
     found = policy("__consumer_offsets", **sources)
     assert (found.retention_ms, found.retention_bytes) == (-1, -1)
-    assert found.retention_future_timestamps == "record"
     assert found.origin("retention.ms") == NOBODY
 
 
@@ -328,7 +327,6 @@ def test_broker_values_come_from_the_layers_that_speak_of_no_topic() -> None:
     assert broker.log_dirs == ("/a", "/b")
     assert (broker.log_cleaner_threads, broker.log_cleaner_backoff_ms) == (4, 1_000)
     assert broker.origin("log.cleaner.threads") == "cluster_default"
-    assert broker.clock_jump_max_ms == 30 * 86_400_000
 
 
 def test_explain_shows_every_layers_value_and_the_winner() -> None:

@@ -44,7 +44,6 @@ def parse(name: str, raw: RawValue, *, as_broker: bool = False) -> Value:
         ("cleanup.policy", ["delete"], ("delete",)),
         ("cleanup.policy", "", ()),
         ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
-        ("clock.jump.max", "30d", 2_592_000_000),
     ],
 )
 def test_what_kafka_or_people_write_is_read(name: str, raw: RawValue, value: Value) -> None:
@@ -146,7 +145,7 @@ def test_a_brokers_own_list_may_repeat_an_item_as_before_4_2() -> None:
         ("max.compaction.lag.ms", (1 << 63) - 1, "no limit"),
         ("cleanup.policy", ("compact", "delete"), "compact,delete"),
         ("preallocate", True, "true"),
-        ("max.delete.ratio", None, "off"),
+        ("metadata.log.dir", None, "off"),
         ("min.cleanable.dirty.ratio", 0.5, "0.5"),
         ("log.cleaner.threads", 2, "2"),
     ],
