@@ -23,16 +23,20 @@ DAY_MS = 86_400_000
 
 
 class FakeClock:
-    """A clock that is set by hand."""
+    """A clock that is set by hand; sleeping moves its stopwatch."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.time_ms = now_ms
+        self.slept_seconds = 0.0
 
     def now_ms(self) -> int:
         return self.time_ms
 
     def seconds(self) -> float:
-        return 0.0
+        return self.slept_seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_seconds += seconds
 
 
 def keyed(base_offset: int, /, *pairs: str, timestamp_ms: int = NOW_MS, **batch: Any) -> bytes:

@@ -17,6 +17,10 @@ class Clock(Protocol):
         """A monotonic stopwatch."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Let so much time go by."""
+        ...
+
 
 class SystemClock:
     """The machine's."""
@@ -28,3 +32,7 @@ class SystemClock:
     def seconds(self) -> float:
         """Since some fixed moment."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time go by."""
+        time.sleep(seconds)

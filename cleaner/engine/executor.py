@@ -68,7 +68,7 @@ class Executor:
             after = before
         except (LogCleanerError, OSError, MemoryError) as error:
             after = replace(before, error=str(error) or "not enough memory")
-            self._event("partition_failed", key[1], error=str(error))
+            self._event("partition_failed", key[1], error=after.error)
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:

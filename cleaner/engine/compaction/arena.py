@@ -16,7 +16,7 @@ from storage.kernels.signatures import Bytes
 from storage.kernels.status import Status
 from storage.records.record import DECOMPRESSED_BYTES_MAX
 
-ARENA_BYTES: Final = 16 << 20
+ARENA_BYTES: Final = 4 << 20
 """Decompressed bytes after which a run of rows is handed to the kernels."""
 
 

@@ -75,7 +75,7 @@ class Rewriter:
             times: of the round.
             fates: follows the transactions through all groups.
             arena: for compressed batches.
-            progress: told the bytes of every segment dealt with.
+            progress: told the bytes of every slice dealt with.
             upgrades: whether v0 and v1 become v2.
         """
         self._bitmap = bitmap
@@ -104,7 +104,6 @@ class Rewriter:
             finally:
                 os.close(self._source_file)
             self._cleaned.append_aborted(self._fates.take_retained())
-            self._progress(source.segment.size_bytes)
         return is_changed
 
     def _rewrite_source(self, source: Source, is_changed: bool) -> bool:
@@ -113,6 +112,7 @@ class Rewriter:
                 self._decide_legacy(slice_, tombstones, modified_ms(source.segment))
             else:
                 self._decide(slice_, tombstones)
+            self._progress(slice_.size_bytes)
             if not is_changed and (slice_.table["outcome"] == Outcome.COPY).all():
                 continue
             if not is_changed and slice_.first_row:

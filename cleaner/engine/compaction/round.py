@@ -15,11 +15,12 @@ from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.fates import Fates, ends_of
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.legacy import legacy_horizon_ms
+from cleaner.engine.compaction.pace import Pace
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Budget, Finder, Survivors
 from cleaner.engine.deletion import retire_snapshots
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from policies.compaction import grouped
 from policies.config import TopicPolicy
 from policies.plan import Compaction
@@ -69,7 +70,7 @@ def compact(round_: Round, means: Means) -> Compacted:
     Raises:
         CorruptBatch, NotYetSupported, OutOfSpace, PlanOutOfDate, UnreadableFile: the partition is as it was, or some
             of its groups are swapped in whole: either is a valid log, and the round can be repeated.
-        Stopped: between two groups.
+        Stopped: asked to end; groups swapped in before stay.
     """
 
     def swap(group: Sequence[Source], cleaned: CleanedSegment) -> None:
@@ -89,21 +90,19 @@ Finish = Callable[[Sequence[Source], CleanedSegment], None]
 
 
 def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Compacted:
-    new_fates, arena = _fates_maker(round_), Arena()
+    new_fates, arena, pace = _fates_maker(round_), Arena(), Pace(means)
     with ExitStack() as mappings:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
         times = _times(round_)
-        survivors = _survivors(round_, sources, new_fates, arena, times, means)
+        survivors = _survivors(round_, sources, new_fates, arena, times, means, pace)
         if survivors.tombstones_are_decided:
             times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
         upgrades = round_.policy.compaction_upgrade_format
-        progress = means.listener.progress
-        rewriter = Rewriter(survivors.bitmap, times, new_fates(), arena, progress, upgrades=upgrades)
+        rewriter = Rewriter(survivors.bitmap, times, new_fates(), arena, pace, upgrades=upgrades)
         beyond = [source for source in sources if source.segment.base_offset >= survivors.end_offset]
-        size_bytes, kept = sum(source.segment.size_bytes for source in beyond), 0
+        size_bytes, kept, written_bytes = sum(source.segment.size_bytes for source in beyond), 0, 0
         for group in _groups(round_, sources, survivors.end_offset):
-            if means.stopping():
-                raise Stopped
+            pace.spend(written_bytes)
             written_bytes, written_records = _rewrite_group(round_, group, rewriter, means, finish)
             size_bytes += written_bytes
             kept += written_records
@@ -124,13 +123,14 @@ def _survivors(
     arena: Arena,
     times: Times,
     means: Means,
+    pace: Pace,
 ) -> Survivors:
-    first_dirty_offset, progress = round_.compaction.round.first_dirty_offset, means.listener.progress
+    first_dirty_offset = round_.compaction.round.first_dirty_offset
     if round_.policy.compaction_rounds == "kafka":
         keys_max = keys_max_of(means.broker)
-        return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, progress).find()
+        return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, pace).find()
     budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
-    return Finder(sources, first_dirty_offset, budget, new_fates, arena, progress).find()
+    return Finder(sources, first_dirty_offset, budget, new_fates, arena, pace).find()
 
 
 def _rewrite_group(

@@ -80,6 +80,11 @@ class Slice:
         if bad >= 0:
             raise CorruptBatch(self.path, self.position_of(bad), "CRC-32C mismatch")
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its batches, which lie side by side."""
+        return int(self.table["position"][-1] + self.table["size"][-1] - self.table["position"][0])
+
     def position_of(self, row: int) -> int:
         """Where a batch starts in the file."""
         return self.file_position + int(self.table["position"][row])

@@ -87,7 +87,7 @@ class Finder:
             budget: for the map.
             new_fates: makes the follower of transactions for one walk.
             arena: for compressed batches.
-            progress: told the bytes of every segment walked.
+            progress: told the bytes of every slice walked.
         """
         self._dirty = [source for source in sources if source.upper_offset > first_dirty_offset]
         self._clean = [source for source in sources if source.segment.base_offset < first_dirty_offset]
@@ -139,7 +139,7 @@ class Finder:
                 visit(slice_, buf, first, last)
             if is_first:
                 source.tombstones.append(slice_.table["tombstones"].copy())
-        self._progress(source.segment.size_bytes)
+            self._progress(slice_.size_bytes)
 
     def _map_run(self, slice_: Slice, buf: Bytes, first: int, last: int) -> None:
         row = first
