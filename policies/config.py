@@ -131,6 +131,11 @@ class TopicPolicy:
         return self.unknown_because is not None
 
     @property
+    def is_hands_off(self) -> bool:
+        """Nothing of the topic is touched, not even what a crash left: unknown, or with remote storage on."""
+        return self.unknown or self.remote_storage_enable
+
+    @property
     def cleanup_delete(self) -> bool:
         """Old segments are deleted by size and time."""
         return "delete" in self.cleanup_policy.split(",")

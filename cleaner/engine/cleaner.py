@@ -139,7 +139,7 @@ class Cleaner:
         try:
             cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
             for topic_partition, path in log_dir.partitions():
-                if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).unknown:
+                if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).is_hands_off:
                     continue
                 try:
                     recovery = plan_recovery(list_partition(path))

@@ -37,7 +37,7 @@ class Journal:
         """Write one entry and make it last, before the step it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``recover``, ``remove``.
+            what: ``delete``, ``compact``, ``recover``.
             time_ms: epoch ms.
             fields: JSON values.
         """

@@ -49,6 +49,10 @@ def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int) -> Swept
 def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[tuple[PartitionPlan, Listing, int]]:
     """Partitions whose leftovers may go, with the delay that holds; of the others nobody said that anything may."""
     for partition in plan.partitions:
-        if isinstance(partition, PartitionPlan) and partition.facts.leftover_files and not partition.policy.unknown:
+        if (
+            isinstance(partition, PartitionPlan)
+            and partition.facts.leftover_files
+            and not partition.policy.is_hands_off
+        ):
             delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
             yield partition, list_partition(Path(path_of(partition.facts))), delay_ms

@@ -2,10 +2,13 @@
 
 import pytest
 
+from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.leftovers import due_leftovers, sweep
+from cleaner.service.layers import Settings, load_layers
+from policies import Request
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
-from tests.partition_dirs import PartitionDir, file_names, keyed
+from tests.partition_dirs import NOW_MS, PartitionDir, committed, file_names, keyed
 
 DELAY_MS = 60_000
 
@@ -59,3 +62,15 @@ def test_oldest_base_goes_first(tmp_path):
         made.segment(base).log(base).rename(made.path / f"{base:020d}.log.deleted")
     due = due_leftovers(list_partition(made.path), 1 << 60, 0)
     assert [file.name.base_offset for file in due] == [0, 10, 20]
+
+
+@pytest.mark.parametrize(("option", "files"), [((), 0), (("remote.storage.enable=true",), 3)])
+def test_leftovers_of_a_topic_with_remote_storage_stay(tmp_path, option, files):
+    log_dir = tmp_path / "data"
+    part = PartitionDir(log_dir, "orders-0").segment(0, keyed(0, "a=1"))
+    committed(log_dir, part)
+    for suffix in (".log", ".index", ".timeindex"):
+        (part.path / f"{7:020d}{suffix}.deleted").write_bytes(b"x")
+    loaded = load_layers(Settings(), [log_dir], ["cleanup.policy=delete", *option])
+    Cleaner(loaded.log_dirs, loaded.layers).clean(Request(NOW_MS), delete_delay_ms=0)
+    assert len(list(part.path.glob("*.deleted"))) == files
