@@ -10,14 +10,14 @@ import numpy as np
 from cleaner.engine.compaction.sources import Slice
 from storage.compression import Compression, compress, decompress_onto
 from storage.errors import CorruptBatch, CorruptCompressedData
-from storage.kernels.codecs import body_bytes_max, compress_records, decompress_batches, open_codecs
+from storage.kernels.codecs import compress_records, decompress_batches, open_codecs
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
 from storage.kernels.signatures import Bytes
 from storage.kernels.status import Status
 from storage.records.record import DECOMPRESSED_BYTES_MAX
 
-ARENA_BYTES: Final = 4 << 20
-"""Decompressed bytes after which a run of rows is handed to the kernels."""
+ARENA_BYTES: Final = 1 << 20
+"""Decompressed bytes after which a run of rows is handed to the kernels: they then find them in the cache."""
 
 
 class Arena:
@@ -25,6 +25,7 @@ class Arena:
 
     def __init__(self) -> None:
         self._buf = np.empty(ARENA_BYTES, np.uint8)
+        self._plain = np.empty(ARENA_BYTES, np.uint8)
         self._codecs = open_codecs()
 
     def runs(self, slice_: Slice) -> Iterator[tuple[Bytes, int, int]]:
@@ -65,15 +66,32 @@ class Arena:
             return self._buf, row  # a row that stopped it comes first in the next call, and is told on there
         return _read_row(slice_, first), first + 1
 
-    def compress(self, codec: Compression, plain: Bytes) -> Bytes:
-        """The body of a rebuilt batch, at the codec's default level, framed as Kafka frames it."""
-        body = np.empty(body_bytes_max(plain.size), np.uint8)
+    def plain(self, size_bytes: int) -> Bytes:
+        """A buffer for the records of one rebuilt batch, valid until the next call; a very large one is not kept."""
+        if size_bytes > ARENA_BYTES:
+            return np.empty(size_bytes, np.uint8)
+        return self._plain[:size_bytes]
+
+    def compress(self, codec: Compression, plain: Bytes, out: Bytes, position: int) -> int:
+        """Write the body of a rebuilt batch, at the codec's default level, framed as Kafka frames it.
+
+        Args:
+            codec: of the batch.
+            plain: its records.
+            out: with ``body_bytes_max`` bytes of room.
+            position: in ``out``, where to begin.
+
+        Returns:
+            The position behind the body.
+        """
         status, end = compress_records(
-            int(codec), plain, 0, plain.size, body, 0, self._codecs.words, self._codecs.last_seen
+            int(codec), plain, 0, plain.size, out, position, self._codecs.words, self._codecs.last_seen
         )
         if status == Status.OK:
-            return body[:end]
-        return np.frombuffer(compress(codec, plain.data), np.uint8)
+            return int(end)
+        body = np.frombuffer(compress(codec, plain.data), np.uint8)
+        out[position : position + body.size] = body
+        return position + body.size
 
 
 def _end_of_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], row: int) -> int:

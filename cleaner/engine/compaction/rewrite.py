@@ -30,6 +30,7 @@ from cleaner.engine.compaction.legacy import (
 )
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.errors import NotYetSupported, PlanOutOfDate
+from storage.kernels.codecs import body_bytes_max
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
@@ -209,18 +210,18 @@ class Rewriter:
         """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
         cleaned, table = self._cleaned, slice_.table
         arena, _ = self._arena.fill(slice_, row, row + 1)
-        plain = np.empty(arena.size + _RECORD_GROWTH_MAX * int(table["record_count"][row]), np.uint8)
+        records_bytes = int(table["records_end"][row] - table["records_start"][row])
+        plain = self._arena.plain(records_bytes + _RECORD_GROWTH_MAX * int(table["record_count"][row]))
         status, plain_bytes, kept, base_ms, latest_ms = encode_records(
             arena, table, row, self._bitmap, self._times.now_ms, self._times.new_horizon_ms, plain, 0
         )
         if status != Status.OK:
             raise slice_.fail(status, row)
         del arena  # the records are held once, not twice, beside what they compress to
-        body = self._arena.compress(codec_of(slice_, row), plain[:plain_bytes])
-        size = HEADER_BYTES + body.size
-        cleaned.make_room(size)
+        cleaned.make_room(HEADER_BYTES + body_bytes_max(plain_bytes))
         position = cleaned.position
-        cleaned.out[position + HEADER_BYTES : position + size] = body
+        end = self._arena.compress(codec_of(slice_, row), plain[:plain_bytes], cleaned.out, position + HEADER_BYTES)
+        size = end - position
         status = write_header(cleaned.out, position, size, table, row, kept, base_ms, latest_ms)
         assert status == Status.OK, status
         cleaned.written[cleaned.rows] = (position, size, table["last_offset"][row], latest_ms, kept)
