@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.kernels import bitmap, offset_map
@@ -37,7 +37,11 @@ def test_any_log_keeps_the_ordinals_the_twin_keeps_whatever_the_passes(
     assert (kept, keyless) == twin.survivors(data, rows, first_dirty)
 
 
+EMPTY_OF_A_CODEC = Batch((), attributes=1, last_offset_delta=0).encode()
+
+
 @compiled
+@example(EMPTY_OF_A_CODEC)
 @given(damaged_logs())
 def test_damaged_bytes_fail_where_and_as_the_twin_does(data: bytes) -> None:
     found = scanned(data)

@@ -137,6 +137,8 @@ def _skip_headers(reader: _Reader) -> None:
 
 
 def records(data: bytes, row: Row) -> Iterator[Parsed]:
+    if row.attributes & 7:  # of a codec: nobody decompressed it
+        raise BadBytesError(Status.NEEDS_RECORDS)
     reader = _Reader(data[row.position + 61 : row.position + row.size])
     previous = row.base_offset - 1
     for i in range(row.record_count):
