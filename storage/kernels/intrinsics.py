@@ -21,6 +21,7 @@ from storage.kernels.signatures import Bytes
 _cgutils: Final[Any] = typed_cgutils
 _types: Final[Any] = types
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_WORD_BYTES: Final = 8
 
 
 def has_crc32c() -> bool:
@@ -127,6 +128,56 @@ def _stack_words(_context: Any, count: Any) -> Any:
 
 _literal_instruction: Final[Any] = intrinsic(prefer_literal=True)
 stack_words: Callable[[int], Any] = _literal_instruction(_stack_words)
+
+
+def _word_at(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Pointer to the 64-bit element ``args[1]`` of the array ``args[0]``."""
+    position = builder.mul(args[1], ir.Constant(_I64, _WORD_BYTES))
+    return builder.bitcast(_pointer(context, builder, signature.args[0], args[0], position), _I64.as_pointer())
+
+
+@_instruction
+def load_acquire(_context: Any, words: Any, _index: Any) -> Any:
+    """``(words, index)``: a word, and with it all that its writer wrote before a ``store_release``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(_word_at(context, builder, signature, args), "acquire", _WORD_BYTES)
+
+    return types.uint64(words, types.int64), generate
+
+
+@_instruction
+def store_release(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
+    """``(words, index, value)``: the counterpart of ``load_acquire``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], _word_at(context, builder, signature, args), "release", _WORD_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, types.uint64), generate
+
+
+@_instruction
+def compare_and_swap(_context: Any, words: Any, _index: Any, _expected: Any, _value: Any) -> Any:
+    """``(words, index, expected, value)``: whether the word was as expected, and now is the value."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _word_at(context, builder, signature, args)
+        answer = builder.cmpxchg(place, args[2], args[3], "acq_rel", "acquire")
+        return builder.extract_value(answer, 1)
+
+    return types.boolean(words, types.int64, types.uint64, types.uint64), generate
+
+
+@_instruction
+def raise_to(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
+    """``(words, index, value)``: make a word that much at the least, in one step."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.atomic_rmw("umax", _word_at(context, builder, signature, args), args[2], "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, types.uint64), generate
 
 
 @_instruction

@@ -2,7 +2,9 @@
 
 A table of 32-byte slots (hash low, hash high, ordinal + 1, unused: two slots a cache line, none across two),
 open addressing by the low word, linear probing. A free slot has 0 for its ordinal. An entry keeps the
-*greatest* ordinal, so batches may come in any order, or twice.
+*greatest* ordinal, so batches may come in any order, or twice, and from several threads at once: a thread takes a
+free slot by swapping its 0 for _TAKEN, writes the hash, then the ordinal; who meets _TAKEN waits these few
+instructions.
 
 Looking up a random slot of a large table costs a trip to memory. So hashes are collected 64 at a time, each
 one's slot is prefetched when it is collected, and all 64 are probed when the first of them have arrived.
@@ -23,7 +25,14 @@ from numba import types
 
 from storage.kernels.bitmap import clear_bit, holds, set_bit
 from storage.kernels.cache import kernel
-from storage.kernels.intrinsics import prefetch, stack_words
+from storage.kernels.intrinsics import (
+    compare_and_swap,
+    load_acquire,
+    prefetch,
+    raise_to,
+    stack_words,
+    store_release,
+)
 from storage.kernels.keys import hash_bytes
 from storage.kernels.layout import NOT_HERE
 from storage.kernels.records import parse_record
@@ -49,6 +58,7 @@ _WORDS_A_SLOT: Final = 4
 _PENDING_MAX: Final = 64
 _PENDING_WORDS: Final = 3 * _PENDING_MAX  # hash low, hash high, ordinal
 _NO_RECORD: Final = -1
+_TAKEN: Final = 2**64 - 1  # in place of the ordinal, while another thread writes the slot
 _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
 
 USED: Final = 0
@@ -100,15 +110,58 @@ def _upsert(words: Words, counters: Integers, low: np.uint64, high: np.uint64, o
 
 
 @kernel()
-def _resolve(words: Words, counters: Integers, bitmap: Words, pending: Words, waiting: int, marking: bool) -> bool:
-    """Clear the bits of those pending hashes that are in the map, or put all in. False: no room."""
+def _upsert_shared(words: Words, counters: Integers, low: np.uint64, high: np.uint64, ordinal: int) -> bool:
+    """As ``_upsert``, while other threads do the same; ``counters`` are this thread's own."""
+    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    slot = low & mask
+    while True:
+        at = signed(slot << np.uint64(2))
+        held = load_acquire(words, at + 2)
+        if held == np.uint64(0):
+            if counters[USED] >= counters[LIMIT]:
+                return False
+            if compare_and_swap(words, at + 2, np.uint64(0), np.uint64(_TAKEN)):
+                counters[USED] += 1
+                words[at] = low
+                words[at + 1] = high
+                store_release(words, at + 2, np.uint64(ordinal + 1))
+                return True
+        elif held != np.uint64(_TAKEN):
+            if words[at] == low and words[at + 1] == high:
+                raise_to(words, at + 2, np.uint64(ordinal + 1))
+                return True
+            slot = (slot + np.uint64(1)) & mask
+
+
+@kernel()
+def _put(words: Words, counters: Integers, pending: Words, waiting: int, is_shared: bool) -> bool:
+    """Put the pending hashes into the map. False: no room."""
     for i in range(0, 3 * waiting, 3):
         low, high, ordinal = pending[i], pending[i + 1], signed(pending[i + 2])
-        if not marking:
-            if not _upsert(words, counters, low, high, ordinal):
+        if is_shared:
+            if not _upsert_shared(words, counters, low, high, ordinal):
                 return False
-        elif words[_slot_of(words, low, high) + np.uint64(2)] != np.uint64(0):
-            clear_bit(bitmap, ordinal)
+        elif not _upsert(words, counters, low, high, ordinal):
+            return False
+    return True
+
+
+@kernel()
+def _clear(words: Words, bitmap: Words, pending: Words, waiting: int) -> None:
+    """Clear the bits of those pending hashes that are in the map."""
+    for i in range(0, 3 * waiting, 3):
+        if words[_slot_of(words, pending[i], pending[i + 1]) + np.uint64(2)] != np.uint64(0):
+            clear_bit(bitmap, signed(pending[i + 2]))
+
+
+@kernel()
+def _resolve(
+    words: Words, counters: Integers, bitmap: Words, pending: Words, waiting: int, marking: bool, is_shared: bool
+) -> bool:
+    """Do with the pending hashes what the walk is for. False: no room."""
+    if not marking:
+        return _put(words, counters, pending, waiting, is_shared)
+    _clear(words, bitmap, pending, waiting)
     return True
 
 
@@ -171,6 +224,7 @@ def _walk(
     secret: tuple[np.uint64, np.uint64],
     offset_range: tuple[int, int],
     marking: bool,
+    is_shared: bool,
 ) -> tuple[int, int]:
     """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges."""
     pending = stack_words(_PENDING_WORDS)
@@ -200,20 +254,20 @@ def _walk(
                     clear_bit(bitmap, ordinal)
             ordinal += 1
             if waiting == _PENDING_MAX:
-                if not _resolve(words, counters, bitmap, pending, waiting, marking):
+                if not _resolve(words, counters, bitmap, pending, waiting, marking, is_shared):
                     counters[KEYLESS] = keyless_at_resume
                     return Status.MAP_FULL, resume
                 waiting, resume, keyless_at_resume = 0, row, keyless_at_row
         if position != batch.records_end:
             return Status.BAD_LENGTH, row
         batch.tombstones = tombstones
-    if not _resolve(words, counters, bitmap, pending, waiting, marking):
+    if not _resolve(words, counters, bitmap, pending, waiting, marking, is_shared):
         counters[KEYLESS] = keyless_at_resume
         return Status.MAP_FULL, resume
     return Status.OK, last
 
 
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64))
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, types.boolean))
 def map_records(
     buf: Bytes,
     table: Table,
@@ -226,6 +280,7 @@ def map_records(
     secret0: np.uint64,
     secret1: np.uint64,
     offset_min: int,
+    is_shared: bool,
 ) -> tuple[int, int]:
     """Put the keys of ``table[first:last]`` into the map, and count each batch's tombstones into its row.
 
@@ -244,6 +299,7 @@ def map_records(
         secret0: drawn for this run.
         secret1: drawn for this run.
         offset_min: the first dirty offset; records before it are only checked.
+        is_shared: whether other threads fill the map at the same time, each with counters of its own.
 
     Returns:
         ``(status, row)``. MAP_FULL: narrow the range, then go on with ``row`` (its keys may be in the map
@@ -256,7 +312,7 @@ def map_records(
     offsets = offset_min, _OFFSET_MAX
     return _walk(
         buf, table, first, last, words, counters, no_bitmap,
-        (hash_min, hash_max), (secret0, secret1), offsets, False,
+        (hash_min, hash_max), (secret0, secret1), offsets, False, is_shared,
     )  # fmt: skip
 
 
@@ -283,7 +339,7 @@ def mark_superseded(
     offsets = _OFFSET_MIN, offset_end - 1
     return _walk(
         buf, table, first, last, words, counters, bitmap,
-        (hash_min, hash_max), (secret0, secret1), offsets, True,
+        (hash_min, hash_max), (secret0, secret1), offsets, True, False,
     )  # fmt: skip
 
 

@@ -193,6 +193,17 @@ def _copy(buf: Bytes, table: Table, row: int, out: Bytes, position: int) -> int:
 
 
 @kernel()
+def note_written(
+    table: Table, row: int, position: int, size: int, records: int, latest: int, written: Table, written_rows: int
+) -> int:
+    """Enter a batch that was written; gives the rows of ``written`` in use."""
+    entry = written[written_rows]
+    entry.position, entry.size, entry.records = position, size, records
+    entry.last_offset, entry.max_timestamp = table[row].last_offset, latest
+    return written_rows + 1
+
+
+@kernel()
 def _rebuild(
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int, horizon_ms: int, out: Bytes, position: int
 ) -> tuple[int, int, int, int]:
@@ -208,10 +219,10 @@ def _rebuild(
 
 
 @kernel()
-def _write(
+def write_batch(
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int, horizon_ms: int, out: Bytes, position: int
 ) -> tuple[int, int, int, int]:
-    """Status, size, records and max timestamp of the batch written; size 0 for a dropped one."""
+    """Write one row, decided before: status, size, records and max timestamp; size 0 for a dropped batch."""
     batch = table[row]
     if batch.outcome == Outcome.DROP:
         return Status.OK, 0, 0, 0
@@ -257,18 +268,16 @@ def rewrite_batches(
     Returns:
         ``(status, row, position, written_rows)``; ``row`` is the first not written, ``out`` is valid up to
         ``position``. OUTPUT_FULL, TABLE_FULL: make room, go on with ``row``. NEEDS_RECORDS: ``row`` is
-        compressed and must be rebuilt by ``encode_records``, a codec and ``write_header``.
+        compressed and must be rebuilt: by ``recompress_batches``, or ``encode_records``, a codec and
+        ``write_header``.
     """
     for row in range(max(first, 0), min(last, table.size)):
         if written_rows < 0 or written_rows >= written.size:
             return Status.TABLE_FULL, row, position, written_rows
-        status, size, records, latest = _write(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
+        status, size, records, latest = write_batch(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
         if status != Status.OK:
             return status, row, position, written_rows
         if size:
-            entry = written[written_rows]
-            entry.position, entry.size, entry.records = position, size, records
-            entry.last_offset, entry.max_timestamp = table[row].last_offset, latest
+            written_rows = note_written(table, row, position, size, records, latest, written, written_rows)
             position += size
-            written_rows += 1
     return Status.OK, last, position, written_rows

@@ -12,7 +12,8 @@ from storage.compression import Compression, compress, decompress_onto
 from storage.errors import CorruptBatch, CorruptCompressedData
 from storage.kernels.codecs import compress_records, decompress_batches, open_codecs
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
-from storage.kernels.signatures import Bytes
+from storage.kernels.recompress import recompress_batches
+from storage.kernels.signatures import Bytes, Table, Words
 from storage.kernels.status import Status
 from storage.records.record import DECOMPRESSED_BYTES_MAX
 
@@ -28,8 +29,13 @@ class Arena:
         self._plain = np.empty(ARENA_BYTES, np.uint8)
         self._codecs = open_codecs()
 
-    def runs(self, slice_: Slice) -> Iterator[tuple[Bytes, int, int]]:
-        """Cut a slice into runs of rows whose plain records lie in one buffer.
+    def runs(self, slice_: Slice, row: int, last: int) -> Iterator[tuple[Bytes, int, int]]:
+        """Cut rows of a slice into runs whose plain records lie in one buffer.
+
+        Args:
+            slice_: legacy ones are one run, whatever the rows.
+            row: to begin with.
+            last: row to end before.
 
         Yields:
             ``(buffer, first row, end row)``: the segment itself for uncompressed batches, else the arena; the rows'
@@ -41,9 +47,8 @@ class Arena:
         if slice_.keys is not None:
             yield slice_.keys, 0, slice_.table.size
             return
-        compressed = (slice_.table["attributes"] & CODEC_MASK) != 0
-        row, rows = 0, slice_.table.size
-        while row < rows:
+        compressed = (slice_.table["attributes"][:last] & CODEC_MASK) != 0
+        while row < last:
             if not compressed[row]:
                 first, row = row, _end_of_run(compressed, row)
                 yield slice_.buf, first, row
@@ -65,6 +70,31 @@ class Arena:
         if row > first:
             return self._buf, row  # a row that stopped it comes first in the next call, and is told on there
         return _read_row(slice_, first), first + 1
+
+    def recompress(
+        self,
+        slice_: Slice,
+        row: int,
+        last: int,
+        keep: tuple[Words, int, int],
+        out: tuple[Bytes, int, Table, int],
+    ) -> tuple[int, int, int, int]:
+        """Rebuild the compressed batches from a row on, up to the first that stays as it is or goes.
+
+        Args:
+            slice_: with the outcomes.
+            row: to begin with.
+            last: row to end before.
+            keep: survivors, now, and horizon of new tombstones, epoch ms.
+            out: output and position in it, table of what was written and its rows in use.
+
+        Returns: as ``recompress_batches``.
+        """
+        codecs, (output, position, written, rows) = self._codecs, out
+        return recompress_batches(
+            slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
+            output, position, written, rows, codecs.words, codecs.last_seen,
+        )  # fmt: skip
 
     def plain(self, size_bytes: int) -> Bytes:
         """A buffer for the records of one rebuilt batch, valid until the next call; a very large one is not kept."""

@@ -12,18 +12,17 @@ from typing import Final
 
 import numpy as np
 
+from cleaner.engine.compaction.draft import Copied, Draft
+from cleaner.engine.compaction.sources import Slice
 from policies.retain import AbortedTransaction
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
-from storage.kernels.signatures import Bytes, Table
+from storage.kernels.signatures import Table
 from storage.kernels.status import Status
 from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import AbortedTxn, format_aborted_txn
-
-OUT_BYTES: Final = 8 << 20
-_WRITTEN_ROWS: Final = 16_384
 
 
 class CleanedSegment:
@@ -40,12 +39,6 @@ class CleanedSegment:
         self._aborted = bytearray()
         self._log_file: NewFile | None = None
         self._is_sealed = False
-        self.out: Bytes = np.empty(OUT_BYTES, np.uint8)
-        self.written: Table = np.zeros(_WRITTEN_ROWS, WRITTEN)
-        self.position = 0
-        """In ``out``, of the next batch."""
-        self.rows = 0
-        """In use of ``written``."""
         self.records = 0
 
     @property
@@ -55,27 +48,24 @@ class CleanedSegment:
             self._log_file = self._fs.create(self._path(FileKind.LOG), self._directory, Purpose.CLEAN)
         return self._log_file
 
-    def flush(self) -> None:
-        """Write ``out`` to the file, index its batches, and start it anew. Raises: OutOfSpace."""
-        start = self._log.size_bytes
-        self._log.write(self.out[: self.position].data)
-        self._add_to_indexes(self.written[: self.rows], start)
-        self.position = self.rows = 0
+    def append(self, draft: Draft, slice_: Slice, source: int) -> None:
+        """Take up what a slice left.
 
-    def make_room(self, size_bytes: int) -> None:
-        """Have room for one more batch of up to so many bytes, ``out`` growing where it is larger than that."""
-        if self.rows == self.written.size or self.out.size - self.position < size_bytes:
-            self.flush()
-        if self.out.size < size_bytes:
-            self.out = np.empty(size_bytes, np.uint8)
+        Args:
+            draft: of the slice.
+            slice_: rows of it are copied.
+            source: a descriptor of the slice's file.
 
-    def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int, records: int) -> None:
-        """Put one batch behind the others. Raises: OutOfSpace."""
-        self.make_room(batch.size)
-        end = self.position + batch.size
-        self.out[self.position : end] = batch
-        self.written[self.rows] = (self.position, batch.size, last_offset, max_timestamp_ms, records)
-        self.position, self.rows = end, self.rows + 1
+        Raises: OutOfSpace, EOFError where the file ends early.
+        """
+        for part in draft.parts:
+            if isinstance(part, Copied):
+                self.append_copied(source, slice_.file_position, slice_.table[part.first_row : part.last_row])
+                continue
+            start, written = self._log.size_bytes, draft.written[part.first_row : part.last_row]
+            self._log.write(draft.out[part.start : part.end].data)
+            written["position"] -= part.start
+            self._add_to_indexes(written, start)
 
     def append_copied(self, source: int, file_position: int, table: Table) -> None:
         """Copy consecutive batches of a source file as they are, within the kernel where it can.
@@ -85,7 +75,6 @@ class CleanedSegment:
             file_position: in it, of position 0 in the table.
             table: rows that lie side by side.
         """
-        self.flush()
         start, first = self._log.size_bytes, int(table["position"][0])
         end = int(table["position"][-1] + table["size"][-1])
         self._log.copy_from(source, file_position + first, end - first)
@@ -105,14 +94,13 @@ class CleanedSegment:
     @property
     def size_bytes(self) -> int:
         """Of the log so far."""
-        return self.position + (self._log_file.size_bytes if self._log_file else 0)
+        return self._log_file.size_bytes if self._log_file else 0
 
     def seal(self, mtime_ns: int) -> Segment:
         """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace.
 
         From then on the files are the swap's: where it fails half way, recovery needs the ``.cleaned`` ones to tell.
         """
-        self.flush()
         self._seal_time_index()
         self._log.fsync()
         self._log.set_mtime(mtime_ns)

@@ -44,7 +44,7 @@ class Fates:
         return retained
 
     def dispose(self, slice_: Slice) -> None:
-        """Set ``disposition`` of every row. Raises: CorruptBatch where a control record does not parse."""
+        """Set ``disposition`` of every row. Raises: CorruptBatch where a control batch is damaged."""
         table = slice_.table
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
         special |= table["last_offset"] + 1 == self._round_end_offset
@@ -71,6 +71,7 @@ def _facts(slice_: Slice, row: int) -> BatchFacts:
 
 
 def _marker(slice_: Slice, row: int) -> Marker:
+    slice_.verify(row, row + 1)
     records = slice_.v2_batch(row).records(CONTROL_BYTES_MAX)
     if not records:
         return Marker.NONE

@@ -160,6 +160,8 @@ class KafkaFinder:
         if is_first:
             source.first_ordinal = self._ordinals
         for slice_ in source.slices(verify=is_first):
+            if is_first:
+                slice_.verify(0, slice_.table.size)
             fates.dispose(slice_)
             for row in range(slice_.table.size):
                 yield self._read(source, slice_, row)

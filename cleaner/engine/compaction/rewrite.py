@@ -10,15 +10,17 @@ Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress as select
 from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import Arena, codec_of
+from cleaner.engine.compaction.arena import ARENA_BYTES, Arena, codec_of
 from cleaner.engine.compaction.cleaned import CleanedSegment
+from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.draft import Draft
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy import (
     MESSAGES_BYTES_MAX,
@@ -32,7 +34,7 @@ from cleaner.engine.compaction.sources import Slice, Source
 from storage.errors import NotYetSupported, PlanOutOfDate
 from storage.kernels.codecs import body_bytes_max
 from storage.kernels.decide import decide_batches
-from storage.kernels.layout import HEADER_BYTES, NOT_HERE
+from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
 from storage.kernels.signatures import Words
 from storage.kernels.status import Outcome, Status
@@ -42,7 +44,6 @@ COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
 _SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _RECORD_GROWTH_MAX: Final = 16
-_MAKES_ROOM: Final = frozenset({Status.OUTPUT_FULL, Status.TABLE_FULL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Rewriter:
         bitmap: Words,
         times: Times,
         fates: Fates,
-        arena: Arena,
+        crew: Crew,
         progress: Callable[[int], None],
         *,
         upgrades: bool,
@@ -75,18 +76,16 @@ class Rewriter:
             bitmap: the survivors.
             times: of the round.
             fates: follows the transactions through all groups.
-            arena: for compressed batches.
+            crew: does the work.
             progress: told the bytes of every slice dealt with.
             upgrades: whether v0 and v1 become v2.
         """
         self._bitmap = bitmap
         self._times = times
         self._fates = fates
-        self._arena = arena
+        self._crew = crew
         self._progress = progress
         self._upgrades = upgrades
-        self._cleaned: CleanedSegment
-        self._source_file = -1
 
     def rewrite(self, group: Sequence[Source], cleaned: CleanedSegment) -> bool:
         """Write the group's survivors; gives False where it is one segment that loses nothing: then nothing was
@@ -94,51 +93,63 @@ class Rewriter:
 
         Raises: CorruptBatch, OutOfSpace, PlanOutOfDate.
         """
-        self._cleaned = cleaned
         is_changed = len(group) > 1
         for source in group:
-            self._source_file = open_to_read(source.path)
+            file = open_to_read(source.path)
             try:
-                is_changed = self._rewrite_source(source, is_changed)
+                is_changed = self._rewrite_source(source, file, cleaned, is_changed)
             except EOFError as error:
                 raise PlanOutOfDate(source.path, "it was truncated while it was read") from error
             finally:
-                os.close(self._source_file)
-            self._cleaned.append_aborted(self._fates.take_retained())
+                os.close(file)
+            cleaned.append_aborted(self._fates.take_retained())
         return is_changed
 
-    def _rewrite_source(self, source: Source, is_changed: bool) -> bool:
+    def _rewrite_source(self, source: Source, file: int, cleaned: CleanedSegment, is_changed: bool) -> bool:
+        for slice_, draft in self._crew.in_order(self._draft, self._disposed(source)):
+            self._progress(slice_.size_bytes)
+            if draft is None:
+                if is_changed:
+                    cleaned.append_copied(file, slice_.file_position, slice_.table)
+                continue
+            if not is_changed:
+                _copy_prefix(source, file, slice_.first_row, cleaned)
+            is_changed = True
+            if draft.position > _SEGMENT_BYTES_MAX - cleaned.size_bytes:  # v2 takes more for small messages
+                raise NotYetSupported(source.path, "a segment that outgrows 2 GiB in format v2")
+            cleaned.append(draft, slice_, file)
+        return is_changed
+
+    def _disposed(self, source: Source) -> Iterator[Slice]:
+        """The slices in order, with what their batches as a whole come to."""
         for slice_, tombstones in zip(source.slices(verify=False), source.tombstones, strict=True):
             if slice_.is_legacy:
                 self._decide_legacy(slice_, tombstones, modified_ms(source.segment))
             else:
-                self._decide(slice_, tombstones)
-            self._progress(slice_.size_bytes)
-            if not is_changed and (slice_.table["outcome"] == Outcome.COPY).all():
-                continue
-            if not is_changed and slice_.first_row:
-                self._copy_prefix(source, slice_.first_row)
-            is_changed = True
-            self._write(slice_)
-        return is_changed
+                self._fates.dispose(slice_)
+                slice_.table["tombstones"] = tombstones
+            yield slice_
 
-    def _copy_prefix(self, source: Source, rows: int) -> None:
-        """Batches of the slices that were found unchanged before the first one that was not."""
-        for slice_ in source.slices(verify=False):
-            if slice_.first_row == rows:
-                return
-            self._cleaned.append_copied(self._source_file, slice_.file_position, slice_.table)
+    def _draft(self, slice_: Slice) -> Draft | None:
+        """What the slice leaves; None where that is all of it."""
+        with self._crew.hand() as (_, arena):
+            if not slice_.is_legacy:
+                self._decide(slice_, arena)
+            if (slice_.table["outcome"] == Outcome.COPY).all():
+                return None
+            copies = _long_copies(slice_)
+            draft = Draft(slice_.table.size, _room_bytes(slice_, copies))
+            self._write(slice_, copies, draft, arena)
+            return draft
 
-    def _decide(self, slice_: Slice, tombstones: np.ndarray) -> None:
+    def _decide(self, slice_: Slice, arena: Arena) -> None:
         table = slice_.table
-        self._fates.dispose(slice_)
-        table["tombstones"] = tombstones
         status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
         if status != Status.OK:
             raise slice_.fail(status, row)
         for row in np.flatnonzero(table["outcome"] == Outcome.UNDECIDED).tolist():
-            arena, _ = self._arena.fill(slice_, row, row + 1)
-            status, _ = decide_batches(arena, table, row, row + 1, self._bitmap, self._times.now_ms)
+            buf, _ = arena.fill(slice_, row, row + 1)
+            status, _ = decide_batches(buf, table, row, row + 1, self._bitmap, self._times.now_ms)
             if status != Status.OK:
                 raise slice_.fail(status, row)
             table["records_start"][row] = NOT_HERE
@@ -162,70 +173,83 @@ class Rewriter:
                 if record.is_tombstone:
                     self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
 
-    def _write(self, slice_: Slice) -> None:
+    def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Arena) -> None:
         """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""
-        write_rows = self._write_messages if slice_.is_legacy else self._write_rows
         row = 0
-        for first, last in _long_copies(slice_):
-            write_rows(slice_, row, first)
-            self._cleaned.append_copied(self._source_file, slice_.file_position, slice_.table[first:last])
+        for first, last in (*copies, (slice_.table.size, slice_.table.size)):
+            if slice_.is_legacy:
+                self._write_messages(slice_, row, first, draft)
+            else:
+                self._write_rows(slice_, row, first, draft, arena)
+            draft.end_run()
+            if first < last:
+                draft.copy(first, last)
             row = last
-        write_rows(slice_, row, slice_.table.size)
 
-    def _write_messages(self, slice_: Slice, row: int, last: int) -> None:
+    def _write_messages(self, slice_: Slice, row: int, last: int, draft: Draft) -> None:
         table = slice_.table
         for at in (row + np.flatnonzero(table["outcome"][row:last] != Outcome.DROP)).tolist():
             position, size, count = (int(table[name][at]) for name in ("position", "size", "record_count"))
             if table["outcome"][at] == Outcome.REBUILD:
-                self._rebuild_messages(slice_, at)
+                self._rebuild_messages(slice_, at, draft)
                 continue
             message = slice_.buf[position : position + size]
-            self._cleaned.append(message, int(table["last_offset"][at]), int(table["max_timestamp"][at]), count)
+            draft.append(message, int(table["last_offset"][at]), int(table["max_timestamp"][at]), count)
 
-    def _rebuild_messages(self, slice_: Slice, row: int) -> None:
+    def _rebuild_messages(self, slice_: Slice, row: int, draft: Draft) -> None:
         batch = slice_.legacy_batch(row)
         records = batch.records(MESSAGES_BYTES_MAX)
         kept = list(select(records, _bits(self._bitmap, int(slice_.table["first_ordinal"][row]), len(records))))
         data = upgraded(batch, kept, self._times.new_horizon_ms) if self._upgrades else rewritten(batch, kept)
-        if len(data) > _SEGMENT_BYTES_MAX - self._cleaned.size_bytes:  # v2 takes more for small messages
-            raise NotYetSupported(slice_.path, "a segment that outgrows 2 GiB in format v2")
-        self._cleaned.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
+        draft.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
 
-    def _write_rows(self, slice_: Slice, row: int, last: int) -> None:
-        cleaned, times = self._cleaned, self._times
+    def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Arena) -> None:
+        keep = self._bitmap, self._times.now_ms, self._times.new_horizon_ms
         while row < last:
-            status, row, cleaned.position, cleaned.rows = rewrite_batches(
-                slice_.buf, slice_.table, row, last, self._bitmap, times.now_ms, times.new_horizon_ms,
-                cleaned.out, cleaned.position, cleaned.written, cleaned.rows,
-            )  # fmt: skip
-            if status in _MAKES_ROOM:
-                cleaned.make_room(_bound_bytes(slice_, row))
-            elif status == Status.NEEDS_RECORDS:
-                self._rebuild_compressed(slice_, row)
+            status, row, draft.position, draft.rows = rewrite_batches(
+                slice_.buf, slice_.table, row, last, *keep, draft.out, draft.position, draft.written, draft.rows
+            )
+            if status == Status.NEEDS_RECORDS:
+                status, row, draft.position, draft.rows = arena.recompress(
+                    slice_, row, last, keep, (draft.out, draft.position, draft.written, draft.rows)
+                )
+            if status == Status.OUTPUT_FULL:
+                draft.make_room(_bound_bytes(slice_, row))
+            elif status == Status.NEEDS_PYTHON:
+                self._rebuild_compressed(slice_, row, draft, arena)
                 row += 1
             elif status != Status.OK:
                 raise slice_.fail(status, row)
 
-    def _rebuild_compressed(self, slice_: Slice, row: int) -> None:
+    def _rebuild_compressed(self, slice_: Slice, row: int, draft: Draft, arena: Arena) -> None:
         """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
-        cleaned, table = self._cleaned, slice_.table
-        arena, _ = self._arena.fill(slice_, row, row + 1)
+        table = slice_.table
+        buf, _ = arena.fill(slice_, row, row + 1)
         records_bytes = int(table["records_end"][row] - table["records_start"][row])
-        plain = self._arena.plain(records_bytes + _RECORD_GROWTH_MAX * int(table["record_count"][row]))
+        plain = arena.plain(records_bytes + _RECORD_GROWTH_MAX * int(table["record_count"][row]))
         status, plain_bytes, kept, base_ms, latest_ms = encode_records(
-            arena, table, row, self._bitmap, self._times.now_ms, self._times.new_horizon_ms, plain, 0
+            buf, table, row, self._bitmap, self._times.now_ms, self._times.new_horizon_ms, plain, 0
         )
         if status != Status.OK:
             raise slice_.fail(status, row)
-        del arena  # the records are held once, not twice, beside what they compress to
-        cleaned.make_room(HEADER_BYTES + body_bytes_max(plain_bytes))
-        position = cleaned.position
-        end = self._arena.compress(codec_of(slice_, row), plain[:plain_bytes], cleaned.out, position + HEADER_BYTES)
-        size = end - position
-        status = write_header(cleaned.out, position, size, table, row, kept, base_ms, latest_ms)
+        table["records_start"][row] = NOT_HERE
+        del buf  # the records are held once, not twice, beside what they compress to
+        draft.make_room(HEADER_BYTES + body_bytes_max(plain_bytes))
+        body = draft.position + HEADER_BYTES
+        size = arena.compress(codec_of(slice_, row), plain[:plain_bytes], draft.out, body) - draft.position
+        status = write_header(draft.out, draft.position, size, table, row, kept, base_ms, latest_ms)
         assert status == Status.OK, status
-        cleaned.written[cleaned.rows] = (position, size, table["last_offset"][row], latest_ms, kept)
-        cleaned.position, cleaned.rows = position + size, cleaned.rows + 1
+        draft.note(size, int(table["last_offset"][row]), latest_ms, kept)
+
+
+def _copy_prefix(source: Source, file: int, rows: int, cleaned: CleanedSegment) -> None:
+    """Batches of the slices that were found unchanged before the first one that was not."""
+    if not rows:
+        return
+    for slice_ in source.slices(verify=False):
+        if slice_.first_row == rows:
+            return
+        cleaned.append_copied(file, slice_.file_position, slice_.table)
 
 
 def _bits(bitmap: Words, first: int, count: int) -> np.ndarray:
@@ -235,9 +259,23 @@ def _bits(bitmap: Words, first: int, count: int) -> np.ndarray:
 
 
 def _bound_bytes(slice_: Slice, row: int) -> int:
-    """Most bytes that a batch can take when it is rebuilt."""
+    """Room to try again with after a batch did not fit: most bytes that it can take when it is rebuilt, or, compressed,
+    that the arena's worth of records can take."""
     batch = slice_.table[row]
+    if batch["attributes"] & CODEC_MASK:
+        return HEADER_BYTES + int(batch["size"]) + body_bytes_max(ARENA_BYTES)
     return int(batch["size"]) + _RECORD_GROWTH_MAX * int(batch["record_count"])
+
+
+def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
+    """What the draft of a slice takes: all that is not dropped, nor copied from file to file."""
+    table = slice_.table
+    is_written = table["outcome"] != Outcome.DROP
+    for first, last in copies:
+        is_written[first:last] = False
+    size_bytes = table["size"][is_written].sum(dtype=np.int64)
+    records = table["record_count"][is_written].sum(dtype=np.int64)
+    return int(size_bytes + _RECORD_GROWTH_MAX * records)
 
 
 def _long_copies(slice_: Slice) -> list[tuple[int, int]]:

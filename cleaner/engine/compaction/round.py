@@ -10,15 +10,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.cleaned import CleanedSegment
+from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates, ends_of
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
+from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy import legacy_horizon_ms
 from cleaner.engine.compaction.pace import Pace
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
-from cleaner.engine.compaction.survivors import Budget, Finder, Survivors
+from cleaner.engine.compaction.survivors import Finder, Survivors, dirty_sources
 from cleaner.engine.deletion import retire_snapshots
 from cleaner.engine.means import Means
 from policies.compaction import grouped
@@ -90,15 +91,15 @@ Finish = Callable[[Sequence[Source], CleanedSegment], None]
 
 
 def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Compacted:
-    new_fates, arena, pace = _fates_maker(round_), Arena(), Pace(means)
-    with ExitStack() as mappings:
+    new_fates, pace = _fates_maker(round_), Pace(means)
+    with ExitStack() as mappings, Crew(means.threads) as crew:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
         times = _times(round_)
-        survivors = _survivors(round_, sources, new_fates, arena, times, means, pace)
+        survivors = _survivors(round_, sources, new_fates, crew, times, means, pace)
         if survivors.tombstones_are_decided:
             times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
         upgrades = round_.policy.compaction_upgrade_format
-        rewriter = Rewriter(survivors.bitmap, times, new_fates(), arena, pace, upgrades=upgrades)
+        rewriter = Rewriter(survivors.bitmap, times, new_fates(), crew, pace, upgrades=upgrades)
         beyond = [source for source in sources if source.segment.base_offset >= survivors.end_offset]
         size_bytes, kept, written_bytes = sum(source.segment.size_bytes for source in beyond), 0, 0
         for group in _groups(round_, sources, survivors.end_offset):
@@ -120,7 +121,7 @@ def _survivors(
     round_: Round,
     sources: Sequence[Source],
     new_fates: Callable[[], Fates],
-    arena: Arena,
+    crew: Crew,
     times: Times,
     means: Means,
     pace: Pace,
@@ -130,7 +131,9 @@ def _survivors(
         keys_max = keys_max_of(means.broker)
         return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, pace).find()
     budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
-    return Finder(sources, first_dirty_offset, budget, new_fates, arena, pace).find()
+    dirty_bytes = sum(source.segment.size_bytes for source in dirty_sources(sources, first_dirty_offset))
+    key_map = KeyMap(dirty_bytes, budget, crew.threads)
+    return Finder(sources, first_dirty_offset, key_map, new_fates, crew, pace).find()
 
 
 def _rewrite_group(
@@ -142,7 +145,6 @@ def _rewrite_group(
     try:
         if not rewriter.rewrite(group, cleaned):
             return first.size_bytes, group[0].records
-        cleaned.flush()
         finish(group, cleaned)
     except BaseException:
         cleaned.discard()

@@ -45,7 +45,7 @@ _CAUSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some batches of a segment, valid until the next slice is taken."""
+    """Some batches of a segment."""
 
     buf: Bytes
     """The window that ``table`` speaks of."""
@@ -74,9 +74,14 @@ class Slice:
         header = parse_header(self.buf.data, position, self.path, self.file_position)
         return Batch(header, self.buf[position : position + size].data, self.path, self.file_position + position)
 
-    def verify(self) -> None:
-        """Check the CRC-32C of every v2 batch. Raises: CorruptBatch."""
-        bad = first_bad_crc(self.buf, self.table, 0, self.table.size)
+    def verify(self, first: int, last: int) -> None:
+        """Check the CRC-32C of some rows: of v2 batches; older messages are checked as they are read.
+
+        Raises: CorruptBatch.
+        """
+        if self.is_legacy:
+            return
+        bad = first_bad_crc(self.buf, self.table, first, last)
         if bad >= 0:
             raise CorruptBatch(self.path, self.position_of(bad), "CRC-32C mismatch")
 
@@ -139,7 +144,8 @@ class Source:
         """Walk over the batches. The record count is known at the end.
 
         Args:
-            verify: check the CRC of every batch: once a round, before a byte of it is used.
+            verify: check the CRC of v0 and v1 messages as they are read; v2 batches by ``Slice.verify``: once a round,
+                before a byte of them is used.
 
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
@@ -153,10 +159,7 @@ class Source:
                 buf, position - file_position, end - file_position, next_offset, ordinal, table
             )
             if rows:
-                found = Slice(buf, file_position, table[:rows], row, self.path)
-                if verify:
-                    found.verify()
-                yield self._bounded(found)
+                yield self._bounded(Slice(buf, file_position, table[:rows].copy(), row, self.path))
             elif status == Status.LEGACY_MAGIC:
                 span = position - file_position, end - file_position
                 stretch = read_stretch(

@@ -6,51 +6,29 @@ section survive unless their key is in the map. Tombstones, and batches as a who
 Where the distinct keys outgrow the map, the range of key hashes is halved and the rest mapped in further passes: the
 bitmap collects what every pass finds, and the log is still rewritten once. (Kafka ends the round early instead.)
 
+The calling thread reads the headers, in order; checksums, codecs and keys are the crew's.
+
 Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from cleaner.engine.compaction.arena import Arena
+from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
-from storage.kernels.offset_map import (
-    KEYLESS,
-    SLOT_BYTES,
-    USED,
-    collect_survivors,
-    map_records,
-    mark_superseded,
-    new_map,
-    shrink_range,
-)
 from storage.kernels.signatures import Bytes, Words
-from storage.kernels.status import Status
 
-_HASH_MAX: Final = (1 << 64) - 1
-_OFFSET_END: Final = (1 << 63) - 1
-_LOG2_SLOTS_MIN: Final = 10
-_BYTES_A_RECORD: Final = 16
-"""Of log, at the least, when a map is sized: compressed records may take less, and the map then fills in more
-passes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Memory for the offset map."""
-
-    map_bytes: int
-    """``log.cleaner.dedupe.buffer.size``."""
-    load_factor: float
-    """``log.cleaner.io.buffer.load.factor``."""
+_STRETCH_BYTES: Final = 512 << 10
+"""Checksum and walk take turns after so much: the walk then finds the bytes in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +45,16 @@ class Survivors:
     """The bits of expired tombstones are clear, and no other tombstone may go."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A slice on its way through the crew."""
+
+    source: Source
+    slice_: Slice
+    is_first: bool
+    """Of the walks over it: its checksums are still to be verified."""
+
+
 class Finder:
     """Finds the survivors of one round."""
 
@@ -74,32 +62,29 @@ class Finder:
         self,
         sources: Sequence[Source],
         first_dirty_offset: int,
-        budget: Budget,
+        key_map: KeyMap,
         new_fates: Callable[[], Fates],
-        arena: Arena,
+        crew: Crew,
         progress: Callable[[int], None],
     ) -> None:
-        """Prepare a map for the dirty section.
+        """Prepare for a round.
 
         Args:
             sources: of the round, ascending.
             first_dirty_offset: where the dirty section starts; it may lie within a source.
-            budget: for the map.
+            key_map: empty, with a share for each thread of the crew.
             new_fates: makes the follower of transactions for one walk.
-            arena: for compressed batches.
+            crew: does the work.
             progress: told the bytes of every slice walked.
         """
-        self._dirty = [source for source in sources if source.upper_offset > first_dirty_offset]
+        self._dirty = dirty_sources(sources, first_dirty_offset)
         self._clean = [source for source in sources if source.segment.base_offset < first_dirty_offset]
         self._first_dirty = first_dirty_offset
         self._end_offset = sources[-1].upper_offset
+        self._map = key_map
         self._new_fates = new_fates
-        self._arena = arena
+        self._crew = crew
         self._progress = progress
-        dirty_bytes = sum(source.segment.size_bytes for source in self._dirty)
-        self._words, self._counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
-        self._secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
-        self._range = (0, _HASH_MAX)
         self._bitmap = new_bitmap(0)
         self._ordinals = 0
 
@@ -108,84 +93,107 @@ class Finder:
 
         Raises: CorruptBatch, NotYetSupported, PlanOutOfDate, UnreadableFile.
         """
-        unkeyed = self._pass(0)
-        while self._range[1] < _HASH_MAX:
-            self._words[:], self._counters[USED] = 0, 0
-            self._pass(self._range[1] + 1)
+        self._pass()
+        unkeyed = self._map.unkeyed
+        while not self._map.is_last_range:
+            self._map.begin_next_range()
+            self._pass()
         return Survivors(self._bitmap, self._ordinals, unkeyed, self._end_offset)
 
-    def _pass(self, hash_min: int) -> int:
-        """Do the hashes from ``hash_min`` on, as many as the map holds; gives the count of unkeyed records."""
-        self._range, self._counters[KEYLESS] = (hash_min, _HASH_MAX), 0
+    def _pass(self) -> None:
+        """Do one range of hashes: as many as the map holds."""
+        for task, _ in self._crew.in_order(self._map_keys, self._tasks(self._dirty)):
+            self._finish(task)
+        for task, (covered, superseded) in self._crew.in_order(self._mark, self._tasks(self._clean)):
+            self._merge(task.slice_, covered, superseded)
+            self._finish(task)
+        self._make_room(self._ordinals)
+        self._map.collect(self._bitmap)
+
+    def _tasks(self, sources: Sequence[Source]) -> Iterator[_Task]:
+        """The slices of some sources, numbered and disposed of."""
         fates = self._new_fates()
-        for source in self._dirty:
-            self._walk(source, fates, self._map_run)
-        fates = self._new_fates()
-        for source in self._clean:
-            self._walk(source, fates, self._mark_run)
-        self._make_room()
-        collect_survivors(self._words, self._bitmap)
-        return int(self._counters[KEYLESS])
-
-    def _walk(self, source: Source, fates: Fates, visit: Callable[[Slice, Bytes, int, int], None]) -> None:
-        is_first = source.first_ordinal < 0
-        if is_first:
-            source.first_ordinal = self._ordinals
-        for slice_ in source.slices(verify=is_first):
-            fates.dispose(slice_)
+        for source in sources:
+            is_first = source.first_ordinal < 0
             if is_first:
-                self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
-            for buf, first, last in self._arena.runs(slice_):
-                visit(slice_, buf, first, last)
-            if is_first:
-                source.tombstones.append(slice_.table["tombstones"].copy())
-            self._progress(slice_.size_bytes)
+                source.first_ordinal = self._ordinals
+            for slice_ in source.slices(verify=is_first):
+                fates.dispose(slice_)
+                if is_first:
+                    self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
+                yield _Task(source, slice_, is_first)
 
-    def _map_run(self, slice_: Slice, buf: Bytes, first: int, last: int) -> None:
-        row = first
-        while row < last:
-            hash_min, hash_max = self._range
-            status, row = map_records(
-                buf, slice_.table, row, last, self._words, self._counters,
-                np.uint64(hash_min), np.uint64(hash_max), *self._secret, self._first_dirty,
-            )  # fmt: skip
-            if status == Status.MAP_FULL:
-                self._range = hash_min, hash_min + (hash_max - hash_min) // 2
-                shrink_range(self._words, self._counters, np.uint64(self._range[1]))
-            elif status != Status.OK:
-                raise slice_.fail(status, row)
+    def _finish(self, task: _Task) -> None:
+        if task.is_first:
+            task.source.tombstones.append(task.slice_.table["tombstones"].copy())
+        self._progress(task.slice_.size_bytes)
 
-    def _mark_run(self, slice_: Slice, buf: Bytes, first: int, last: int) -> None:
-        """Batches that begin below the dirty section survive unless superseded; the map's own survivors are set
-        last."""
-        last = min(last, int(np.searchsorted(slice_.table["base_offset"], self._first_dirty)))
-        if last <= first:
-            return
-        self._make_room()
-        if self._range[0] == 0:
-            end = slice_.table[last - 1]
-            set_range(
-                self._bitmap,
-                int(slice_.table["first_ordinal"][first]),
-                int(end["first_ordinal"] + end["record_count"]),
-            )
-        status, row = mark_superseded(
-            buf, slice_.table, first, last, self._words, self._counters, self._bitmap,
-            np.uint64(self._range[0]), np.uint64(self._range[1]), *self._secret, _OFFSET_END,
-        )  # fmt: skip
-        if status != Status.OK:
-            raise slice_.fail(status, row)
+    def _map_keys(self, task: _Task) -> None:
+        with self._crew.hand() as (share, arena):
+            for buf, first, last in _runs(task, task.slice_.table.size, arena):
+                self._map.add(task.slice_, buf, first, last, self._first_dirty, share)
 
-    def _make_room(self) -> None:
-        """Grow the bitmap over all ordinals given out; twofold at least, so that the copies stay few."""
-        if self._bitmap.size * 64 < self._ordinals:
-            grown = new_bitmap(max(self._ordinals, self._bitmap.size * 128))
+    def _mark(self, task: _Task) -> tuple[Words, Words]:
+        """Of the words of the bitmap that the slice lies in: its records below the dirty section, and those of them
+        that the map supersedes."""
+        slice_ = task.slice_
+        table, (base, end) = slice_.table, _ordinals_of(slice_)
+        below = int(np.searchsorted(table["base_offset"], self._first_dirty))
+        covered = new_bitmap(end - base)
+        table["first_ordinal"] -= base
+        if below:
+            last = table[below - 1]
+            set_range(covered, int(table["first_ordinal"][0]), int(last["first_ordinal"] + last["record_count"]))
+        marked = covered.copy()
+        with self._crew.hand() as (share, arena):
+            for buf, first, last_row in _runs(task, below, arena):
+                self._map.mark(slice_, buf, first, last_row, marked, share)
+        table["first_ordinal"] += base
+        return covered, covered ^ marked
+
+    def _merge(self, slice_: Slice, covered: Words, superseded: Words) -> None:
+        """What lies below the dirty section survives unless superseded; the map's own survivors are set last."""
+        first, end = _ordinals_of(slice_)
+        self._make_room(end)
+        words = self._bitmap[first >> 6 : (first >> 6) + covered.size]
+        if self._map.is_first_range:
+            words |= covered
+        words &= ~superseded
+
+    def _make_room(self, ordinals: int) -> None:
+        """Grow the bitmap; twofold at least, so that the copies stay few."""
+        if self._bitmap.size * 64 < ordinals:
+            grown = new_bitmap(max(ordinals, self._bitmap.size * 128))
             grown[: self._bitmap.size] = self._bitmap
             self._bitmap = grown
 
 
-def _log2_slots(dirty_bytes: int, budget: Budget) -> int:
-    """As many slots as the dirty section's keys may need were they all distinct, within the budget."""
-    wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.load_factor).bit_length()
-    within = (budget.map_bytes // SLOT_BYTES).bit_length() - 1
-    return max(min(wanted, within), _LOG2_SLOTS_MIN)
+def dirty_sources(sources: Sequence[Source], first_dirty_offset: int) -> list[Source]:
+    """Those whose keys are mapped."""
+    return [source for source in sources if source.upper_offset > first_dirty_offset]
+
+
+def _runs(task: _Task, last: int, arena: Arena) -> Iterator[tuple[Bytes, int, int]]:
+    """The rows before ``last`` with their plain records, stretch by stretch, verified where nobody did before."""
+    slice_ = task.slice_
+    for first, end in _stretches(slice_, last):
+        if task.is_first:
+            slice_.verify(first, end)
+        yield from arena.runs(slice_, first, end)
+
+
+def _stretches(slice_: Slice, last: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows before ``last`` into stretches; a legacy slice is one."""
+    first, positions = 0, slice_.table["position"][:last]
+    while first < last:
+        end = last
+        if not slice_.is_legacy:
+            end = max(int(np.searchsorted(positions, positions[first] + _STRETCH_BYTES)), first + 1)
+        yield first, end
+        first = end
+
+
+def _ordinals_of(slice_: Slice) -> tuple[int, int]:
+    """First ordinal of the bitmap's word that the slice begins in, and the end of the slice's ordinals."""
+    first, last = slice_.table[0], slice_.table[-1]
+    return int(first["first_ordinal"]) & ~63, int(last["first_ordinal"] + last["record_count"])

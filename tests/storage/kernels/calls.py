@@ -49,7 +49,7 @@ def survivors(
     for low, high in ranges(passes):
         words, counters = offset_map.new_map(log2_slots, 0.9)
         limits = (np.uint64(low), np.uint64(high), *map(np.uint64, SECRET), first_dirty)
-        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits)
+        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits, False)
         if status == Status.OK:
             status, row = offset_map.mark_superseded(buf, found.table, 0, rows, words, counters, bits, *limits)
         if status != Status.OK:

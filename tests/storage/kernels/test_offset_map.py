@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from storage.kernels import bitmap, offset_map
 from storage.kernels.layout import NOT_HERE
+from storage.kernels.signatures import Integers
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint
@@ -128,7 +131,7 @@ def test_batches_in_any_order_and_twice_give_the_same_map() -> None:
     found = scanned(data)
     words, counters = offset_map.new_map(4, 0.9)
     for row in (2, 3, 0, 1, 3, 2):
-        offset_map.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0)
+        offset_map.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0, False)
     bits = bitmap.new_bitmap(8)
     offset_map.collect_survivors(words, bits)
     assert (ordinals_of(bits), counters[offset_map.USED]) == ({6, 7}, 2)
@@ -149,7 +152,9 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
         row, high, status = 0, HASH_MAX, Status.MAP_FULL
         while status == Status.MAP_FULL:
             limits = np.uint64(low), np.uint64(high), *secrets
-            status, row = offset_map.map_records(window(data), found.table, row, rows, words, counters, *limits, 0)
+            status, row = offset_map.map_records(
+                window(data), found.table, row, rows, words, counters, *limits, 0, False
+            )
             if status == Status.MAP_FULL:
                 high, shrunk = low + (high - low) // 2, shrunk + 1
                 offset_map.shrink_range(words, counters, np.uint64(high))
@@ -166,8 +171,27 @@ def test_the_map_never_fills_to_its_last_slot() -> None:
     data = _many_keys()
     words, counters = offset_map.new_map(4, 1.0)
     counters[offset_map.LIMIT] = 10**9
-    status, _ = offset_map.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0)
+    status, _ = offset_map.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0, False)
     assert (status, counters[offset_map.USED]) == (Status.MAP_FULL, 15)
+
+
+def test_threads_that_fill_one_map_leave_what_one_thread_leaves() -> None:
+    data = _many_keys()
+    found = scanned(data)
+    words, alone = offset_map.new_map(10, 0.9)
+    together, _ = offset_map.new_map(10, 0.9)
+    rows = len(found.table)
+    offset_map.map_records(window(data), found.table, 0, rows, words, alone, *ALL, 0, False)
+    shares = [np.array([0, 900, 0], np.int64) for _ in range(4)]
+
+    def fill(share: Integers) -> None:
+        for _ in range(50):
+            offset_map.map_records(window(data), found.table, 0, rows, together, share, *ALL, 0, True)
+
+    with ThreadPoolExecutor(len(shares)) as threads:
+        list(threads.map(fill, shares))
+    assert sum(share[offset_map.USED] for share in shares) == alone[offset_map.USED]
+    assert sorted(words.reshape(-1, 4).tolist()) == sorted(together.reshape(-1, 4).tolist())
 
 
 def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> None:
@@ -175,11 +199,11 @@ def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> 
     data = Batch(records).encode() + Batch(keyed("z"), 400).encode()
     found = scanned(data)
     words, counters = offset_map.new_map(7, 0.5)
-    status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0)
+    status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False)
     assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
     offset_map.shrink_range(words, counters, np.uint64(2**61))
     limits = np.uint64(0), np.uint64(2**61), *ALL[2:]
-    status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0)
+    status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False)
     assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)
 
 
@@ -216,7 +240,7 @@ def test_ordinals_outside_the_bitmap_are_refused() -> None:
     found = scanned(data)
     found.table["first_ordinal"] = 63
     words, counters = offset_map.new_map(4, 0.9)
-    offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0)
+    offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False)
     bits = bitmap.new_bitmap(1)
     status = offset_map.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, *ALL, 9)
     assert status == (Status.BITMAP_SHORT, 0)

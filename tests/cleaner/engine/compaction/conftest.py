@@ -5,10 +5,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from cleaner.engine.compaction.arena import Arena
+from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.sources import Source
-from cleaner.engine.compaction.survivors import Budget, Finder
+from cleaner.engine.compaction.survivors import Finder
 from storage.log.listing import list_partition
 from tests.partition_dirs import NOW_MS, PartitionDir, records_of
 
@@ -35,12 +36,16 @@ def sources() -> Iterator[Callable[[PartitionDir], list[Source]]]:
 def survivors(sources) -> Callable[..., set[int]]:
     """Offsets of the records that survive pass 1, and how often a segment was walked over."""
 
-    def find(directory: PartitionDir, first_dirty_offset: int = 0, budget: Budget = AMPLE) -> tuple[set[int], int]:
+    def find(
+        directory: PartitionDir, first_dirty_offset: int = 0, budget: Budget = AMPLE, threads: int = 1
+    ) -> tuple[set[int], int]:
         walks: list[int] = []
         end = directory.end_offset + 1000  # no batch is the round's last one
         opened = sources(directory)
-        finder = Finder(opened, first_dirty_offset, budget, lambda: Fates([], {}, end, NOW_MS), Arena(), walks.append)
-        bitmap = finder.find().bitmap
+        key_map = KeyMap(sum(source.segment.size_bytes for source in opened), budget, threads)
+        with Crew(threads) as crew:
+            new_fates = lambda: Fates([], {}, end, NOW_MS)  # noqa: E731
+            bitmap = Finder(opened, first_dirty_offset, key_map, new_fates, crew, walks.append).find().bitmap
         offsets = {
             record.offset
             for source in opened

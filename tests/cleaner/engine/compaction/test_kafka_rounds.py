@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from cleaner.engine.compaction.arena import Arena
+from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
+from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.rewrite import Times
-from cleaner.engine.compaction.survivors import Budget, Finder
+from cleaner.engine.compaction.survivors import Finder
 from policies.config import BrokerPolicy
 from storage.compression import Compression
 from storage.errors import InvalidConfig
@@ -95,10 +96,16 @@ def test_map_without_room_for_a_key_is_a_wrong_configuration():
         keys_max_of(BrokerPolicy(log_cleaner_io_buffer_load_factor=0.0))
 
 
+def directory_bytes(directory: PartitionDir) -> int:
+    return sum(path.stat().st_size for path in directory.path.glob("*.log"))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("slots_log2", [20, 5])
 @pytest.mark.parametrize("seed", range(6))
-def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, sources, monkeypatch, seed, slots_log2):
-    monkeypatch.setattr("cleaner.engine.compaction.survivors._LOG2_SLOTS_MIN", slots_log2)
+def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, sources, monkeypatch, seed, slots_log2, threads):
+    monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", slots_log2)
+    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 1500)
     draw, directory, offset = random.Random(seed), PartitionDir(tmp_path), 0
     for _ in range(4):
         base, batches = offset, []
@@ -108,10 +115,11 @@ def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, sources, mo
             offset += len(names) + draw.choice((0, 0, 3))
         directory.segment(base, *batches)
     first_dirty = draw.randrange(offset)
-    walks: list[int] = []
-    ours = Finder(sources(directory), first_dirty, Budget(1024, 0.9), no_fates, Arena(), walks.append).find()
+    key_map = KeyMap(directory_bytes(directory), Budget(1024, 0.9), threads)
+    with Crew(threads) as crew:
+        ours = Finder(sources(directory), first_dirty, key_map, no_fates, crew, lambda _: None).find()
     twin, _ = survivors_of(sources, directory, first_dirty, AMPLE)
     assert ours.bitmap[: twin.bitmap.size].tolist() == twin.bitmap.tolist()
     assert not ours.bitmap[twin.bitmap.size :].any()
     assert (ours.records, ours.unkeyed, ours.end_offset) == (twin.records, twin.unkeyed, twin.end_offset)
-    assert len(walks) > 12 or slots_log2 == 20
+    assert key_map.is_first_range == (slots_log2 == 20)

@@ -104,9 +104,8 @@ def test_first_change_late_in_a_segment_copies_what_lies_before_it(tmp_path, mon
     assert offsets(directory) == [*range(30), 31, 1000]
 
 
-def test_batch_larger_than_window_and_output_buffer_is_rewritten(tmp_path, monkeypatch):
+def test_batch_larger_than_the_window_is_rewritten(tmp_path, monkeypatch):
     monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 100)
-    monkeypatch.setattr("cleaner.engine.compaction.cleaned.OUT_BYTES", 100)
     large = keyed(0, f"a={'x' * 5000}", f"b={'y' * 5000}", "a=1")
     directory = with_active(PartitionDir(tmp_path).segment(0, large))
     clean(directory)

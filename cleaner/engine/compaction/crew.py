@@ -1,0 +1,73 @@
+"""The threads of a round: slices are worked on side by side, their results taken in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from cleaner.engine.compaction.arena import Arena
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AHEAD: Final = 2
+"""Items a thread may be ahead: enough that none waits for the one that takes the results."""
+
+
+class Crew:
+    """Threads that live as long as a round; with one thread, the caller's own does the work."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads, "compaction") if threads > 1 else None
+        self._hands: SimpleQueue[tuple[int, Arena]] = SimpleQueue()
+        for number in range(threads):
+            self._hands.put((number, Arena()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    @contextmanager
+    def hand(self) -> Iterator[tuple[int, Arena]]:
+        """What a thread works with while it works: a number below ``threads``, and an arena."""
+        hand = self._hands.get()
+        try:
+            yield hand
+        finally:
+            self._hands.put(hand)
+
+    def in_order(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+        """Work on the items, a few ahead of the caller, and give each with its result, in their order.
+
+        The items are made by the calling thread. When the iterator ends, early or not, nothing is being worked on any
+        more: the first failure in the order of the items is raised once all that was begun has ended.
+        """
+        if self._pool is None:
+            for item in items:
+                yield item, work(item)
+            return
+        begun: deque[tuple[Item, Future[Result]]] = deque()
+        try:
+            for item in items:
+                begun.append((item, self._pool.submit(work, item)))
+                if len(begun) > _AHEAD * self.threads:
+                    first, future = begun.popleft()
+                    yield first, future.result()
+            while begun:
+                first, future = begun.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in begun:
+                if not future.cancel():
+                    future.exception()  # waits

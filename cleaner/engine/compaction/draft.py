@@ -1,0 +1,81 @@
+"""What one slice leaves: its output, made by one thread, taken up by the cleaned segment in the order of the slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from storage.kernels.layout import WRITTEN
+from storage.kernels.signatures import Bytes, Table
+
+_GROWTH: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A run of batches in the draft's output: bytes and rows, both half open."""
+
+    start: int
+    end: int
+    first_row: int
+    last_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A run of the slice's rows, to be copied from file to file."""
+
+    first_row: int
+    last_row: int
+
+
+class Draft:
+    """Batches written or to be copied, in order."""
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        """Have room.
+
+        Args:
+            rows: of the slice.
+            size_bytes: what the output takes at first; it grows.
+        """
+        self.out: Bytes = np.empty(size_bytes, np.uint8)
+        self.written: Table = np.zeros(rows, WRITTEN)
+        self.position = 0
+        """In ``out``, of the next batch."""
+        self.rows = 0
+        """In use of ``written``."""
+        self.parts: list[Written | Copied] = []
+        self._noted = (0, 0)
+
+    def make_room(self, size_bytes: int) -> None:
+        """Have room for so many bytes more."""
+        if self.out.size - self.position < size_bytes:
+            grown = np.empty(max(self.position + size_bytes, _GROWTH * self.out.size), np.uint8)
+            grown[: self.position] = self.out[: self.position]
+            self.out = grown
+
+    def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int, records: int) -> None:
+        """Put one batch behind the others."""
+        self.make_room(batch.size)
+        self.out[self.position : self.position + batch.size] = batch
+        self.note(batch.size, last_offset, max_timestamp_ms, records)
+
+    def note(self, size_bytes: int, last_offset: int, max_timestamp_ms: int, records: int) -> None:
+        """Enter a batch that lies at ``position``."""
+        self.written[self.rows] = (self.position, size_bytes, last_offset, max_timestamp_ms, records)
+        self.position, self.rows = self.position + size_bytes, self.rows + 1
+
+    def copy(self, first_row: int, last_row: int) -> None:
+        """Have rows of the slice copied behind what was written."""
+        self.end_run()
+        self.parts.append(Copied(first_row, last_row))
+
+    def end_run(self) -> None:
+        """Make what was written since the last part a part."""
+        position, rows = self._noted
+        if self.rows > rows:
+            self.parts.append(Written(position, self.position, rows, self.rows))
+            self._noted = self.position, self.rows

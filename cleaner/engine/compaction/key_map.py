@@ -1,0 +1,176 @@
+"""The offset map of a round, filled by all its threads at once, one range of key hashes after the other."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cleaner.engine.compaction.sources import Slice
+from storage.kernels.offset_map import (
+    KEYLESS,
+    LIMIT,
+    SLOT_BYTES,
+    USED,
+    collect_survivors,
+    map_records,
+    mark_superseded,
+    new_map,
+    shrink_range,
+)
+from storage.kernels.signatures import Bytes, Integers, Words
+from storage.kernels.status import Status
+
+_HASH_MAX: Final = (1 << 64) - 1
+_OFFSET_END: Final = (1 << 63) - 1
+_LOG2_SLOTS_MIN: Final = 10
+_BYTES_A_RECORD: Final = 16
+"""Of log, at the least, when a map is sized: compressed records may take less, and the map then fills in more
+passes."""
+_FULL_ENOUGH: Final = 0.9
+"""Part of the map in use from which on the range is narrowed, rather than the room shared out anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Memory for the offset map."""
+
+    map_bytes: int
+    """``log.cleaner.dedupe.buffer.size``."""
+    load_factor: float
+    """``log.cleaner.io.buffer.load.factor``."""
+
+
+class KeyMap:
+    """Key hash -> greatest ordinal, for the hashes of the current range.
+
+    Every thread has a share of the room and counts for itself what it took of it. Threads read and fill the map at the
+    same time; the one that finds its share used up waits until all others are out of the kernel, then shares the rest
+    out anew, or narrows the range.
+    """
+
+    def __init__(self, dirty_bytes: int, budget: Budget, threads: int) -> None:
+        self._words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
+        self._limit = int(counters[LIMIT])
+        self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
+        self._is_shared = threads > 1
+        self._secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
+        self._range = (0, _HASH_MAX)
+        self._gate = threading.Condition()
+        self._inside = 0
+        self._changes = 0
+        """How often room was made: what a thread saw tells it whether another made room meanwhile."""
+        self._share_out(0)
+
+    @property
+    def unkeyed(self) -> int:
+        """Records without a key that were met so far."""
+        return sum(int(share[KEYLESS]) for share in self._shares)
+
+    @property
+    def is_first_range(self) -> bool:
+        """Whether no range came before this one."""
+        return self._range[0] == 0
+
+    @property
+    def is_last_range(self) -> bool:
+        """Whether every hash was mapped once this range is done."""
+        return self._range[1] == _HASH_MAX
+
+    def begin_next_range(self) -> None:
+        """Forget all keys, and take as much of the rest of the hashes as will fit. No thread is at work."""
+        self._range = (self._range[1] + 1, _HASH_MAX)
+        self._words[:] = 0
+        self._share_out(0)
+
+    def add(self, slice_: Slice, buf: Bytes, first: int, last: int, first_dirty: int, share: int) -> None:
+        """Map the keys of some rows. Raises: CorruptBatch.
+
+        Args:
+            slice_: of the dirty section.
+            buf: holds the plain records of the rows.
+            first: row to begin with.
+            last: row to end before.
+            first_dirty: first dirty offset; records before it are only checked.
+            share: of the thread.
+        """
+        row = first
+        while row < last:
+            with self._entered() as (hashes, changes):
+                status, row = map_records(
+                    buf, slice_.table, row, last, self._words, self._shares[share],
+                    *hashes, *self._secret, first_dirty, self._is_shared,
+                )  # fmt: skip
+            if status == Status.MAP_FULL:
+                self._make_room(changes)
+            elif status != Status.OK:
+                raise slice_.fail(status, row)
+
+    def mark(self, slice_: Slice, buf: Bytes, first: int, last: int, bitmap: Words, share: int) -> None:
+        """Clear the bits of the rows' records whose key is in the map, or that have none; nothing is added any more.
+
+        Raises: CorruptBatch.
+        """
+        hash_min, hash_max = self._range
+        status, row = mark_superseded(
+            buf, slice_.table, first, last, self._words, self._shares[share], bitmap,
+            np.uint64(hash_min), np.uint64(hash_max), *self._secret, _OFFSET_END,
+        )  # fmt: skip
+        if status != Status.OK:
+            raise slice_.fail(status, row)
+
+    def collect(self, bitmap: Words) -> None:
+        """Set the bit of every key's greatest ordinal."""
+        outside = collect_survivors(self._words, bitmap)
+        assert outside < 0, outside
+
+    @contextmanager
+    def _entered(self) -> Iterator[tuple[tuple[np.uint64, np.uint64], int]]:
+        """Be among those who use the map; gives the range, and how often room was made before."""
+        with self._gate:
+            self._inside += 1
+            hashes, changes = self._range, self._changes
+        try:
+            yield (np.uint64(hashes[0]), np.uint64(hashes[1])), changes
+        finally:
+            with self._gate:
+                self._inside -= 1
+                self._gate.notify_all()
+
+    def _make_room(self, changes: int) -> None:
+        """Unless another thread has done it since: wait for those inside, with the gate closed behind them."""
+        with self._gate:
+            self._gate.wait_for(lambda: self._inside == 0 or self._changes != changes)
+            if self._changes != changes:
+                return
+            used = sum(int(share[USED]) for share in self._shares) + self._settled
+            if used >= self._limit * _FULL_ENOUGH:
+                used = self._narrow(used)
+            self._share_out(used)
+            self._changes += 1
+
+    def _narrow(self, used: int) -> int:
+        """Halve the range, forget the keys above it; gives the slots then in use."""
+        hash_min, hash_max = self._range
+        self._range = hash_min, hash_min + (hash_max - hash_min) // 2
+        counters = np.array([used, self._limit, 0], np.int64)
+        shrink_range(self._words, counters, np.uint64(self._range[1]))
+        return int(counters[USED])
+
+    def _share_out(self, used: int) -> None:
+        """Give every thread an equal share of the slots that are free to use."""
+        self._settled = used
+        for share in self._shares:
+            share[USED], share[LIMIT] = 0, (self._limit - used) // len(self._shares)
+
+
+def _log2_slots(dirty_bytes: int, budget: Budget) -> int:
+    """As many slots as the dirty section's keys may need were they all distinct, within the budget."""
+    wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.load_factor).bit_length()
+    within = (budget.map_bytes // SLOT_BYTES).bit_length() - 1
+    return max(min(wanted, within), _LOG2_SLOTS_MIN)
