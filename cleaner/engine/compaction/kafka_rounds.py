@@ -28,6 +28,7 @@ from storage.errors import InvalidConfig
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.signatures import Words
 from storage.kernels.status import Disposition, Status
+from storage.log.read import indexed_position
 from storage.records import Record
 
 _BYTES_A_KEY: Final = 24
@@ -115,7 +116,8 @@ class KafkaFinder:
         for source in self._sources:
             if source.upper_offset <= self._first_dirty:
                 continue
-            for batch in self._batches(source, fates):  # to its end even when the map is full: records get numbers
+            unmet_bytes = indexed_position(source.segment, self._first_dirty)
+            for batch in self._batches(source, fates, unmet_bytes):  # to its end, full or not: records get numbers
                 self._map(batch)
             if self._is_full:
                 return
@@ -154,17 +156,21 @@ class KafkaFinder:
                 unkeyed += fate is RecordFate.NO_KEY
         return unkeyed
 
-    def _batches(self, source: Source, fates: Fates) -> Iterator[_Batch]:
-        """Walk over all batches of a source; the first walk verifies them and gives their records numbers."""
+    def _batches(self, source: Source, fates: Fates, unmet_bytes: int = 0) -> Iterator[_Batch]:
+        """Walk over all batches of a source; the first walk verifies them and gives their records numbers.
+
+        Kafka's map does not meet the first ``unmet_bytes``: an abort marker there leaves its transaction going on, and
+        what that producer commits later is aborted to the map, and nowhere else. So the last walk counts tombstones.
+        """
         is_first = source.first_ordinal < 0
         if is_first:
             source.first_ordinal = self._ordinals
+        source.tombstones.clear()
         for slice_ in source.slices(verify=is_first):
-            fates.dispose(slice_)
+            fates.dispose(slice_, rows_unmet=slice_.rows_before(unmet_bytes))
             for row in range(slice_.table.size):
                 yield self._read(source, slice_, row)
-            if is_first:
-                source.tombstones.append(slice_.table["tombstones"].copy())
+            source.tombstones.append(slice_.table["tombstones"].copy())
         if is_first:
             self._ordinals += source.records
         self._progress(source.segment.size_bytes)
