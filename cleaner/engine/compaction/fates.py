@@ -48,7 +48,7 @@ class Fates:
 
         Args:
             slice_: the next one.
-            rows_unmet: as many rows at its beginning keep theirs, and end no transaction that begins with them.
+            rows_unmet: so many at its beginning are passed over: transactions begin in them, and none ends.
 
         Raises: CorruptBatch where a control record does not parse.
         """

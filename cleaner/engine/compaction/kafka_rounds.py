@@ -1,8 +1,9 @@
 """Pass 1 as Kafka does it: the round ends where the offset map is full, and the next one goes on there.
 
 For parity with Kafka (``compaction.rounds = kafka``), and the readable twin of ``survivors.Finder``: one dictionary, no
-kernels, the records as objects; where the map holds all keys both find the same survivors. Slow, and its memory is that
-of a Python dictionary of so many keys, several times Kafka's 24 bytes each.
+kernels, the records as objects; where the map holds all keys, and the round does not begin behind an abort marker of
+its segment, both find the same survivors. Slow, and its memory is that of a Python dictionary of so many keys, several
+times Kafka's 24 bytes each.
 
 Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
 """
@@ -159,18 +160,18 @@ class KafkaFinder:
     def _batches(self, source: Source, fates: Fates, unmet_bytes: int = 0) -> Iterator[_Batch]:
         """Walk over all batches of a source; the first walk verifies them and gives their records numbers.
 
-        Kafka's map does not meet the first ``unmet_bytes``: an abort marker there leaves its transaction going on, and
-        what that producer commits later is aborted to the map, and nowhere else. So the last walk counts tombstones.
+        Kafka's map does not meet the first ``unmet_bytes``: a transaction whose abort marker lies there goes on to it,
+        and takes along what its producer commits later.
         """
         is_first = source.first_ordinal < 0
         if is_first:
             source.first_ordinal = self._ordinals
-        source.tombstones.clear()
         for slice_ in source.slices(verify=is_first):
             fates.dispose(slice_, rows_unmet=slice_.rows_before(unmet_bytes))
             for row in range(slice_.table.size):
                 yield self._read(source, slice_, row)
-            source.tombstones.append(slice_.table["tombstones"].copy())
+            if is_first:
+                source.tombstones.append(slice_.table["tombstones"].copy())
         if is_first:
             self._ordinals += source.records
         self._progress(source.segment.size_bytes)
