@@ -188,7 +188,7 @@ class TransactionFates:
     def can_discard(self, batch: BatchFacts) -> bool:
         """Feed the next batch: data of an aborted transaction goes; a marker goes once its transaction has no batch
         left."""
-        self._begin_up_to(batch.last_offset)
+        self.begin_up_to(batch.last_offset)
         if batch.marker is None:
             return batch.is_transactional and self._is_aborted_data(batch)
         if batch.marker is Marker.ABORT:
@@ -199,7 +199,8 @@ class TransactionFates:
             return not had_batches
         return batch.marker is Marker.NONE
 
-    def _begin_up_to(self, offset: int) -> None:
+    def begin_up_to(self, offset: int) -> None:
+        """Take up the aborted transactions that begin at or below ``offset``, the last one of the next batch."""
         while self.waiting and self.waiting[0][0] <= offset:
             _, _, transaction = heapq.heappop(self.waiting)
             if transaction.last_offset >= offset:  # else its marker lies before the first batch of the walk

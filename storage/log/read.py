@@ -105,11 +105,26 @@ def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
         raise UnreadableFile(file.path, error.strerror or str(error)) from error
 
 
+def indexed_position(segment: Segment, offset: int) -> int:
+    """Byte of the ``.log`` from which the offset index has a reader scan for ``offset``, unchecked; 0 without an entry.
+
+    Raises: UnreadableFile.
+
+    Source: Kafka OffsetIndex.lookup.
+    """
+    entry = _floor_entry(segment, offset)
+    return entry.position if entry else 0
+
+
 def _position_of(descriptor: int, segment: Segment, offset: int) -> int:
     """Where to begin scanning for ``offset``."""
+    return _checked_position(descriptor, segment, _floor_entry(segment, offset))
+
+
+def _floor_entry(segment: Segment, offset: int) -> OffsetIndexEntry | None:
     if offset <= segment.base_offset:
-        return 0
-    return _checked_position(descriptor, segment, floor_by_offset(_offset_entries(segment), offset))
+        return None
+    return floor_by_offset(_offset_entries(segment), offset)
 
 
 def _checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:

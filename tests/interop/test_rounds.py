@@ -28,11 +28,6 @@ LOAD_FACTOR: Final = 0.9
 LEAST_BUFFER_BYTES: Final = (1 << 20) + KEY_BYTES
 """Kafka's configuration takes no smaller one; its cleaner does. Ours gets the same capacity by the load factor."""
 ROUNDS_MAX: Final = 200
-MEETS_STALE_ABORT: Final = {8}
-STALE_ABORT: Final = (
-    "a round that begins within a segment, behind an abort marker: Kafka reads the aborted transaction from the index, "
-    "never meets its marker, and leaves the producer's next transactions out of the map; ours maps them"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +61,7 @@ class Drawn:
         )
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(
-            seed, marks=pytest.mark.xfail(reason=STALE_ABORT, strict=True) if seed in MEETS_STALE_ABORT else ()
-        )
-        for seed in SEEDS
-    ],
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_rounds_with_a_small_map_end_where_kafkas_do(referee: Referee, tmp_path: Path, seed: int) -> None:
     drawn, log_dir = Drawn.of(seed), tmp_path / "log"
     log_dir.mkdir()

@@ -220,6 +220,14 @@ def test_a_transaction_that_ended_before_the_walk_takes_no_later_data_with_it() 
     assert fates.retained == []
 
 
+def test_a_transaction_whose_marker_is_not_fed_goes_on_until_the_next_abort_marker() -> None:
+    # Kafka Cleaner.buildOffsetMapForSegment begins at an index entry, maybe behind the marker at 3
+    fates = TransactionFates.of([ABORTED_0_TO_3])
+    fates.begin_up_to(3)
+    batches = [data(4), marker(Marker.COMMIT, 5), data(6), marker(Marker.ABORT, 7), data(8)]
+    assert walk(fates, *batches) == [True, True, True, False, False]
+
+
 def test_a_transaction_begins_with_the_batch_that_holds_its_first_offset() -> None:
     fates = TransactionFates.of([AbortedTransaction(7, 3, 9, 10)])
     assert walk(fates, data(2), data(4)) == [False, True]

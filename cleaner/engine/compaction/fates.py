@@ -43,8 +43,15 @@ class Fates:
         retained, self._transactions.retained = self._transactions.retained, []
         return retained
 
-    def dispose(self, slice_: Slice) -> None:
-        """Set ``disposition`` of every row. Raises: CorruptBatch where a control batch is damaged."""
+    def dispose(self, slice_: Slice, *, rows_unmet: int = 0) -> None:
+        """Set ``disposition`` of every row.
+
+        Args:
+            slice_: the next one.
+            rows_unmet: so many at its beginning are passed over: transactions begin in them, and none ends.
+
+        Raises: CorruptBatch where a control batch is damaged.
+        """
         table = slice_.table
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
         special |= table["last_offset"] + 1 == self._round_end_offset
@@ -52,6 +59,9 @@ class Fates:
             special |= np.isin(table["last_offset"], self._last_data_offsets)
         for row in np.flatnonzero(special):
             facts = _facts(slice_, int(row))
+            if row < rows_unmet:
+                self._transactions.begin_up_to(facts.last_offset)
+                continue
             can_discard = self._transactions.can_discard(facts)
             fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
             table["disposition"][row] = Disposition[fate.name]

@@ -1,8 +1,9 @@
 """Pass 1 as Kafka does it: the round ends where the offset map is full, and the next one goes on there.
 
 For parity with Kafka (``compaction.rounds = kafka``), and the readable twin of ``survivors.Finder``: one dictionary, no
-kernels, the records as objects; where the map holds all keys both find the same survivors. Slow, and its memory is that
-of a Python dictionary of so many keys, several times Kafka's 24 bytes each.
+kernels, the records as objects; where the map holds all keys, and the round does not begin behind an abort marker of
+its segment, both find the same survivors. Slow, and its memory is that of a Python dictionary of so many keys, several
+times Kafka's 24 bytes each.
 
 Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
 """
@@ -28,6 +29,7 @@ from storage.errors import InvalidConfig
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.signatures import Words
 from storage.kernels.status import Disposition, Status
+from storage.log.read import indexed_position
 from storage.records import Record
 
 _BYTES_A_KEY: Final = 24
@@ -115,7 +117,8 @@ class KafkaFinder:
         for source in self._sources:
             if source.upper_offset <= self._first_dirty:
                 continue
-            for batch in self._batches(source, fates):  # to its end even when the map is full: records get numbers
+            unmet_bytes = indexed_position(source.segment, self._first_dirty)
+            for batch in self._batches(source, fates, unmet_bytes):  # to its end, full or not: records get numbers
                 self._map(batch)
             if self._is_full:
                 return
@@ -154,15 +157,19 @@ class KafkaFinder:
                 unkeyed += fate is RecordFate.NO_KEY
         return unkeyed
 
-    def _batches(self, source: Source, fates: Fates) -> Iterator[_Batch]:
-        """Walk over all batches of a source; the first walk verifies them and gives their records numbers."""
+    def _batches(self, source: Source, fates: Fates, unmet_bytes: int = 0) -> Iterator[_Batch]:
+        """Walk over all batches of a source; the first walk verifies them and gives their records numbers.
+
+        Kafka's map does not meet the first ``unmet_bytes``: a transaction whose abort marker lies there goes on to it,
+        and takes along what its producer commits later.
+        """
         is_first = source.first_ordinal < 0
         if is_first:
             source.first_ordinal = self._ordinals
         for slice_ in source.slices(verify=is_first):
             if is_first:
                 slice_.verify(0, slice_.table.size)
-            fates.dispose(slice_)
+            fates.dispose(slice_, rows_unmet=slice_.rows_before(unmet_bytes))
             for row in range(slice_.table.size):
                 yield self._read(source, slice_, row)
             if is_first:

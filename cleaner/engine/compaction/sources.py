@@ -94,6 +94,10 @@ class Slice:
         """Where a batch starts in the file."""
         return self.file_position + int(self.table["position"][row])
 
+    def rows_before(self, position: int) -> int:
+        """How many batches start before a byte of the file."""
+        return int(np.searchsorted(self.table["position"], position - self.file_position))
+
     def fail(self, status: int, row: int) -> CorruptBatch:
         """The error of a kernel that stopped at ``row``."""
         return CorruptBatch(self.path, self.position_of(row), _CAUSES[Status(status)])

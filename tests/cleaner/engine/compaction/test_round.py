@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 
 import pytest
 
@@ -194,6 +195,36 @@ def test_aborted_records_go_and_the_marker_stays_with_its_index_entry(tmp_path):
     assert latest(directory.path)[b"a"] == b"1"
     assert [batch.header.is_control for batch in batches_of(directory.log(0))] == [False, True]
     assert directory.log(0).with_suffix(".txnindex").read_bytes() == aborted
+
+
+@pytest.mark.parametrize(
+    ("rounds", "segments", "indexed", "left"),
+    [
+        ("full", [(0, 5)], 2, [1, 3, 4]),
+        ("kafka", [(0, 5)], 2, [1, 2, 3, 4]),
+        ("kafka", [(0, 5)], 1, [1, 3, 4]),
+        ("kafka", [(0, 5)], 3, [1, 3, 4]),
+        ("kafka", [(0, 2), (2, 5)], None, [1, 3, 4]),
+    ],
+    ids=["default", "marker skipped", "marker scanned", "no index entry so low", "marker in the segment before"],
+)
+def test_kafkas_map_leaves_out_what_its_scan_meets_behind_an_abort_marker_that_it_skips(
+    tmp_path, rounds, segments, indexed, left
+):
+    batches = [producer(0, "x=1"), marker(ControlType.ABORT, 1), producer(2, "a=1", sequence=1)]
+    batches += [producer(3, "a", sequence=2), marker(ControlType.COMMIT, 4)]
+    directory, aborted = PartitionDir(tmp_path), format_aborted_txn(AbortedTxn(7, 0, 1, 2))
+    for base, end in segments:
+        directory.segment(base, *batches[base:end], aborted=b"" if base else aborted)
+    if indexed is not None:
+        entry = struct.pack(">ii", indexed, sum(map(len, batches[:indexed])))
+        directory.log(0).with_suffix(".index").write_bytes(entry)
+    with_active(directory)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 2\n")
+    clean(directory, configured(orders={**COMPACT, "compaction.rounds": rounds}))
+    assert offsets(directory) == [*left, 1000]
+    found = {batch.header.base_offset: batch.header for batch in batches_of(directory.log(0))}
+    assert found[3].delete_horizon_ms == NOW_MS + DAY_MS
 
 
 def test_last_batch_of_an_active_producer_stays_as_an_empty_one(tmp_path):
