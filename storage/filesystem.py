@@ -174,7 +174,10 @@ class FileSystem:
             raise typed(error, target, 0) from error
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
-        """Remove a file; one that is gone already is what was wanted. Raises: OutOfSpace, on disks that copy on write."""
+        """Remove a file; one that is gone already is what was wanted.
+
+        Raises: OutOfSpace, where a disk writes anew what it changes.
+        """
         del purpose
         try:
             path.unlink(missing_ok=True)

@@ -61,9 +61,7 @@ def plan_recovery(listing: Listing) -> Recovery:
     if not orphans:
         return recovery
     left = tuple(file for file in recovery.listing.files if file.path not in orphans)
-    return replace(
-        recovery, unlinks=(*recovery.unlinks, *sorted(orphans)), listing=Listing(listing.directory, left)
-    )
+    return replace(recovery, unlinks=(*recovery.unlinks, *sorted(orphans)), listing=Listing(listing.directory, left))
 
 
 def _of_swaps(listing: Listing) -> Recovery:
@@ -101,9 +99,9 @@ def _orphans(recovered: Listing) -> Iterator[SegmentFile]:
     logs = {file.name.base_offset for file in plain if file.name.kind is FileKind.LOG}
     for file in plain:
         base, kind, _ = file.name
-        if kind is not FileKind.SNAPSHOT and base not in logs and file.file_name == str(file.name):
-            if not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
-                yield file
+        is_orphan = kind is not FileKind.SNAPSHOT and base not in logs and file.file_name == str(file.name)
+        if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
+            yield file
 
 
 def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:

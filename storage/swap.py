@@ -24,7 +24,6 @@ Source: Kafka LocalLog.replaceSegments, LogSegment.changeFileSuffixes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
@@ -63,7 +62,7 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
 
 
 def _expose(fs: FileSystem, cleaned: Segment) -> None:
-    """Step 1. Undone with the ``.swap`` names first: while there is a ``.cleaned`` one, recovery takes them for nothing."""
+    """Step 1. Undone from the ``.swap`` names on: recovery takes them for nothing while there is a ``.cleaned`` one."""
     names = cleaned.names(FileState.SWAP)
     try:
         for source, target in names:
@@ -86,10 +85,10 @@ def _supersede(fs: FileSystem, segment: Segment) -> None:
             fs.unlink(source, Purpose.RETIRE)
 
 
-def retire(fs: FileSystem, segment: Segment) -> list[Path]:
-    """Rename a segment's files to ``.deleted``; gives their new paths. The caller fsyncs the directory."""
-    targets: list[Path] = []
-    for source, target in segment.names(FileState.DELETED):
-        fs.rename(source, target, Purpose.RETIRE)
-        targets.append(target)
-    return targets
+def remove_retired(fs: FileSystem, segments: Sequence[Segment]) -> int:
+    """Unlink what ``swap_in`` left of its sources in ``.deleted`` files; gives the bytes. Their directory is one."""
+    for segment in segments:
+        for _, path in segment.names(FileState.DELETED):
+            fs.unlink(path, Purpose.REMOVE)
+    fs.fsync_dir(segments[0].directory, Purpose.REMOVE)
+    return sum(segment.size_bytes + segment.companions_bytes for segment in segments)
