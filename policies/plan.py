@@ -59,8 +59,15 @@ class Compaction:
 
     @property
     def size_bytes(self) -> int:
-        """Of the ``.log`` files that are read; the most that the cleaned ones can need at once."""
+        """Of the ``.log`` files that are read; the most that the cleaned ones can come to."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def working_bytes(self) -> int:
+        """The most space it takes at once where the sources of a group are unlinked before the next one: its largest
+        group."""
+        bytes_of = {s.base_offset: s.size_bytes + s.companions_bytes for s in self.segments}
+        return max((sum(bytes_of[base] for base in group) for group in self.round.groups), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ def plan_partition(facts: PartitionFacts, policy: TopicPolicy, request: Request)
     if (reason := _exempt(policy)) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
-    deletion = _deletion(facts, outcome)
+    deletion = deletion_of(facts, outcome.deleted)
     planned = PartitionPlan(facts, policy, outcome.verdicts, deletion)
     if not policy.cleanup_compact or request.only is Only.RETENTION or not facts.segments:
         return planned
@@ -189,12 +196,13 @@ def _retention(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> 
     return retention(facts, policy, request.now_ms)
 
 
-def _deletion(facts: PartitionFacts, outcome: Retention) -> Deletion | None:
-    if not outcome.deleted:
+def deletion_of(facts: PartitionFacts, count: int) -> Deletion | None:
+    """The deletion of the ``count`` oldest segments; None of none."""
+    if not count:
         return None
-    new_start = facts.upper_offset(outcome.deleted - 1)
-    roll_at = facts.log_end_offset if outcome.deletes_everything else None
-    return Deletion(facts.segments[: outcome.deleted], max(new_start, facts.log_start_offset), roll_at)
+    new_start = facts.upper_offset(count - 1)
+    roll_at = facts.log_end_offset if count == len(facts.segments) else None
+    return Deletion(facts.segments[:count], max(new_start, facts.log_start_offset), roll_at)
 
 
 def _with_compaction(

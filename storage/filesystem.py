@@ -117,8 +117,11 @@ class NewFile:
             raise typed(error, self.path, 0) from error
 
     def set_mtime(self, mtime_ns: int) -> None:
-        """Kafka gives a cleaned segment the time of its last source: retention falls back to it."""
-        os.utime(self._descriptor, ns=(mtime_ns, mtime_ns))
+        """Kafka gives a cleaned segment the time of its last source: retention falls back to it. Raises: OutOfSpace."""
+        try:
+            os.utime(self._descriptor, ns=(mtime_ns, mtime_ns))
+        except OSError as error:
+            raise typed(error, self.path, 0) from error
 
     def close(self) -> None:
         """Close; calling it again does nothing."""
@@ -145,10 +148,12 @@ class FileSystem:
         try:
             give_away(descriptor, path, model)
             os.fchmod(descriptor, mode)
-        except BaseException:
+        except BaseException as error:
             os.close(descriptor)
             with suppress(OSError):
                 path.unlink()
+            if isinstance(error, OSError):
+                raise typed(error, path, 0) from error
             raise
         return NewFile(path, descriptor)
 
@@ -169,16 +174,24 @@ class FileSystem:
             raise typed(error, target, 0) from error
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
-        """Remove a file; one that is gone already is what was wanted."""
+        """Remove a file; one that is gone already is what was wanted.
+
+        Raises: OutOfSpace, where a disk writes anew what it changes.
+        """
         del purpose
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise typed(error, path, 0) from error
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
-        """Make the names in a directory last."""
+        """Make the names in a directory last. Raises: OutOfSpace."""
         del purpose
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise typed(error, path, 0) from error
         finally:
             os.close(descriptor)
 
@@ -190,7 +203,8 @@ class FileSystem:
     def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
         """Write ``data`` to ``path`` so that a crash leaves the old content or the new one, and the new one lasts.
 
-        Source: Kafka CheckpointFile: ``.tmp``, fsync, rename, fsync of the directory.
+        Source: Kafka CheckpointFile: ``.tmp``, fsync, rename, fsync of the directory. Raises: OutOfSpace, UnsafeOwner,
+        and no ``.tmp`` is left then.
         """
         temporary = path.with_name(path.name + ".tmp")
         self.unlink(temporary, purpose)
@@ -198,10 +212,10 @@ class FileSystem:
             with self.create(temporary, path if path.exists() else path.parent, purpose) as file:
                 file.write(data)
                 file.fsync()
-        except OutOfSpace:
+            self.rename(temporary, path, purpose)
+        except (OutOfSpace, OSError):
             self.unlink(temporary, purpose)
             raise
-        self.rename(temporary, path, purpose)
         self.fsync_dir(path.parent, purpose)
 
 
@@ -250,14 +264,18 @@ class _Counted(NewFile):
 
 
 def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:
-    """Give an open file the owner of ``model``; a file a broker cannot open would stop it. Raises: UnsafeOwner."""
+    """Give an open file the owner of ``model``; a file a broker cannot open would stop it.
+
+    Raises: UnsafeOwner, OutOfSpace (the new owner's quota may be used up).
+    """
     found = os.fstat(descriptor)
     if (found.st_uid, found.st_gid) == (model.st_uid, model.st_gid):
         return
     try:
         os.fchown(descriptor, model.st_uid, model.st_gid)
     except OSError as error:
-        raise UnsafeOwner(path.parent, model.st_uid, model.st_gid) from error
+        full = typed(error, path, 0)
+        raise full if isinstance(full, OutOfSpace) else UnsafeOwner(path.parent, model.st_uid, model.st_gid) from error
 
 
 def check_owner(directory: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from storage.errors import LogDirLocked, UnreadableFile
-from storage.filesystem import FileSystem, Purpose, give_away
+from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile
+from storage.filesystem import FileSystem, Purpose, give_away, typed
 from storage.names import LOCK_FILE
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
@@ -35,7 +35,7 @@ class LogDirLock:
 
     @classmethod
     def acquire(cls, directory: Path, fs: FileSystem) -> Self:
-        """Take the lock. Raises: LogDirLocked, UnreadableFile, UnsafeOwner."""
+        """Take the lock. Raises: LogDirLocked, UnreadableFile, UnsafeOwner, OutOfSpace."""
         path = directory / LOCK_FILE
         for _ in range(_ATTEMPTS_MAX):
             descriptor = _open(path, directory)
@@ -90,7 +90,8 @@ def _open(path: Path, directory: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
     except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+        full = typed(error, path, 0)
+        raise full if isinstance(full, OutOfSpace) else UnreadableFile(path, error.strerror or str(error)) from error
     try:
         give_away(descriptor, path, directory.stat())
     except BaseException:

@@ -67,7 +67,7 @@ class LogDir:
         return found
 
     def lock(self, fs: FileSystem) -> LogDirLock:
-        """Exclude the broker and other cleaners. Raises: LogDirLocked, UnsafeOwner, UnreadableFile."""
+        """Exclude the broker and other cleaners. Raises: LogDirLocked, UnsafeOwner, UnreadableFile, OutOfSpace."""
         check_owner(self.path)
         return LogDirLock.acquire(self.path, fs)
 

@@ -7,16 +7,19 @@ The rules are the broker's own, so that either side may crash anywhere and the o
     3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
        delete it.
     4. Take the ``.swap`` suffix off.
+    5. An index file without a ``.log`` is what is left of a segment: delete it.
 ``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
 
 A torn tail is never cut, and no ``.log`` outside a swap is touched.
 
-Source: Kafka LogLoader.load steps 1 to 5.
+Source: Kafka LogLoader.load steps 1 to 6.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storage.filesystem import FileSystem, Purpose
@@ -53,8 +56,15 @@ def plan_recovery(listing: Listing) -> Recovery:
 
     Raises: CorruptBatch, UnreadableFile where a ``.swap`` log cannot be read to its end.
     """
-    if not listing.needs_recovery:
-        return Recovery((), (), (), listing)
+    recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), listing)
+    orphans = {file.path for file in _orphans(recovery.listing)}
+    if not orphans:
+        return recovery
+    left = tuple(file for file in recovery.listing.files if file.path not in orphans)
+    return replace(recovery, unlinks=(*recovery.unlinks, *sorted(orphans)), listing=Listing(listing.directory, left))
+
+
+def _of_swaps(listing: Listing) -> Recovery:
     cleaned = listing.in_state(FileState.CLEANED)
     undone_from = min((file.name.base_offset for file in cleaned), default=None)
     swaps = listing.in_state(FileState.SWAP)
@@ -81,6 +91,17 @@ def recover(fs: FileSystem, recovery: Recovery, directory: Path) -> None:
         fs.rename(source, target, Purpose.RECOVER)
     if recovery.renames:
         fs.fsync_dir(directory, Purpose.RECOVER)
+
+
+def _orphans(recovered: Listing) -> Iterator[SegmentFile]:
+    """Index files of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files."""
+    plain = recovered.in_state(FileState.PLAIN)
+    logs = {file.name.base_offset for file in plain if file.name.kind is FileKind.LOG}
+    for file in plain:
+        base, kind, _ = file.name
+        is_orphan = kind is not FileKind.SNAPSHOT and base not in logs and file.file_name == str(file.name)
+        if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
+            yield file
 
 
 def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:

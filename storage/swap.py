@@ -10,6 +10,9 @@ Invariant:  after every step, one complete copy of each survivor has a name that
 Uncovered:  recovery deletes the sources up to the swap's next offset. Sources above it lost every record; a crash in
             step 2 may bring them back, but only the last ones: each goes durably before the next. Else the source of a
             tombstone could be gone and that of the value it deleted be there.
+Full disk:  a longer name may find no room. In step 1 what was renamed is undone, and the partition is as it was; from
+            step 2 on the swap is complete and durable, so a source that cannot be renamed is unlinked, as recovery
+            would do.
 Assumes:    ``storage.filesystem``: between two fsyncs of a directory its renames may survive in any order. Kafka
             fsyncs the directory once, at the end, and can lose records there.
 Not chosen: hard links: a broker's recovery knows suffixes only. Price: twice the group's bytes until ``.deleted``
@@ -21,8 +24,8 @@ Source: Kafka LocalLog.replaceSegments, LogSegment.changeFileSuffixes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.names import SEGMENT_KINDS, FileKind, FileState, segment_file_name
@@ -36,14 +39,14 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
         fs: the disk.
         cleaned: its files carry ``.cleaned``, are complete and fsynced; its base offset is the first source's.
         sources: ascending; all in the same directory.
+
+    Raises: OutOfSpace, and the cleaned files are gone then; in step 3 the next recovery finishes the swap.
     """
     assert cleaned.base_offset == sources[0].base_offset
     directory, covered_to = cleaned.directory, next_offset_of(cleaned)
-    for source, target in cleaned.names(FileState.SWAP):
-        fs.rename(source, target, Purpose.SWAP_IN)
-    fs.fsync_dir(directory, Purpose.SWAP_IN)
+    _expose(fs, cleaned)
     for place, segment in enumerate(sources):
-        retire(fs, segment)
+        _supersede(fs, segment)
         if segment.base_offset >= covered_to and place + 1 < len(sources):
             fs.fsync_dir(directory, Purpose.RETIRE)
     fs.fsync_dir(directory, Purpose.RETIRE)
@@ -58,10 +61,34 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
     fs.fsync_dir(directory, Purpose.SWAP_IN)
 
 
-def retire(fs: FileSystem, segment: Segment) -> list[Path]:
-    """Rename a segment's files to ``.deleted``; gives their new paths. The caller fsyncs the directory."""
-    targets: list[Path] = []
+def _expose(fs: FileSystem, cleaned: Segment) -> None:
+    """Step 1. Undone from the ``.swap`` names on: recovery takes them for nothing while there is a ``.cleaned`` one."""
+    names = cleaned.names(FileState.SWAP)
+    try:
+        for source, target in names:
+            fs.rename(source, target, Purpose.SWAP_IN)
+    except OutOfSpace:
+        for doomed in ([target for _, target in names], [source for source, _ in names]):
+            for path in doomed:
+                fs.unlink(path, Purpose.SWAP_IN)
+            fs.fsync_dir(cleaned.directory, Purpose.SWAP_IN)
+        raise
+    fs.fsync_dir(cleaned.directory, Purpose.SWAP_IN)
+
+
+def _supersede(fs: FileSystem, segment: Segment) -> None:
+    """Take a source out of the log: renamed, or unlinked where its longer name finds no room."""
     for source, target in segment.names(FileState.DELETED):
-        fs.rename(source, target, Purpose.RETIRE)
-        targets.append(target)
-    return targets
+        try:
+            fs.rename(source, target, Purpose.RETIRE)
+        except OutOfSpace:
+            fs.unlink(source, Purpose.RETIRE)
+
+
+def remove_retired(fs: FileSystem, segments: Sequence[Segment]) -> int:
+    """Unlink what ``swap_in`` left of its sources in ``.deleted`` files; gives the bytes. Their directory is one."""
+    for segment in segments:
+        for _, path in segment.names(FileState.DELETED):
+            fs.unlink(path, Purpose.REMOVE)
+    fs.fsync_dir(segments[0].directory, Purpose.REMOVE)
+    return sum(segment.size_bytes + segment.companions_bytes for segment in segments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from cleaner.engine.inventory import Survey, survey_log_dir
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import leftovers_of, sweep
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Listener, Outcome, PartitionKey, PartitionResult, Silent
+from cleaner.engine.outcome import Listener, Outcome, Silent
 from cleaner.engine.rehearsal import Rehearsal, key_of
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
@@ -115,12 +115,17 @@ class Cleaner:
             ]
             planned = self.plan(request, topics)
             swept_bytes = sum(_sweep(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
-            results: dict[PartitionKey, PartitionResult] = {}
-            for log_dir, log_dir_plan in zip(self._log_dirs, planned.log_dirs, strict=True):
-                executor = Executor(log_dir, means, request.now_ms)
-                executor.execute(log_dir_plan)
-                results |= executor.results
-                errors += executor.errors
+            executors = [
+                locks.enter_context(closing(Executor(log_dir, means, request.now_ms))) for log_dir in self._log_dirs
+            ]
+            for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
+                executor.delete(log_dir_plan)
+            for executor in executors:
+                executor.settle()
+            for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
+                executor.compact(log_dir_plan)
+        results = {key: result for executor in executors for key, result in executor.results.items()}
+        errors += [error for executor in executors for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
         return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors))
 

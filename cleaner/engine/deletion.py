@@ -1,5 +1,4 @@
-"""Carry out a retention: the oldest segments leave the log, become ``.deleted``, and what depends on the log start
-follows.
+"""Carry out a retention: the oldest segments leave the log, and what depends on the log start follows.
 
 Order, each step safe to crash behind:
     1. where everything goes, an empty segment is rolled at the log end, with a producer snapshot;
@@ -9,29 +8,38 @@ Order, each step safe to crash behind:
     4. leader epochs are cut at the new log start.
 The checkpoints of the log dir are the executor's, once for all partitions.
 
+``retire_segments`` does this. On a full disk a longer name, or the leader epochs, may find no room: then all is undone.
+
+``remove_segments`` unlinks in step 2, which works with 0 bytes free: every ``.log`` first, fsync, then the rest of the
+set, since a ``.log`` without its index files would have to be indexed anew by a starting broker, while index files
+without a ``.log`` are nothing to it, nor to our recovery. Step 4 needs a block, which step 2 has made, but perhaps not
+on a disk that others fill: it is the caller's, who can try again. Without it a log is sound: a broker cuts its leader
+epochs some time after it deleted, too.
+
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.checkpoints import format_leader_epochs, truncate_from_start
-from storage.errors import PlanOutOfDate
+from storage.errors import OutOfSpace, PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.roll import create_segment, write_snapshot
-from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, segment_file_name
-from storage.segment import Segment, identity_of
-from storage.swap import retire
+from storage.names import LEADER_EPOCH_CHECKPOINT, SEGMENT_KINDS, FileKind, FileState, segment_file_name
+from storage.segment import Segment, SegmentFile, identity_of
+
+Renames = list[tuple[Path, Path]]
 
 
-def delete_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
-    """Retire the segments of a deletion.
+def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
+    """Rename the segments of a deletion to ``.deleted``.
 
     Args:
         fs: the disk.
@@ -41,18 +49,42 @@ def delete_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
             none.
 
     Raises: PlanOutOfDate before the first step where a file is not as it was, CorruptCheckpoint where the leader
-        epochs do not parse; OutOfSpace.
+        epochs do not parse; OutOfSpace, and the partition is as it was.
     """
-    directory = listing.directory
+    doomed = _checked(listing, deletion)
+    rolled = _roll(fs, listing, deletion, snapshot_at_end)
+    renames: Renames = [names for segment in doomed for names in segment.names(FileState.DELETED)]
+    renames += [(snapshot.path, _retired(snapshot)) for snapshot in _snapshots_of(listing, doomed)]
+    done: Renames = []
+    try:
+        for source, target in renames:
+            fs.rename(source, target, Purpose.RETIRE)
+            done.append((source, target))
+        fs.fsync_dir(listing.directory, Purpose.RETIRE)
+        truncate_leader_epochs(fs, listing.directory, deletion.new_log_start_offset)
+    except OutOfSpace:
+        _undo(fs, listing.directory, done, rolled)
+        raise
+
+
+def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
+    """Unlink the segments of a deletion; the leader epochs are left to the caller. Arguments and errors as above:
+    there is an OutOfSpace only where everything goes, and nothing is gone then."""
+    doomed = _checked(listing, deletion)
+    _roll(fs, listing, deletion, snapshot_at_end)
+    companions = [s.files[kind].path for s in doomed for kind in SEGMENT_KINDS[1:] if kind in s.files]
+    companions += [snapshot.path for snapshot in _snapshots_of(listing, doomed)]
+    for paths in ([segment.log.path for segment in doomed], companions):
+        for path in paths:
+            fs.unlink(path, Purpose.REMOVE)
+        fs.fsync_dir(listing.directory, Purpose.REMOVE)
+
+
+def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
+    """What must hold before the first step."""
     doomed = check_unchanged(listing.segments, deletion.segments)
-    read_leader_epochs(directory)
-    if deletion.roll_at_offset is not None:
-        _roll(fs, listing, deletion.roll_at_offset, snapshot_at_end)
-    for segment in doomed:
-        retire(fs, segment)
-    retire_snapshots(fs, listing, {segment.base_offset for segment in doomed})
-    fs.fsync_dir(directory, Purpose.RETIRE)
-    truncate_leader_epochs(fs, directory, deletion.new_log_start_offset)
+    read_leader_epochs(listing.directory)
+    return doomed
 
 
 def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -> list[Segment]:
@@ -68,18 +100,59 @@ def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -
     return segments
 
 
-def _roll(fs: FileSystem, listing: Listing, offset: int, snapshot_at_end: Callable[[], bytes]) -> None:
-    if not any(s.name.base_offset == offset for s in listing.snapshots):
-        write_snapshot(fs, listing.directory, offset, snapshot_at_end())
-    create_segment(fs, listing.directory, offset)
+def _roll(
+    fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]
+) -> tuple[Path, ...]:
+    """The empty segment that stays where everything goes; gives the files made, in the order in which they may go
+    again. Raises: OutOfSpace, and none of them is left."""
+    offset = deletion.roll_at_offset
+    if offset is None:
+        return ()
+    made: list[Path] = []
+    try:
+        if not any(s.name.base_offset == offset for s in listing.snapshots):
+            write_snapshot(fs, listing.directory, offset, snapshot_at_end())
+            made.append(listing.directory / segment_file_name(offset, FileKind.SNAPSHOT))
+        segment = create_segment(fs, listing.directory, offset)
+    except OutOfSpace:
+        _unlink(fs, listing.directory, made)
+        raise
+    return (*(file.path for file in segment.files.values()), *made)
 
 
-def retire_snapshots(fs: FileSystem, listing: Listing, bases: set[int]) -> None:
-    """Rename the snapshots of segments that are gone; the newest one stays, a long replay is the price of losing it."""
-    for snapshot in listing.snapshots[:-1]:
-        if snapshot.name.base_offset in bases:
-            target = segment_file_name(snapshot.name.base_offset, FileKind.SNAPSHOT, FileState.DELETED)
-            fs.rename(snapshot.path, snapshot.path.with_name(target), Purpose.RETIRE)
+def _undo(fs: FileSystem, directory: Path, done: Renames, rolled: Sequence[Path]) -> None:
+    """Backwards, so that at any moment the log is whole or lacks its oldest segments only."""
+    for source, target in reversed(done):
+        fs.rename(target, source, Purpose.RETIRE)
+    if done:
+        fs.fsync_dir(directory, Purpose.RETIRE)
+    _unlink(fs, directory, rolled)
+
+
+def _unlink(fs: FileSystem, directory: Path, paths: Sequence[Path]) -> None:
+    for path in paths:
+        fs.unlink(path, Purpose.ROLL)
+    if paths:
+        fs.fsync_dir(directory, Purpose.ROLL)
+
+
+def _snapshots_of(listing: Listing, segments: Iterable[Segment]) -> list[SegmentFile]:
+    """Those of segments that go; the newest one stays, a long replay is the price of losing it."""
+    bases = {segment.base_offset for segment in segments}
+    return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
+
+
+def _retired(snapshot: SegmentFile) -> Path:
+    return snapshot.path.with_name(segment_file_name(snapshot.name.base_offset, FileKind.SNAPSHOT, FileState.DELETED))
+
+
+def retire_snapshots(fs: FileSystem, listing: Listing, segments: Iterable[Segment]) -> None:
+    """Rename the snapshots of segments that a swap took in, or unlink them where the longer name finds no room."""
+    for snapshot in _snapshots_of(listing, segments):
+        try:
+            fs.rename(snapshot.path, _retired(snapshot), Purpose.RETIRE)
+        except OutOfSpace:
+            fs.unlink(snapshot.path, Purpose.RETIRE)
 
 
 def truncate_leader_epochs(fs: FileSystem, directory: Path, log_start_offset: int) -> None:

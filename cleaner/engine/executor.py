@@ -1,24 +1,30 @@
 """Spend the plan of one log dir: deletions of every partition first, then compactions, each through the journal.
 
-Deletions come first since they make space and need next to none; among each kind the smallest, surest space comes back
-first. A partition that fails is reported and stops nobody else.
+Deletions come first since they make space and need next to none; ``policies.steps`` says in which order. A partition
+that fails is reported and stops nobody else.
+
+With 0 bytes free nothing can be written. With no delete delay the files are unlinked all the same; what had to be
+written meanwhile follows once there is space: journal lines, which are told as events before the step, leader epochs,
+then the checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleaner.engine.deletion import check_unchanged, delete_segments
+from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionPlan
-from storage.errors import LogCleanerError
+from policies.steps import compaction_steps, deletion_steps
+from storage.errors import LogCleanerError, OutOfSpace
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
 from storage.log_dir import LogDir
@@ -39,19 +45,39 @@ class Executor:
         self._journal = Journal(log_dir.path, means.fs)
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
+        self._deleted: list[PartitionPlan] = []
+        self._uncut: list[tuple[Path, int]] = []
+        """Directories whose leader epochs a full disk did not take yet, with their log start offsets."""
 
-    def execute(self, plan: LogDirPlan) -> None:
-        """Do all of it, or until asked to stop; ``results`` has an entry for every partition that had work."""
-        partitions = [p for p in plan.partitions if isinstance(p, PartitionPlan)]
-        try:
-            for partition in sorted((p for p in partitions if p.deletion), key=_smallest_deletion):
-                self._attempt(partition, self._delete)
-            self._checkpoint(LOG_START_OFFSET_CHECKPOINT, dict(_log_starts(self._done(partitions))))
-            for partition in sorted((p for p in partitions if p.compaction), key=_smallest_compaction):
-                self._attempt(partition, self._compact)
-            self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(partitions)))
-        finally:
-            self._journal.close()
+    def delete(self, plan: LogDirPlan) -> None:
+        """Carry the deletions out, or until asked to stop; ``results`` has an entry for every partition met."""
+        for step in deletion_steps(plan, at_once=self._is_at_once):
+            self._attempt(step, self._delete)
+
+    def settle(self) -> None:
+        """Write what follows from the deletions; behind those of every log dir, since they may share a full disk."""
+        for directory, log_start_offset in self._uncut:
+            self._reported(partial(truncate_leader_epochs, self._means.fs, directory, log_start_offset))
+        self._uncut.clear()
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, dict(_log_starts(self._deleted)))
+
+    def compact(self, plan: LogDirPlan) -> None:
+        """Carry the compactions out, or until asked to stop; then the corrections of the cleaner's checkpoint."""
+        for step in compaction_steps(plan):
+            self.compact_partition(step)
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan)))
+
+    def compact_partition(self, partition: PartitionPlan) -> None:
+        """One compaction."""
+        self._attempt(partition, self._compact)
+
+    def close(self) -> None:
+        """Close the journal; calling it again does nothing."""
+        self._journal.close()
+
+    @property
+    def _is_at_once(self) -> bool:
+        return self._means.delete_delay_ms == 0
 
     def _attempt(
         self, partition: PartitionPlan, step: Callable[[PartitionPlan, PartitionResult], PartitionResult]
@@ -73,7 +99,7 @@ class Executor:
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
         """With no delay, what a step renamed is unlinked before the next step needs space."""
-        if self._means.delete_delay_ms != 0:
+        if not self._is_at_once:
             return result
         swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
         return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes)
@@ -83,13 +109,12 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
-        self._journal.record("delete", self._means.clock.now_ms(), **_journalled(partition, deletion))
-        delete_segments(
-            self._means.fs,
-            listing,
-            deletion,
-            lambda: self._producer_state(listing, facts).to_snapshot_bytes(),
-        )
+        self._record("delete", facts.topic_partition, **_journalled(partition, deletion))
+        remove = remove_segments if self._is_at_once else retire_segments
+        remove(self._means.fs, listing, deletion, lambda: self._producer_state(listing, facts).to_snapshot_bytes())
+        self._deleted.append(partition)
+        if self._is_at_once:
+            self._cut_leader_epochs(listing.directory, deletion.new_log_start_offset)
         for segment, verdict in zip(deletion.segments, partition.verdicts, strict=False):
             size_bytes = segment.size_bytes + segment.companions_bytes
             reason = verdict.reason.code.value
@@ -100,7 +125,24 @@ class Executor:
                 bytes=size_bytes,
                 reason=reason,
             )
-        return replace(before, deleted_segments=len(deletion.segments), deleted_bytes=deletion.size_bytes)
+        return replace(
+            before,
+            deleted_segments=before.deleted_segments + len(deletion.segments),
+            deleted_bytes=before.deleted_bytes + deletion.size_bytes,
+            freed_bytes=before.freed_bytes + (deletion.size_bytes if self._is_at_once else 0),
+        )
+
+    def _cut_leader_epochs(self, directory: Path, log_start_offset: int) -> None:
+        """At once, or behind the other deletions where the disk does not take it yet."""
+        try:
+            truncate_leader_epochs(self._means.fs, directory, log_start_offset)
+        except OutOfSpace:
+            self._uncut.append((directory, log_start_offset))
+
+    def _record(self, what: str, topic_partition: TopicPartition, **fields: object) -> None:
+        """A journal line, told as an event too where it has to wait in memory: a crash would take it."""
+        if not self._journal.record(what, self._means.clock.now_ms(), partition=str(topic_partition), **fields):
+            self._event("journal_waits", topic_partition, what=what, **fields)
 
     def _compact(self, partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
         from cleaner.engine.compaction import Round, compact  # noqa: PLC0415 - loads numba, which retention never needs
@@ -110,7 +152,7 @@ class Executor:
         listing = list_partition(self._path_of(facts))
         segments = tuple(check_unchanged(listing.segments, compaction.segments))
         producers = self._producer_state(listing, facts)
-        self._journal.record("compact", self._means.clock.now_ms(), **_compaction_journalled(facts, compaction))
+        self._record("compact", facts.topic_partition, **_compaction_journalled(compaction))
         round_ = Round(
             listing,
             segments,
@@ -127,6 +169,7 @@ class Executor:
             before,
             compacted_from_bytes=compaction.size_bytes,
             compacted_to_bytes=done.size_bytes,
+            freed_bytes=before.freed_bytes + done.freed_bytes,
             records_read=done.records_read,
             records_kept=done.records_kept,
         )
@@ -161,17 +204,13 @@ class Executor:
                 offsets.pop(topic_partition, None)
             else:
                 offsets[topic_partition] = offset
+        self._reported(partial(self._log_dir.write_offsets, name, offsets, self._means.fs))
+
+    def _reported(self, write: Callable[[], None]) -> None:
         try:
-            self._log_dir.write_offsets(name, offsets, self._means.fs)
+            write()
         except (LogCleanerError, OSError) as error:
             self.errors.append(str(error))
-
-    def _done(self, partitions: Sequence[PartitionPlan]) -> Iterator[PartitionPlan]:
-        """Partitions whose deletion took place."""
-        for partition in partitions:
-            result = self.results.get((partition.facts.log_dir, partition.facts.topic_partition))
-            if result and result.deleted_segments and not result.error:
-                yield partition
 
     def _path_of(self, facts: PartitionFacts) -> Path:
         return self._log_dir.path / str(facts.topic_partition)
@@ -180,16 +219,11 @@ class Executor:
         self._means.listener.event(name, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
 
 
-def _smallest_deletion(partition: PartitionPlan) -> int:
-    return partition.deletion.size_bytes if partition.deletion else 0
+def _log_starts(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
+    """A log start needs its line only while it lies above the first segment's base. Source: Kafka LogManager.
 
-
-def _smallest_compaction(partition: PartitionPlan) -> int:
-    return partition.compaction.size_bytes if partition.compaction else 0
-
-
-def _log_starts(partitions: Iterator[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
-    """A log start needs its line only while it lies above the first segment's base. Source: Kafka LogManager."""
+    Of a partition's two deletions the later one has the last word.
+    """
     for partition in partitions:
         deletion = partition.deletion
         assert deletion is not None
@@ -200,15 +234,14 @@ def _log_starts(partitions: Iterator[PartitionPlan]) -> Iterator[tuple[TopicPart
         yield partition.facts.topic_partition, deletion.new_log_start_offset if is_inside else None
 
 
-def _corrected(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
-    for partition in partitions:
-        if partition.checkpoint_offset is not None:
+def _corrected(plan: LogDirPlan) -> Iterator[tuple[TopicPartition, int | None]]:
+    for partition in plan.partitions:
+        if isinstance(partition, PartitionPlan) and partition.checkpoint_offset is not None:
             yield partition.facts.topic_partition, partition.checkpoint_offset
 
 
 def _journalled(partition: PartitionPlan, deletion: Deletion) -> dict[str, object]:
     return {
-        "partition": str(partition.facts.topic_partition),
         "bytes": deletion.size_bytes,
         "log_start_offset": deletion.new_log_start_offset,
         "segments": [
@@ -223,9 +256,8 @@ def _journalled(partition: PartitionPlan, deletion: Deletion) -> dict[str, objec
     }
 
 
-def _compaction_journalled(facts: PartitionFacts, compaction: Compaction) -> dict[str, object]:
+def _compaction_journalled(compaction: Compaction) -> dict[str, object]:
     return {
-        "partition": str(facts.topic_partition),
         "bytes": compaction.size_bytes,
         "first_dirty_offset": compaction.round.first_dirty_offset,
         "end_offset": compaction.round.end_offset,

@@ -33,8 +33,8 @@ class Journal:
         self._is_torn = False
         """Whether the file ends within a line, cut short by a crash or a full disk."""
 
-    def record(self, what: str, time_ms: int, **fields: Any) -> None:
-        """Write one entry and make it last, before the step it tells of.
+    def record(self, what: str, time_ms: int, **fields: Any) -> bool:
+        """Write one entry and make it last, before the step it tells of; gives whether it lasts, or has to wait.
 
         Args:
             what: ``delete``, ``compact``, ``recover``.
@@ -44,6 +44,7 @@ class Journal:
         self._waiting.append(encode_entry({"time_ms": time_ms, "what": what, **fields}))
         with suppress(OutOfSpace):  # deletions that policy allows must go on: they are what makes space
             self._write_waiting()
+        return not self._waiting
 
     def close(self) -> None:
         """Write what had to wait, if there is space by now, and close the file; calling it again does nothing."""

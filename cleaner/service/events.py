@@ -12,6 +12,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     partition_recovered      info     topic, partition, files: what a crash left was finished or undone
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
+    journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, the journal's line
+                                      is kept in memory until there is space
     partition_failed         error    topic, partition, error
     log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
     =======================  =======  ===================================================================
@@ -36,6 +38,7 @@ class Event(StrEnum):
     FILES_REMOVED = "files_removed"
     PARTITION_RECOVERED = "partition_recovered"
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
+    JOURNAL_WAITS = "journal_waits"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
 
@@ -49,6 +52,7 @@ class LogFormat(StrEnum):
 
 LEVELS: Final[Mapping[str, int]] = {
     Event.UNKEYED_RECORDS_DROPPED: logging.WARNING,
+    Event.JOURNAL_WAITS: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
 }

@@ -144,3 +144,23 @@ def test_recovery_cut_short_anywhere_is_finished_by_the_next_one(tmp_path, expec
     for disk in crashes(interrupted):
         for left in after_power_loss(interrupted.directory, disk, tmp_path / "left"):
             assert recovered_offsets(left) == expected
+
+
+def test_index_files_of_a_segment_whose_log_is_gone_are_nothing(directory):
+    move(directory, ".cleaned", ".swap")
+    for orphan in (".index", ".timeindex", ".txnindex"):
+        (directory / name(30, orphan)).touch()
+    (directory / name(31, ".snapshot")).touch()
+    recovery = plan_recovery(list_partition(directory))
+    assert {name(30, kind) for kind in (".index", ".timeindex", ".txnindex")} < set(recovery.names)
+    assert recovered_offsets(directory) == CLEANED
+    assert {found for found in file_names(directory) if found.startswith(f"{30:020d}")} == set()
+    assert name(31, ".snapshot") in file_names(directory)
+
+
+def test_index_files_of_a_log_that_is_a_symlink_stay(directory):
+    for cleaned in KINDS:
+        (directory / name(0, f"{cleaned}.cleaned")).unlink()
+    (directory / name(30, ".index")).touch()
+    (directory / name(30, ".log")).symlink_to(directory / name(0, ".log"))
+    assert not plan_recovery(list_partition(directory)).is_needed

@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 
+from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition, segments_of
 from storage.names import FileState
 from storage.recovery import plan_recovery, recover
-from storage.swap import retire, swap_in
+from storage.swap import remove_retired, swap_in
 from tests.faults import after_power_loss, crashes
 from tests.partition_dirs import PartitionDir, file_names, keyed, latest, records_in
 
@@ -99,13 +100,47 @@ def test_sources_are_renamed_only_once_every_swap_name_lasts(tmp_path):
     assert steps[-1] == "fsync"
 
 
-def test_retired_segment_is_out_of_the_log_with_all_its_files(tmp_path):
-    directory = PartitionDir(tmp_path).segment(0, keyed(0, "a=1"), aborted=b"x" * 34).segment(1)
-    (segment, _) = list_partition(directory.path).segments
-    assert [path.name.split(".", 1)[1] for path in retire(FileSystem(), segment)] == [
-        "log.deleted",
-        "index.deleted",
-        "timeindex.deleted",
-        "txnindex.deleted",
-    ]
-    assert [segment.base_offset for segment in list_partition(directory.path).segments] == [1]
+def test_retired_segment_has_all_its_files_renamed_and_unlinked_when_asked(tmp_path):
+    directory, cleaned, sources = a_swap(tmp_path, keyed(0, "a=1"))
+    (directory.path / f"{10:020d}.txnindex").write_bytes(b"x" * 34)
+    sources = list_partition(directory.path).segments
+    swap_in(FileSystem(), cleaned, sources)
+    retired = {name for name in file_names(directory.path) if name.endswith(".deleted")}
+    assert f"{10:020d}.txnindex.deleted" in retired
+    assert len(retired) == 10
+    freed_bytes = sum((directory.path / name).stat().st_size for name in retired)
+    assert remove_retired(FileSystem(), sources) == freed_bytes
+    assert file_names(directory.path) == {f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+
+
+def test_full_disk_before_the_swap_is_durable_leaves_the_sources_and_nothing_else(tmp_path):
+    for steps in range(3):
+        shutil.rmtree(tmp_path)
+        directory, cleaned, sources = a_swap(tmp_path, *SURVIVORS["covers all sources"])
+        names = {path.name for source in sources for path, _ in source.names(FileState.PLAIN)}
+        with pytest.raises(OutOfSpace):
+            swap_in(NoRoom(steps, "swap"), cleaned, sources)
+        assert file_names(directory.path) == names
+        assert offsets(directory.path) == [0, 10, 20]
+
+
+@swaps
+def test_source_whose_longer_name_finds_no_room_is_unlinked(tmp_path, survivors):
+    directory, cleaned, sources = a_swap(tmp_path, *survivors)
+    swap_in(NoRoom(1, "deleted"), cleaned, sources)
+    assert offsets(directory.path) == offsets_of(survivors)
+    assert [name for name in file_names(directory.path) if not name.startswith(f"{0:020d}.")] == []
+
+
+class NoRoom(FileSystem):
+    """Takes so many renames to names of one suffix."""
+
+    def __init__(self, renames, suffix):
+        self.left, self.suffix = renames, suffix
+
+    def rename(self, source, target, purpose):
+        if target.name.endswith(self.suffix):
+            if self.left <= 0:
+                raise OutOfSpace(target, 0)
+            self.left -= 1
+        super().rename(source, target, purpose)

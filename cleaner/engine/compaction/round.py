@@ -26,13 +26,13 @@ from policies.compaction import grouped
 from policies.config import TopicPolicy
 from policies.plan import Compaction
 from policies.retain import AbortedTransaction
-from storage.filesystem import FileSystem, Unwritten
+from storage.filesystem import Unwritten
 from storage.log.listing import Listing
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.producer_state import ProducerState
 from storage.segment import Segment
-from storage.swap import swap_in
+from storage.swap import remove_retired, swap_in
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
 _BEFORE_ALL_MS: Final = -(1 << 63)
@@ -63,6 +63,8 @@ class Compacted:
     unkeyed: int
     end_offset: int
     """What the cleaner checkpoint is to say: the next round's first dirty offset."""
+    freed_bytes: int = 0
+    """Of the files that the round replaced and unlinked."""
 
 
 def compact(round_: Round, means: Means) -> Compacted:
@@ -74,12 +76,20 @@ def compact(round_: Round, means: Means) -> Compacted:
         Stopped: asked to end; groups swapped in before stay.
     """
 
-    def swap(group: Sequence[Source], cleaned: CleanedSegment) -> None:
-        segment = cleaned.seal(group[-1].segment.log.identity.mtime_ns)
-        swap_in(means.fs, segment, [source.segment for source in group])
-        _retire_snapshots(means.fs, round_.listing, group)
+    freed_bytes = 0
 
-    return _run(round_, means, swap, is_locked=True)
+    def swap(group: Sequence[Source], cleaned: CleanedSegment) -> None:
+        nonlocal freed_bytes
+        segments = [source.segment for source in group]
+        swap_in(means.fs, cleaned.seal(segments[-1].log.identity.mtime_ns), segments)
+        retire_snapshots(means.fs, round_.listing, segments[1:])  # of bases that the group's segment took in
+        if means.delete_delay_ms == 0:  # the next group may need the space
+            for source in group:
+                source.close()
+            freed_bytes += remove_retired(means.fs, segments)
+
+    done = _run(round_, means, swap, is_locked=True)
+    return replace(done, freed_bytes=freed_bytes)
 
 
 def measure(round_: Round, means: Means) -> Compacted:
@@ -150,11 +160,6 @@ def _rewrite_group(
         cleaned.discard()
         raise
     return cleaned.size_bytes, cleaned.records
-
-
-def _retire_snapshots(fs: FileSystem, listing: Listing, group: Sequence[Source]) -> None:
-    """Snapshots belong to the bases of segments: those that the group's segment took in have none any more."""
-    retire_snapshots(fs, listing, {source.segment.base_offset for source in group[1:]})
 
 
 def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:

@@ -139,6 +139,10 @@ class Source:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go, so that unlinking it gives its space back; calling it again does nothing."""
         self._mapped_buf = None
         if self._map is not None:
             with suppress(BufferError):  # an error on its way up still holds a view; the map goes with it

@@ -287,7 +287,7 @@ def test_file_that_vanishes_between_plan_and_execution_is_told(log_dir):
     planned = cleaner.plan(request())
     log(log_dir, 10).unlink()
     executor = Executor(LogDir(log_dir), cleaner._means, NOW_MS)
-    executor.execute(planned.log_dirs[0])
+    executor.compact(planned.log_dirs[0])
     errors = {key[1]: result.error for key, result in executor.results.items()}
     assert "it is gone" in errors[ORDERS]
     assert errors[OTHER] is None
@@ -339,15 +339,29 @@ def test_full_disk_for_the_journal_does_not_hinder_a_deletion(tmp_path):
     assert not made.log(0).exists()
 
 
-def test_full_disk_for_renames_leaves_a_deletion_that_the_next_run_finishes(tmp_path):
-    made = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1", timestamp_ms=OLD_MS))
-    made.segment(1, keyed(1, "b=1", timestamp_ms=OLD_MS)).segment(2, keyed(2, "c=1"))
-    committed(tmp_path, made)
-    _, _, errors = clean(tmp_path, FullDisk(2, frozenset({Purpose.RETIRE})))
-    if errors[TopicPartition("clicks", 0)]:
+FULL_FOR_A_DELETION = frozenset({Purpose.RETIRE, Purpose.CHECKPOINT, Purpose.ROLL})
+
+
+@pytest.mark.parametrize("segments", [2, 3], ids=["one stays", "all go"])
+def test_full_disk_during_a_deletion_leaves_the_partition_as_it_was(tmp_path, segments):
+    for free_steps in range(100):
+        path = tmp_path / str(free_steps)
+        made = PartitionDir(path, "clicks-0")
+        for base in range(3):
+            old_ms = OLD_MS if base < segments else NOW_MS
+            made.segment(base, keyed(base, "a=1", timestamp_ms=old_ms), aborted=b"")
+            (made.path / f"{base:020d}.snapshot").write_bytes(b"")
+        (made.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 1\n")
+        committed(path, made)
+        before = contents(made.path)
+        disk = FullDisk(free_steps, FULL_FOR_A_DELETION)
+        _, _, errors = clean(path, disk)
+        if not disk.refused:
+            break
         assert "no space" in errors[TopicPartition("clicks", 0)]
-    clean(tmp_path)
-    assert offsets(tmp_path, "clicks-0") == [2]
+        assert contents(made.path) == before
+    assert free_steps >= 6
+    assert offsets(path, "clicks-0") == [2][: 3 - segments]
 
 
 def test_full_disk_for_checkpoints_is_told_and_no_temporary_file_stays(log_dir):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.deletion import delete_segments
+from cleaner.engine.deletion import remove_segments, retire_segments
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.errors import CorruptCheckpoint, PlanOutOfDate
@@ -39,8 +39,8 @@ def a_deletion(count, *, new_start, roll_at=None):
     return Deletion(facts, new_start, roll_at)
 
 
-def delete(deletion):
-    delete_segments(FileSystem(), list_partition(PARTITION), deletion, lambda: SNAPSHOT_AT_END)
+def delete(deletion, how=retire_segments):
+    how(FileSystem(), list_partition(PARTITION), deletion, lambda: SNAPSHOT_AT_END)
 
 
 def bases_of(kind):
@@ -99,8 +99,36 @@ def test_leader_epochs_are_cut_at_the_new_log_start(partition, epochs, expected)
     assert (PARTITION / "leader-epoch-checkpoint").read_text() == expected
 
 
+def test_removed_segments_leave_nothing_of_their_sets(partition):
+    delete(a_deletion(2, new_start=20), remove_segments)
+    kept = {file(20, suffix) for suffix in (".log", ".index", ".timeindex", ".snapshot")}
+    assert {path.name for path in PARTITION.iterdir()} == kept | {file(30, ".snapshot")}
+
+
+def test_leader_epochs_are_left_to_who_removes_segments(partition):
+    (PARTITION / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 5\n")
+    delete(a_deletion(2, new_start=20), remove_segments)
+    assert (PARTITION / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 5\n"
+
+
+def test_every_log_is_durably_gone_before_the_first_of_its_index_files(partition):
+    steps = []
+
+    class Recording(FileSystem):
+        def unlink(self, path, purpose):
+            steps.append(path.name.partition(".")[2])
+            super().unlink(path, purpose)
+
+        def fsync_dir(self, path, purpose):
+            steps.append("fsync")
+
+    remove_segments(Recording(), list_partition(PARTITION), a_deletion(2, new_start=20), lambda: b"")
+    assert steps == ["log", "log", "fsync", "index", "timeindex", "index", "timeindex", "snapshot", "fsync"]
+
+
+@pytest.mark.parametrize("how", [retire_segments, remove_segments])
 @pytest.mark.parametrize("change", ["size", "time", "gone"])
-def test_changed_segment_stops_the_deletion_before_its_first_step(partition, change):
+def test_changed_segment_stops_the_deletion_before_its_first_step(partition, change, how):
     deletion = a_deletion(2, new_start=20)
     log = PARTITION / file(10, ".log")
     if change == "size":
@@ -113,14 +141,15 @@ def test_changed_segment_stops_the_deletion_before_its_first_step(partition, cha
         log.unlink()
     before = sorted(p.name for p in PARTITION.iterdir())
     with pytest.raises(PlanOutOfDate, match=r"00000000000000000010\.log"):
-        delete(deletion)
+        delete(deletion, how)
     assert sorted(p.name for p in PARTITION.iterdir()) == before
 
 
-def test_garbled_leader_epochs_stop_the_deletion_before_its_first_step(partition):
+@pytest.mark.parametrize("how", [retire_segments, remove_segments])
+def test_garbled_leader_epochs_stop_the_deletion_before_its_first_step(partition, how):
     deletion = a_deletion(3, new_start=30, roll_at=30)
     (PARTITION / "leader-epoch-checkpoint").write_text("0\nmany\n")
     before = sorted(p.name for p in PARTITION.iterdir())
     with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
-        delete(deletion)
+        delete(deletion, how)
     assert sorted(p.name for p in PARTITION.iterdir()) == before

@@ -13,7 +13,7 @@ from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.names import TopicPartition
-from tests.faults import crashes
+from tests.faults import after_power_loss, crashes
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -210,3 +210,33 @@ def test_next_run_finishes_what_a_crash_at_any_step_left(tmp_path, segment_bytes
         assert checkpoint(path, "cleaner-offset-checkpoint") == {ORDERS: 30}
         steps += 1
     assert steps > 30
+
+
+EVERYTHING_EXPIRES = configured(clicks={**EXPIRING, "retention.ms": "0"})
+
+
+@pytest.mark.parametrize("layers", [configured(clicks=EXPIRING), EVERYTHING_EXPIRES], ids=["some go", "all go"])
+def test_deletion_without_a_delay_cut_short_anywhere_loses_nothing_else_and_converges(tmp_path, layers):
+    path = tmp_path / "data"
+
+    def run(disk):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        clean(committed(path, clicks(path)), disk)
+
+    def clean(log_dir, disk=None):
+        a_cleaner(log_dir, layers, disk).clean(request(NOW_MS + 1), delete_delay_ms=0)
+
+    run(None)
+    expected = {name: (path / "clicks-0" / name).read_bytes() for name in file_names(path / "clicks-0")}
+    kept = offsets(path, "clicks-0")
+    states = 0
+    for disk in crashes(run):
+        for left in after_power_loss(path / "clicks-0", disk, tmp_path / "left" / "clicks-0"):
+            shutil.copy(path / "replication-offset-checkpoint", tmp_path / "left")
+            assert kept == [offset for offset in offsets(tmp_path / "left", "clicks-0") if offset in kept]
+            assert list_partition(left).segments
+            clean(tmp_path / "left")
+            assert {name: (left / name).read_bytes() for name in file_names(left)} == expected
+            states += 1
+    assert states > 15

@@ -1,0 +1,77 @@
+"""The order in which the plan of a log dir is spent, and the space that takes.
+
+Deletions make space and need next to none, so they come before every compaction; of each the smallest first, since it
+gives something back even where the disk is too full for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from policies.facts import PartitionFacts
+from policies.plan import LogDirPlan, PartitionPlan, deletion_of
+
+
+def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
+    """Deletions, each to be carried out whole.
+
+    Args:
+        plan: of one log dir.
+        at_once: the files are unlinked, which works with 0 bytes free. Only where everything goes something is written,
+            an empty segment: then the newest segment is a step of its own, behind all that need nothing.
+    """
+    steps = [p for p in _planned(plan) if p.deletion]
+    if at_once:
+        steps = [part for step in steps for part in _with_newest_apart(step)]
+    return tuple(sorted(steps, key=lambda step: (at_once and _rolls(step), _deleted_bytes(step))))
+
+
+def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
+    """Compactions, smallest working space first."""
+    return tuple(sorted((p for p in _planned(plan) if p.compaction), key=_working_bytes))
+
+
+def scratch_bytes(plan: LogDirPlan, *, at_once: bool) -> int:
+    """Free space that the compactions of a log dir need at most, their output being as large as their input.
+
+    Args:
+        plan: of one log dir.
+        at_once: what they replace is unlinked at once; else all of it waits for ``file.delete.delay.ms``.
+    """
+    compactions = [p.compaction for p in _planned(plan) if p.compaction]
+    if at_once:
+        return max((compaction.working_bytes for compaction in compactions), default=0)
+    return sum(compaction.size_bytes for compaction in compactions)
+
+
+def oldest_of(planned: PartitionPlan, count: int) -> PartitionPlan:
+    """A partition's plan with its ``count`` oldest deletions alone, the verdicts as they are."""
+    return replace(planned, deletion=deletion_of(planned.facts, count))
+
+
+def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
+    deletion = step.deletion
+    assert deletion is not None
+    older = len(deletion.segments) - 1
+    if deletion.roll_at_offset is None or not older:
+        return (step,)
+    left: PartitionFacts = step.facts.without_oldest(older)
+    newest = replace(step, facts=left, verdicts=step.verdicts[older:], deletion=deletion_of(left, 1))
+    return oldest_of(step, older), newest
+
+
+def _planned(plan: LogDirPlan) -> list[PartitionPlan]:
+    return [p for p in plan.partitions if isinstance(p, PartitionPlan)]
+
+
+def _rolls(step: PartitionPlan) -> bool:
+    return step.deletion is not None and step.deletion.roll_at_offset is not None
+
+
+def _deleted_bytes(step: PartitionPlan) -> int:
+    return step.deletion.size_bytes if step.deletion else 0
+
+
+def _working_bytes(step: PartitionPlan) -> int:
+    return step.compaction.working_bytes if step.compaction else 0

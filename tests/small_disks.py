@@ -1,0 +1,92 @@
+"""Real file systems of a few MiB that can be filled to the last byte; skipped aloud where none can be mounted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+SIZE_BYTES: Final = 8 << 20
+NAMES_MAX: Final = 1000
+KINDS: Final = ("ext4", "tmpfs")
+MOUNTED: Final[list[str]] = []
+"""The kind of every disk that a test of this session ran on."""
+
+
+@contextmanager
+def a_small_disk(kind: str, directory: Path) -> Iterator[Path]:
+    """Mount an empty file system below ``directory``: ext4 with blocks of 1 KiB and none reserved, or tmpfs."""
+    mounted = directory / kind
+    mounted.mkdir()
+    _run("mount", *_ext4(directory) if kind == "ext4" else ("-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "none"), mounted)
+    try:
+        MOUNTED.append(kind)
+        yield mounted
+    finally:
+        subprocess.run(["umount", "--lazy", mounted], check=True)
+
+
+def _ext4(directory: Path) -> tuple[str | Path, ...]:
+    image = directory / "image"
+    with image.open("wb") as file:
+        file.truncate(SIZE_BYTES)
+    _run("mkfs.ext4", "-q", "-b", "1024", "-m", "0", "-N", "4096", image)
+    return "-o", "loop", image
+
+
+def _run(*command: str | Path) -> None:
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        pytest.skip(f"NOT RUN: there is no {error.filename} here")
+    if done.returncode:
+        pytest.skip(f"NOT RUN: {command[0]} does not work here (it needs root): {done.stderr.strip()}")
+
+
+def fill(disk: Path) -> Path:
+    """Take every byte that is left, by a file that a broker ignores; gives the file."""
+    filler = disk / "filler"
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        for piece in (b"x" * 65_536, b"x" * 1024, b"x"):
+            _write_until_full(descriptor, piece)
+    finally:
+        os.close(descriptor)
+    os.sync()
+    assert free_bytes(disk) == 0
+    return filler
+
+
+def fill_names(directory: Path) -> None:
+    """Take what room a full disk has left in a directory, by empty files that a broker ignores."""
+    for digits in (200, 40, 4):
+        number = 0
+        while number < NAMES_MAX and not _is_full(lambda name=f"{number:0{digits}d}": (directory / name).touch()):
+            number += 1
+
+
+def _write_until_full(descriptor: int, piece: bytes) -> None:
+    while not _is_full(lambda: os.write(descriptor, piece)):
+        pass
+
+
+def _is_full(write: Callable[[], object]) -> bool:
+    try:
+        write()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return True
+    return False
+
+
+def free_bytes(disk: Path) -> int:
+    """For an ordinary user."""
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize
