@@ -122,6 +122,8 @@ class TopicPolicy:
     compaction_upgrade_format: bool = False
     compaction_rounds: str = "full"
     """``kafka`` ends a round where Kafka's offset map would be full."""
+    max_delete_ratio: float | None = None
+    """More of a partition's bytes than this share go only with ``--yes``; None is no limit."""
     unknown_because: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict)
 

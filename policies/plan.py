@@ -6,7 +6,7 @@ made for, and is refused where they have changed since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
@@ -14,6 +14,7 @@ from pathlib import PurePath
 from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
 from policies.config import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
+from policies.guards import delete_ratio_guard
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 from policies.retention import Retention, retention
 
@@ -33,6 +34,8 @@ class Request:
     only: Only | None = None
     force_compaction: bool = False
     assume_committed: bool = False
+    confirmed: bool = False
+    """``--yes``: a person means what the guard rails would hold back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class PartitionPlan:
     """The dirty section, where the partition is compacted at all."""
     checkpoint_offset: int | None = None
     """First dirty offset to write although nothing is compacted: the one in the file lies outside the log."""
+    guard: Reason | None = None
+    """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
 
     @property
     def has_work(self) -> bool:
@@ -118,6 +123,13 @@ class Plan:
         """Whether executing it would change anything."""
         return any(partition.has_work for partition in self.partitions)
 
+    @property
+    def guards(self) -> Iterator[str]:
+        """What guard rails hold back, a line each: the code, where, what."""
+        for partition in self.partitions:
+            if partition.guard:
+                yield f"{partition.guard.code}: {path_of(partition.facts)}: {partition.guard.text}"
+
 
 PolicyOf = Callable[[PartitionFacts], TopicPolicy]
 
@@ -154,6 +166,8 @@ def plan_partition(facts: PartitionFacts, policy: TopicPolicy, request: Request)
     if (reason := _exempt(policy)) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
+    if not request.confirmed and (guard := delete_ratio_guard(facts, outcome.deleted, policy)) is not None:
+        return PartitionPlan(facts, policy, _all_kept(facts.segments, guard), guard=guard)
     deletion = _deletion(facts, outcome)
     planned = PartitionPlan(facts, policy, outcome.verdicts, deletion)
     if not policy.cleanup_compact or request.only is Only.RETENTION or not facts.segments:

@@ -47,6 +47,8 @@ class ReasonCode(StrEnum):
     CONFIG_UNKNOWN = "CONFIG_UNKNOWN"
     NOT_ASKED = "NOT_ASKED"
 
+    MAX_DELETE_RATIO = "MAX_DELETE_RATIO"
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

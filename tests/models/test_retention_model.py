@@ -276,6 +276,7 @@ EXEMPT = (
     (a_policy("delete"), Request(NOW_MS)),
     (a_policy("delete", retention_bytes=LIMIT_BYTES), Request(NOW_MS)),
     (a_policy("delete", retention_ms=LIMIT_MS), Request(NOW_MS, only=Only.COMPACTION)),
+    (a_policy("delete", retention_ms=LIMIT_MS, max_delete_ratio=0.4), Request(NOW_MS)),
     (replace(a_policy(""), unknown_because="nobody stated it"), Request(NOW_MS)),
     (replace(a_policy("delete", retention_ms=0), remote_storage_enable=True), Request(NOW_MS)),
 )
