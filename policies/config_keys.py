@@ -24,6 +24,8 @@ _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 _MIB: Final = 1 << 20
+CLOCK_JUMP_MAX_MS: Final = 30 * _DAY_MS
+"""Default of ``clock.jump.max``."""
 
 
 class Unit(Enum):
@@ -236,6 +238,7 @@ BROKER_KEYS: Final = (
         1,
         unit=Unit.MS,
     ),
+    _ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1, field="clock_jump_max_ms", ours=True),
 )
 """What only a broker sets, for all topics alike."""
 

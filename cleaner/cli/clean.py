@@ -188,7 +188,7 @@ def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
     totals = Totals.of(plan, outcome)
     if totals.failed or _log_dir_errors(plan, outcome):
         return ExitStatus.FAILED
-    if totals.unknown or totals.guarded:
+    if totals.unknown or any(plan.guards):
         return ExitStatus.REFUSED
     has_work = plan.has_work or outcome.swept_bytes > 0
     return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE

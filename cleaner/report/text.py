@@ -95,6 +95,8 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page) -> None:
     )
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
+    if planned.guard:
+        page.line(f"held back: {planned.guard.text}", "bold yellow", indent=2, hanging=2)
     for error in facts.errors:
         page.line(f"FAILED: {error}", "bold red", indent=2, hanging=2)
     page.line()
