@@ -122,6 +122,8 @@ class TopicPolicy:
     compaction_upgrade_format: bool = False
     compaction_rounds: str = "full"
     """``kafka`` ends a round where Kafka's offset map would be full."""
+    retention_future_timestamps: str = "off"
+    """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
     max_delete_ratio: float | None = None
     """More of a partition's bytes than this share go only with ``--yes``; None is no limit."""
     unknown_because: str | None = None

@@ -205,6 +205,7 @@ TOPIC_KEYS: Final = (
     _bool("remote.log.delete.on.disable", False),
     _bool("compaction.upgrade.format", False, ours=True),
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
+    _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
     ConfigKey("max.delete.ratio", Kind.DOUBLE, None, 0, 1, ours=True),
 )
 """What a topic can set."""

@@ -163,6 +163,7 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
 
 def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
     wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
+    newest = segment.newest_entry()
     return SegmentFacts(
         segment.base_offset,
         segment.size_bytes,
@@ -170,9 +171,10 @@ def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
         segment.bytes_of(FileKind.INDEX),
         segment.bytes_of(FileKind.TIME_INDEX),
         segment.mtime_ms,
-        segment.newest_record_ms(),
+        newest.timestamp_ms if newest else NO_TIMESTAMP,
         segment.log.identity,
         _first_batch_ms(segment) if wants_first else NO_TIMESTAMP,
+        newest.offset if newest else None,
     )
 
 
