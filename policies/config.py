@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from policies.config_keys import BROKER_KEY, DOUBLE_MAX, LONG_MAX, NO_LIMIT, TOPIC_KEY, Value
+from policies.config_keys import BROKER_KEY, CLOCK_JUMP_MAX_MS, DOUBLE_MAX, LONG_MAX, NO_LIMIT, TOPIC_KEY, Value
 from policies.config_values import show_value
 
 NOBODY: Final = "nobody stated it"
@@ -122,6 +122,10 @@ class TopicPolicy:
     compaction_upgrade_format: bool = False
     compaction_rounds: str = "full"
     """``kafka`` ends a round where Kafka's offset map would be full."""
+    retention_future_timestamps: str = "off"
+    """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
+    max_delete_ratio: float | None = None
+    """More of a partition's bytes than this share go only with ``--yes``; None is no limit."""
     unknown_because: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
@@ -174,6 +178,8 @@ class BrokerPolicy:
     log_cleaner_backoff_ms: int = 15_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS
+    """How far the wall clock and what it is compared with may be apart."""
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:

@@ -24,6 +24,8 @@ _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 _MIB: Final = 1 << 20
+CLOCK_JUMP_MAX_MS: Final = 30 * _DAY_MS
+"""Default of ``clock.jump.max``."""
 
 
 class Unit(Enum):
@@ -203,6 +205,8 @@ TOPIC_KEYS: Final = (
     _bool("remote.log.delete.on.disable", False),
     _bool("compaction.upgrade.format", False, ours=True),
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
+    _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
+    ConfigKey("max.delete.ratio", Kind.DOUBLE, None, 0, 1, ours=True),
 )
 """What a topic can set."""
 
@@ -235,6 +239,7 @@ BROKER_KEYS: Final = (
         1,
         unit=Unit.MS,
     ),
+    _ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1, field="clock_jump_max_ms", ours=True),
 )
 """What only a broker sets, for all topics alike."""
 

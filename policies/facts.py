@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.names import FileIdentity, TopicPartition
 
@@ -35,6 +35,8 @@ class SegmentFacts:
     identity: FileIdentity
     first_batch_ms: int = NO_TIMESTAMP
     """Largest timestamp of the first batch; read only where ``max.compaction.lag.ms`` needs it."""
+    newest_record_offset: int | None = None
+    """Last offset of the batch with the newest record, by the time index."""
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -102,6 +104,35 @@ class UnreadablePartition:
     size_bytes: int = 0
 
 
+class Boot(NamedTuple):
+    """A boot of the machine: its id, and when it was, as the wall clock of the moment has it.
+
+    ``booted_ms``, epoch ms, is the wall clock less the time since the boot: it moves only where the wall clock is set.
+    """
+
+    boot_id: str
+    booted_ms: int
+
+
+class LastRun(NamedTuple):
+    """The last journal entry: the wall clock then, epoch ms, and the boot; None where the system does not tell."""
+
+    time_ms: int
+    boot: Boot | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockFacts:
+    """The wall clock, and what tells whether it can be believed. Times in epoch ms."""
+
+    now_ms: int
+    boot: Boot | None
+    last_run: LastRun | None
+    """None without a journal."""
+    newest_file_ms: int | None
+    """None where the log dir holds none."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogDirFacts:
     """A log dir as a plan sees it."""
@@ -113,3 +144,5 @@ class LogDirFacts:
     partitions: tuple[PartitionFacts | UnreadablePartition, ...]
     errors: tuple[str, ...] = ()
     """What is wrong with the dir itself (a garbled checkpoint): nothing in it is touched then."""
+    clock: ClockFacts | None = None
+    """None asks for no comparison."""

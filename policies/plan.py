@@ -6,14 +6,16 @@ made for, and is refused where they have changed since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 
 from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
 from policies.config import TopicPolicy
+from policies.config_keys import CLOCK_JUMP_MAX_MS
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
+from policies.guards import clock_guard, delete_ratio_guard
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 from policies.retention import Retention, retention
 
@@ -33,6 +35,8 @@ class Request:
     only: Only | None = None
     force_compaction: bool = False
     assume_committed: bool = False
+    confirmed: bool = False
+    """``--yes``: a person means what the guard rails would hold back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class PartitionPlan:
     """The dirty section, where the partition is compacted at all."""
     checkpoint_offset: int | None = None
     """First dirty offset to write although nothing is compacted: the one in the file lies outside the log."""
+    guard: Reason | None = None
+    """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
 
     @property
     def has_work(self) -> bool:
@@ -101,6 +107,8 @@ class LogDirPlan:
 
     facts: LogDirFacts
     partitions: tuple[PartitionPlan | UnreadablePartition, ...]
+    guard: Reason | None = None
+    """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,28 +133,54 @@ class Plan:
         """Whether executing it would change anything."""
         return any(partition.has_work for partition in self.partitions)
 
+    @property
+    def guards(self) -> Iterator[str]:
+        """What guard rails hold back, a line each: the code, where, what."""
+        for log_dir in self.log_dirs:
+            if log_dir.guard:
+                yield f"{log_dir.guard.code}: {log_dir.facts.path}: {log_dir.guard.text}"
+                continue
+            for partition in log_dir.partitions:
+                if isinstance(partition, PartitionPlan) and partition.guard:
+                    yield f"{partition.guard.code}: {path_of(partition.facts)}: {partition.guard.text}"
+
 
 PolicyOf = Callable[[PartitionFacts], TopicPolicy]
 
 
-def plan(log_dirs: Sequence[LogDirFacts], policy_of: PolicyOf, request: Request) -> Plan:
+def plan(
+    log_dirs: Sequence[LogDirFacts],
+    policy_of: PolicyOf,
+    request: Request,
+    *,
+    clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS,
+) -> Plan:
     """Plan a run: pure and deterministic; partitions sorted by name within their log dir.
 
     Args:
         log_dirs: the facts.
         policy_of: the configuration of a partition's topic.
         request: the moment of the run, and what the user restricted or forced.
+        clock_jump_max_ms: ``clock.jump.max``.
     """
-    return Plan(request, tuple(LogDirPlan(facts, _plan_log_dir(facts, policy_of, request)) for facts in log_dirs))
+    return Plan(request, tuple(_plan_log_dir(facts, policy_of, request, clock_jump_max_ms) for facts in log_dirs))
 
 
-def _plan_log_dir(
-    facts: LogDirFacts, policy_of: PolicyOf, request: Request
-) -> tuple[PartitionPlan | UnreadablePartition, ...]:
+def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, clock_jump_max_ms: int) -> LogDirPlan:
+    guard = clock_guard(facts.clock, clock_jump_max_ms) if facts.clock and not request.confirmed else None
     planned = (
-        p if isinstance(p, UnreadablePartition) else plan_partition(p, policy_of(p), request) for p in facts.partitions
+        p
+        if isinstance(p, UnreadablePartition)
+        else _held_back(p, policy_of(p), guard)
+        if guard
+        else plan_partition(p, policy_of(p), request)
+        for p in facts.partitions
     )
-    return tuple(sorted(planned, key=_by_name))
+    return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard)
+
+
+def _held_back(facts: PartitionFacts, policy: TopicPolicy, guard: Reason) -> PartitionPlan:
+    return PartitionPlan(facts, policy, _all_kept(facts.segments, _exempt(policy) or guard), guard=guard)
 
 
 def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
@@ -161,6 +195,8 @@ def plan_partition(facts: PartitionFacts, policy: TopicPolicy, request: Request)
     if (reason := _exempt(policy)) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
+    if not request.confirmed and (guard := delete_ratio_guard(facts, outcome.deleted, policy)) is not None:
+        return _held_back(facts, policy, guard)
     deletion = deletion_of(facts, outcome.deleted)
     planned = PartitionPlan(facts, policy, outcome.verdicts, deletion)
     if not policy.cleanup_compact or request.only is Only.RETENTION or not facts.segments:

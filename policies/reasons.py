@@ -47,6 +47,9 @@ class ReasonCode(StrEnum):
     CONFIG_UNKNOWN = "CONFIG_UNKNOWN"
     NOT_ASKED = "NOT_ASKED"
 
+    CLOCK_JUMPED = "CLOCK_JUMPED"
+    MAX_DELETE_RATIO = "MAX_DELETE_RATIO"
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

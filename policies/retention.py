@@ -117,11 +117,11 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
 
     def rule(place: int) -> Reason | None:
         segment = log.segments[place]
-        if policy.retention_ms < 0 or now_ms - segment.largest_timestamp_ms <= policy.retention_ms:
+        newest_ms, what = _newest(segment, policy, now_ms)
+        if policy.retention_ms < 0 or now_ms - newest_ms <= policy.retention_ms:
             return None
-        age = duration(now_ms - segment.largest_timestamp_ms)
-        text = f"{segment.timestamp_source.value} is {age} old, more than {limit}"
-        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy))
+        text = f"{what} is {duration(now_ms - newest_ms)} old, more than {limit}"
+        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms))
 
     return rule
 
@@ -132,7 +132,7 @@ def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> 
     until_ms = 0
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
-        until_ms = max(until_ms, _expiry_ms(segment, policy))
+        until_ms = max(until_ms, _expiry_ms(segment, policy, now_ms))
         reason = _barrier(log, place) or _stays(log, place, first, policy, now_ms, until_ms)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts
@@ -142,13 +142,13 @@ def _stays(log: PartitionFacts, place: int, first: int, policy: TopicPolicy, now
     segment = log.segments[place]
     if not policy.cleanup_delete:
         return _deletes_by_no_limit(policy)
-    if policy.retention_ms >= 0 and segment.largest_timestamp_ms > now_ms:
-        newest = moment(segment.largest_timestamp_ms)
-        text = f"{segment.timestamp_source.value} lies in the future, {newest}; it holds all later segments"
+    newest_ms, what = _newest(segment, policy, now_ms)
+    if policy.retention_ms >= 0 and newest_ms > now_ms:
+        text = f"{what} lies in the future, {moment(newest_ms)}; it holds all later segments"
         return Reason(ReasonCode.FUTURE_TIMESTAMP, text, until_ms)
-    if policy.retention_ms >= 0 and now_ms - segment.largest_timestamp_ms <= policy.retention_ms:
-        age = duration(now_ms - segment.largest_timestamp_ms)
-        text = f"{segment.timestamp_source.value} is {age} old, not more than {_said(policy, 'retention.ms')}"
+    if policy.retention_ms >= 0 and now_ms - newest_ms <= policy.retention_ms:
+        age = duration(now_ms - newest_ms)
+        text = f"{what} is {age} old, not more than {_said(policy, 'retention.ms')}"
         return Reason(ReasonCode.TIME_NOT_REACHED, text, until_ms)
     if policy.retention_ms >= 0 and place > first:
         text = f"expired, but segments go oldest first and {log.segments[first].base_offset} stays"
@@ -164,9 +164,28 @@ def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
     return Reason(ReasonCode.POLICY_EMPTY, "cleanup.policy is empty: no limit deletes, nothing is compacted")
 
 
-def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy) -> int:
+def _newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
+    """The time that a segment's age counts from, epoch ms, and what has it."""
+    if _is_unpinned(segment, policy, now_ms):
+        return segment.mtime_ms, "the file time of its .log (its newest record lies in the future)"
+    what = segment.timestamp_source.value
+    if segment.newest_record_ms > now_ms and segment.newest_record_offset is not None:
+        what += f" (in the batch up to offset {segment.newest_record_offset})"
+    return segment.largest_timestamp_ms, what
+
+
+def _is_unpinned(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> bool:
+    return policy.retention_future_timestamps == "mtime" and segment.newest_record_ms > now_ms
+
+
+def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
     """The first moment at which time retention takes the segment (strict comparison); 0 without a limit."""
-    return segment.largest_timestamp_ms + policy.retention_ms + 1 if policy.retention_ms >= 0 else 0
+    if policy.retention_ms < 0:
+        return 0
+    by_file_ms = segment.mtime_ms + policy.retention_ms + 1
+    if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
+        return by_file_ms
+    return segment.largest_timestamp_ms + policy.retention_ms + 1
 
 
 def _said(policy: TopicPolicy, key: str) -> str:

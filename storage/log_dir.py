@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,6 +87,18 @@ class LogDir:
             parsed = parse_partition_dir_name(name)
             if parsed and parsed.state is DirState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
                 yield parsed.topic_partition, self.path / name
+
+    def newest_change_ms(self) -> int | None:
+        """When a broker, or a cleaner, last wrote a checkpoint or changed a partition directory's names, epoch ms.
+
+        None for a dir without either. Raises: UnreadableFile.
+        """
+        paths = (*(self.path / name for name in _MARKS_OF_A_LOG_DIR), *(path for _, path in self.partitions()))
+        times_ms = []
+        for path in paths:
+            with suppress(FileNotFoundError):  # beside a live broker
+                times_ms.append(path.stat(follow_symlinks=False).st_mtime_ns // 1_000_000)
+        return max(times_ms, default=None)
 
     def checkpoints(self) -> Checkpoints:
         """Read the checkpoint files; an absent one is empty. Raises: CorruptCheckpoint, UnreadableFile."""

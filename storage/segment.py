@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from storage.errors import UnreadableFile
-from storage.indexes import last_time_index_entry
+from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
 
 
@@ -75,13 +75,17 @@ class Segment:
         return self.files[kind].size_bytes if kind in self.files else 0
 
     def newest_record_ms(self) -> int:
-        """Largest record timestamp by the last entry of the time index; -1 where it has none.
+        """Largest record timestamp by the time index; -1 where it has none. Raises: as ``newest_entry``."""
+        entry = self.newest_entry()
+        return entry.timestamp_ms if entry else -1
+
+    def newest_entry(self) -> TimeIndexEntry | None:
+        """The last entry of the time index: the largest record timestamp, and the last offset of its batch.
 
         Source: Kafka LogSegment.maxTimestampSoFar. Raises: CorruptIndex, UnreadableFile.
         """
         file = self.files.get(FileKind.TIME_INDEX)
-        entry = last_time_index_entry(file.path, self.base_offset) if file else None
-        return entry.timestamp_ms if entry else -1
+        return last_time_index_entry(file.path, self.base_offset) if file else None
 
     def names(self, state: FileState) -> list[tuple[Path, Path]]:
         """Renames that bring every file into ``state``, in Kafka's order: log, index, timeindex, txnindex."""

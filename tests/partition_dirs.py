@@ -11,8 +11,10 @@ from typing import Any, Self
 from cleaner.engine.cleaner import Cleaner
 from cleaner.service.layers import Settings, build_layers
 from policies import Request
+from policies.config_keys import LONG_MAX
 from policies.config_layers import ConfigLayers
 from policies.config_sources import Said
+from policies.facts import Boot
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.names import HIGH_WATERMARK_CHECKPOINT, parse_topic_partition
@@ -25,12 +27,16 @@ DAY_MS = 86_400_000
 class FakeClock:
     """A clock that is set by hand; sleeping moves its stopwatch."""
 
-    def __init__(self, now_ms: int = NOW_MS) -> None:
+    def __init__(self, now_ms: int = NOW_MS, boot: Boot | None = None) -> None:
         self.time_ms = now_ms
+        self.booted = boot
         self.slept_seconds = 0.0
 
     def now_ms(self) -> int:
         return self.time_ms
+
+    def boot(self) -> Boot | None:
+        return self.booted
 
     def seconds(self) -> float:
         return self.slept_seconds
@@ -83,9 +89,9 @@ def committed(log_dir: Path, *partitions: PartitionDir) -> Path:
 
 
 def configured(*set_options: str, **topics: dict[str, str]) -> ConfigLayers:
-    """Layers that state these topics' configs, by exact name."""
+    """Layers that state these topics' configs, by exact name; what is drawn lies at times of its own."""
     said = {topic: {key: Said(value, "test") for key, value in keys.items()} for topic, keys in topics.items()}
-    return build_layers(Settings(topics=said), set_options=set_options)
+    return build_layers(Settings(topics=said), set_options=(f"clock.jump.max={LONG_MAX}", *set_options))
 
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from cleaner.cli.exit_status import ExitStatus, Refused, complain, help_on
+from cleaner.cli.confirming import confirm, confirm_guards, tell_guards
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.values import at_least_one, moment, span_ms
@@ -63,7 +64,9 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="a partition without a checkpointed high watermark is committed to its end",
     )
-    group.add_argument("-y", "--yes", action="store_true", help="do what is dangerous without asking")
+    group.add_argument(
+        "-y", "--yes", action="store_true", help="do what is dangerous, or held back by a guard rail, without asking"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,14 +75,16 @@ def run(args: argparse.Namespace) -> int:
 
     _check_usage(args)
     request = _request(args)
-    _confirm(args)
+    if args.assume_committed:
+        confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
         cleaner = open_cleaner(args, listener, threads=args.threads)
-        plan, outcome, signalled = _act(args, cleaner, request)
+        plan, outcome, signalled = _act(args, cleaner, confirm_guards(args, cleaner, request))
     _show(args, plan, outcome)
     _tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
+    tell_guards(plan)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 
@@ -99,18 +104,6 @@ def _request(args: argparse.Namespace) -> Request:
         raise InvalidConfig("--now", now_ms, f"lies after the clock's {clock_ms}: it would delete early; add --dry-run")
     only = Only(args.only) if args.only else None
     return Request(now_ms, only, args.force_compaction, args.assume_committed)
-
-
-def _confirm(args: argparse.Namespace) -> None:
-    """Danger asks on a terminal; without one it needs ``--yes``. A dry run endangers nothing."""
-    if not args.assume_committed or args.yes or args.dry_run:
-        return
-    danger = "--assume-committed also deletes and compacts records that may never have been committed"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(danger, "nothing was done; say --yes if that is meant")
-    print(f"{danger}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question to the user
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("not confirmed", "nothing was done")
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
@@ -195,7 +188,7 @@ def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
     totals = Totals.of(plan, outcome)
     if totals.failed or _log_dir_errors(plan, outcome):
         return ExitStatus.FAILED
-    if totals.unknown:
+    if totals.unknown or any(plan.guards):
         return ExitStatus.REFUSED
     has_work = plan.has_work or outcome.swept_bytes > 0
     return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.executor import Executor
-from cleaner.engine.inventory import Survey, survey_log_dir
+from cleaner.engine.inventory import Survey, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import leftovers_of, sweep
 from cleaner.engine.means import Means
@@ -17,7 +17,8 @@ from cleaner.engine.outcome import Listener, Outcome, Silent
 from cleaner.engine.rehearsal import Rehearsal, key_of
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
-from policies.facts import PartitionFacts
+from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
+from policies.guards import clock_guard
 from policies.plan import LogDirPlan, Plan, Request, plan
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
@@ -77,7 +78,8 @@ class Cleaner:
             topics: globs over topic or partition names; empty means all.
         """
         survey = self._survey(request, topics)
-        return plan([survey_log_dir(log_dir, survey) for log_dir in self._log_dirs], self._policy_of, request)
+        facts = [self._facts(log_dir, survey) for log_dir in self._log_dirs]
+        return plan(facts, self._policy_of, request, clock_jump_max_ms=self._means.broker.clock_jump_max_ms)
 
     def would_do(self, plan: Plan, *, exact: bool = False, delete_delay_ms: int | None = None) -> Outcome:
         """What executing a plan would do, and nothing done.
@@ -111,7 +113,10 @@ class Cleaner:
             for log_dir in self._log_dirs:
                 locks.enter_context(log_dir.lock(means.fs))
             errors = [
-                error for log_dir in self._log_dirs for error in self._recover(log_dir, self._survey(request, topics))
+                error
+                for log_dir in self._log_dirs
+                if self._clock_is_believed(log_dir, request)
+                for error in self._recover(log_dir, self._survey(request, topics))
             ]
             planned = self.plan(request, topics)
             swept_bytes = sum(_sweep(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
@@ -133,6 +138,25 @@ class Cleaner:
         expiration_ms = self._means.broker.producer_id_expiration_ms
         return Survey(self._layers, request.now_ms, expiration_ms, tuple(topics))
 
+    def _facts(self, log_dir: LogDir, survey: Survey) -> LogDirFacts:
+        facts = survey_log_dir(log_dir, survey)
+        return facts if facts.errors else replace(facts, clock=self._clock_facts(log_dir))
+
+    def _clock_facts(self, log_dir: LogDir) -> ClockFacts:
+        return survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
+
+    def _clock_is_believed(self, log_dir: LogDir, request: Request) -> bool:
+        """Asked before the first entry of this run, which the clock would agree with; confirming it makes one."""
+        guard = clock_guard(self._clock_facts(log_dir), self._means.broker.clock_jump_max_ms)
+        if guard and request.confirmed:
+            journal = self._journal(log_dir)
+            journal.record("clock", self._means.clock.now_ms(), text=guard.text)
+            journal.close()
+        return guard is None or request.confirmed
+
+    def _journal(self, log_dir: LogDir) -> Journal:
+        return Journal(log_dir.path, self._means.fs, self._means.clock.boot())
+
     def _policy_of(self, facts: PartitionFacts) -> TopicPolicy:
         return self._layers.policy_for(
             facts.topic_partition.topic, compacted_before=facts.cleaner_checkpoint is not None
@@ -140,7 +164,7 @@ class Cleaner:
 
     def _recover(self, log_dir: LogDir, survey: Survey) -> Iterator[str]:
         """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed."""
-        journal = Journal(log_dir.path, self._means.fs)
+        journal = self._journal(log_dir)
         try:
             cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
             for topic_partition, path in log_dir.partitions():

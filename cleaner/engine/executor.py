@@ -42,7 +42,7 @@ class Executor:
         self._log_dir = log_dir
         self._means = means
         self._now_ms = now_ms
-        self._journal = Journal(log_dir.path, means.fs)
+        self._journal = Journal(log_dir.path, means.fs, means.clock.boot())
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
         self._deleted: list[PartitionPlan] = []

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cleaner.engine.clock import Clock
+from cleaner.engine.journal import read_last_run
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
-from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
+from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from storage.checkpoints import parse_partition_metadata
 from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart
 from storage.log.end import find_end
@@ -65,6 +67,31 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         for p in partitions
     )
     return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions)
+
+
+def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
+    """What tells whether the wall clock can be believed; ``--now`` is not asked.
+
+    Args:
+        log_dir: as it is before this run changes anything in it.
+        clock: the machine's.
+        jump_max_ms: ``clock.jump.max``: segments are looked at only where every other file is older than that.
+
+    Raises: UnreadableFile.
+    """
+    now_ms = clock.now_ms()
+    newest_ms = log_dir.newest_change_ms()
+    if newest_ms is not None and newest_ms < now_ms - jump_max_ms:
+        newest_ms = max((_newest_file_ms(path) for _, path in log_dir.partitions()), default=newest_ms)
+    return ClockFacts(now_ms, clock.boot(), read_last_run(log_dir.path), newest_ms)
+
+
+def _newest_file_ms(partition: Path) -> int:
+    """0 where it cannot be read: that is told with its facts."""
+    try:
+        return max((file.identity.mtime_ns // 1_000_000 for file in list_partition(partition).files), default=0)
+    except LogCleanerError:
+        return 0
 
 
 def _survey_partition(
@@ -136,6 +163,7 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
 
 def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
     wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
+    newest = segment.newest_entry()
     return SegmentFacts(
         segment.base_offset,
         segment.size_bytes,
@@ -143,9 +171,10 @@ def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
         segment.bytes_of(FileKind.INDEX),
         segment.bytes_of(FileKind.TIME_INDEX),
         segment.mtime_ms,
-        segment.newest_record_ms(),
+        newest.timestamp_ms if newest else NO_TIMESTAMP,
         segment.log.identity,
         _first_batch_ms(segment) if wants_first else NO_TIMESTAMP,
+        newest.offset if newest else None,
     )
 
 

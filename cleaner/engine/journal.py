@@ -14,20 +14,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from policies.facts import Boot, LastRun
 from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE
 
 SIZE_MAX_BYTES: Final = 16 << 20
+_ROTATED: Final = f"{JOURNAL_FILE}.1"
 
 
 class Journal:
     """Append-only. On a full disk its lines are kept in memory and written as soon as there is space again."""
 
-    def __init__(self, log_dir: Path, fs: FileSystem) -> None:
+    def __init__(self, log_dir: Path, fs: FileSystem, boot: Boot | None = None) -> None:
+        """The journal of a log dir.
+
+        Args:
+            log_dir: where it lies.
+            fs: the disk.
+            boot: of the machine; goes into every entry, for the next run to judge the wall clock by.
+        """
         self._path = log_dir / JOURNAL_FILE
         self._fs = fs
+        self._boot = {"boot": list(boot)} if boot else {}
         self._file: NewFile | None = None
         self._waiting: list[bytes] = []
         self._is_torn = False
@@ -37,11 +47,11 @@ class Journal:
         """Write one entry and make it last, before the step it tells of; gives whether it lasts, or has to wait.
 
         Args:
-            what: ``delete``, ``compact``, ``recover``.
+            what: ``delete``, ``compact``, ``recover``, ``clock`` (a clock that looked wrong was confirmed).
             time_ms: epoch ms.
             fields: JSON values.
         """
-        self._waiting.append(encode_entry({"time_ms": time_ms, "what": what, **fields}))
+        self._waiting.append(encode_entry({"time_ms": time_ms, **self._boot, "what": what, **fields}))
         with suppress(OutOfSpace):  # deletions that policy allows must go on: they are what makes space
             self._write_waiting()
         return not self._waiting
@@ -68,7 +78,7 @@ class Journal:
     def _open(self) -> NewFile:
         if self._file is None:
             if self._path.exists() and self._path.stat().st_size > SIZE_MAX_BYTES:
-                self._fs.rename(self._path, self._path.with_name(JOURNAL_FILE + ".1"), Purpose.JOURNAL)
+                self._fs.rename(self._path, self._path.with_name(_ROTATED), Purpose.JOURNAL)
             if self._path.exists():
                 self._file = self._fs.open_to_append(self._path, Purpose.JOURNAL)
                 self._is_torn = not (read_file(self._path) or b"\n").endswith(b"\n")
@@ -87,6 +97,22 @@ def encode_entry(entry: dict[str, Any]) -> bytes:
 def read_journal(log_dir: Path) -> Iterator[dict[str, Any]]:
     """Entries, oldest first; a line that was cut short or damaged is passed over. Raises: UnreadableFile."""
     for line in (read_file(log_dir / JOURNAL_FILE) or b"").splitlines():
-        checksum, _, body = line.partition(b" ")
-        if checksum == b"%08x" % zlib.crc32(body):
-            yield json.loads(body)
+        if (entry := _entry_of(line)) is not None:
+            yield entry
+
+
+def read_last_run(log_dir: Path) -> LastRun | None:
+    """When the last entry was written, and in which boot; None without one. Raises: UnreadableFile."""
+    for name in (JOURNAL_FILE, _ROTATED):
+        for line in reversed((read_file(log_dir / name) or b"").splitlines()):
+            match _entry_of(line):
+                case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
+                    return LastRun(time_ms, Boot(boot_id, booted_ms))
+                case {"time_ms": int(time_ms)}:
+                    return LastRun(time_ms, None)
+    return None
+
+
+def _entry_of(line: bytes) -> dict[str, Any] | None:
+    checksum, _, body = line.partition(b" ")
+    return json.loads(body) if checksum == b"%08x" % zlib.crc32(body) else None

@@ -95,6 +95,8 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page) -> None:
     )
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
+    if planned.guard:
+        page.line(f"held back: {planned.guard.text}", "bold yellow", indent=2, hanging=2)
     for error in facts.errors:
         page.line(f"FAILED: {error}", "bold red", indent=2, hanging=2)
     page.line()
@@ -198,6 +200,9 @@ def _totals(totals: Totals, outcome: Outcome, page: Page) -> None:
     if totals.unknown:
         words = f"{counted(totals.unknown, 'partition')} of unknown configuration (CONFIG_UNKNOWN)"
         page.line(f"{'Not touched':{_WORD_WIDTH}}  {words}", "bold yellow")
+    if totals.guarded:
+        words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes lets go what it holds"
+        page.line(f"{'Held back':{_WORD_WIDTH}}  {words}", "bold yellow")
     if totals.failed:
         page.line(f"{'Failed':{_WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others went on", "bold red")
     for error in outcome.errors:
@@ -232,7 +237,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_
             "Interrupted: what is marked 'not' was not begun, and every file is whole. Run again for the rest.",
             "bold yellow",
         )
-    elif not (has_work or totals.failed or totals.unknown):
+    elif not (has_work or totals.failed or totals.unknown or totals.guarded):
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
     if totals.waiting_bytes > 0 and delete_delay_ms != 0:
         _deletion_note(plan, totals, outcome, page, delete_delay_ms)

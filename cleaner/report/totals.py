@@ -16,6 +16,8 @@ class Totals:
     failed: int
     unknown: int
     """Partitions that keep everything, since nobody said what may go."""
+    guarded: int
+    """Partitions that keep everything, since a guard rail holds them back."""
     bytes_before: int
     deleting_partitions: int
     deleted_segments: int
@@ -36,6 +38,7 @@ class Totals:
             partitions=len(plan.partitions) + len(plan.failures),
             failed=len(plan.failures) + sum(result.error is not None for result in results),
             unknown=sum(p.config_is_unknown for p in plan.partitions),
+            guarded=sum(p.guard is not None for p in plan.partitions),
             bytes_before=sum(log_dir.facts.size_bytes for log_dir in plan.log_dirs),
             deleting_partitions=sum(result.deleted_segments > 0 for result in results),
             deleted_segments=sum(result.deleted_segments for result in results),

@@ -84,7 +84,7 @@ def clean_with_ours(log_dir: Path, config: Config, now_ms: int) -> PartitionPlan
     """One run of our engine; gives what it planned."""
     overrides = {key: Said(str(value), "the test") for key, value in config.items()}
     cleaner = Cleaner([log_dir], ConfigLayers.read(ConfigSources(overrides=overrides)))
-    plan, outcome = cleaner.clean(Request(now_ms), delete_delay_ms=0)
+    plan, outcome = cleaner.clean(Request(now_ms, confirmed=True), delete_delay_ms=0)
     assert not plan.failures
     assert not outcome.errors
     assert not [result.error for result in outcome.results.values() if result.error]

@@ -257,6 +257,11 @@ def test_every_segment_has_its_verdict_in_order_with_its_bytes() -> None:
             "FUTURE_TIMESTAMP: its newest record lies in the future, 2027-01-16T08:00:00Z; it holds all later segments",
         ),
         (
+            a_log().segment(newest_ms=NOW_MS + DAY_MS, newest_record_offset=7),
+            "FUTURE_TIMESTAMP: its newest record (in the batch up to offset 7) lies in the future, "
+            "2027-01-16T08:00:00Z; it holds all later segments",
+        ),
+        (
             a_log().segment().high_watermark(9),
             "ABOVE_HIGH_WATERMARK: reaches to offset 10, above the high watermark 9",
         ),
@@ -339,3 +344,38 @@ def test_facts_without_the_oldest_segments_start_where_the_first_left_begins() -
     assert (left.log_start_offset, left.size_bytes, left.active) == (20, 3, log.active)
     assert log.without_oldest(0) is log
     assert a_log().segments(1, 2).log_start(15).facts().without_oldest(1).log_start_offset == 15
+
+
+BY_FILE_TIME = a_policy(retention_ms=3 * DAY_MS, retention_future_timestamps="mtime")
+
+
+@pytest.mark.parametrize(
+    ("story", "newest_days", "mtime_days", "told"),
+    [
+        (
+            "an old file goes",
+            -100,
+            4,
+            "RETENTION_TIME: the file time of its .log (its newest record lies in the future) is 4d",
+        ),
+        ("a fresh one stays as long as any", -100, 2, "TIME_NOT_REACHED: the file time of its .log"),
+        ("a file of the future stays", -100, -1, "FUTURE_TIMESTAMP: the file time of its .log"),
+        ("records of the past count as ever", 2, 100, "TIME_NOT_REACHED: its newest record is 2d"),
+        ("records of the past count as ever, also old ones", 4, 0, "RETENTION_TIME: its newest record is 4d"),
+    ],
+)
+def test_file_time_stands_in_for_a_future_record_where_that_is_wanted(story, newest_days, mtime_days, told) -> None:
+    log = a_log().segment(newest_ms=NOW_MS - newest_days * DAY_MS, mtime_ms=NOW_MS - mtime_days * DAY_MS)
+    reason = retention(log.facts(), BY_FILE_TIME, NOW_MS).verdicts[0].reason
+    assert f"{reason.code}: {reason.text}".startswith(told), story
+
+
+@pytest.mark.parametrize(("newest_days", "first_days"), [(100, 3), (3, 6), (1, 4)])
+def test_moment_of_an_unpinned_segment_is_by_its_file_while_its_record_is_of_the_future(
+    newest_days, first_days
+) -> None:
+    log = a_log().segment(newest_ms=NOW_MS + newest_days * DAY_MS, mtime_ms=NOW_MS)
+    first_ms = NOW_MS + first_days * DAY_MS + 1
+    assert retention(log.facts(), BY_FILE_TIME, NOW_MS).verdicts[0].reason.until_ms == first_ms
+    assert retention(log.facts(), BY_FILE_TIME, first_ms - 1).deleted == 0
+    assert retention(log.facts(), BY_FILE_TIME, first_ms).deleted == 1

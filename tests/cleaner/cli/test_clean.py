@@ -17,6 +17,7 @@ Run = Callable[..., int]
 EXPIRED = a_partition("clicks-0", 9, 1)
 YOUNG = a_partition("clicks-0", 1)
 UNKNOWN = a_partition("copied-0", 9)
+GUARDED = a_partition("guarded-0", 9, 8, 1)
 BROKEN = unreadable("orders-1", "/data/orders-1: cannot be read")
 
 
@@ -33,6 +34,8 @@ BROKEN = unreadable("orders-1", "/data/orders-1: cannot be read")
         ("a whole log dir failed", a_plan(errors=("garbled",)), (), 1),
         ("a configuration is unknown", a_plan(UNKNOWN, EXPIRED), (), 5),
         ("also in a dry run", a_plan(UNKNOWN, EXPIRED), ("--dry-run", "--exit-code"), 5),
+        ("a guard rail holds a partition back", a_plan(GUARDED, EXPIRED), (), 5),
+        ("also in a dry run", a_plan(GUARDED), ("--dry-run", "--exit-code"), 5),
         ("a failure outranks it", a_plan(UNKNOWN, BROKEN), (), 1),
     ],
 )
@@ -198,12 +201,46 @@ class TestAssumeCommitted:
 
     @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 5), ("no\n", 5), ("", 5)])
     def test_on_a_terminal_it_asks(self, answer: str, status: int, engine, run: Run, monkeypatch, capsys) -> None:
-        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-        monkeypatch.setattr("sys.stdin.readline", lambda: answer, raising=False)
+        on_a_terminal(monkeypatch, answer)
         assert run("clean", "--assume-committed") == status
         assert "[y/N]" in capsys.readouterr().err
         assert bool(engine.asked) == (status == 0)
+
+
+def on_a_terminal(monkeypatch, answer: str) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin.readline", lambda: answer, raising=False)
+
+
+class TestGuards:
+    def test_without_a_terminal_what_they_hold_is_told_and_the_rest_done(self, engine, run: Run, capsys) -> None:
+        engine.given = a_plan(GUARDED, EXPIRED)
+        assert run("clean") == 5
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "MAX_DELETE_RATIO: /data/guarded-0: 2 of 3 segments" in line
+        assert "say --yes" in line
+        assert [what for what, _ in engine.asked] == ["clean", "options"]
+        assert not engine.requests[0].confirmed
+
+    @pytest.mark.parametrize("options", [("--yes",), ("--yes", "--dry-run")])
+    def test_yes_reaches_the_plan(self, options, engine, run: Run) -> None:
+        run("clean", *options)
+        assert engine.requests[0].confirmed
+
+    @pytest.mark.parametrize(("answer", "status"), [("y\n", 5), ("\n", 5)])
+    def test_on_a_terminal_they_ask_before_anything_is_done(self, answer, status, engine, run, monkeypatch) -> None:
+        engine.given = a_plan(GUARDED)
+        on_a_terminal(monkeypatch, answer)
+        assert run("clean") == status  # the plan handed out here stays a guarded one
+        confirmed = [request.confirmed for request in engine.requests]
+        assert confirmed == ([False, True] if answer == "y\n" else [False])
+
+    def test_on_a_terminal_nothing_is_asked_where_nothing_is_held(self, engine, run: Run, monkeypatch, capsys) -> None:
+        on_a_terminal(monkeypatch, "no\n")
+        engine.given = a_plan(EXPIRED)
+        assert run("clean") == 0
+        assert "[y/N]" not in capsys.readouterr().err
 
 
 class TestSignals:

@@ -17,7 +17,7 @@ OPTIONS = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "segment.
 
 def clean(path: Path, now_ms: int, *options: str) -> None:
     loaded = load_layers(Settings(kafka_defaults=True), [path], [*OPTIONS, *options])
-    _, outcome = Cleaner(loaded.log_dirs, loaded.layers).clean(Request(now_ms))
+    _, outcome = Cleaner(loaded.log_dirs, loaded.layers).clean(Request(now_ms, confirmed=True))
     assert [result.error for result in outcome.results.values() if result.error] == []
 
 
@@ -62,7 +62,9 @@ def test_without_any_configuration_every_byte_stays(old_samples, tmp_path):
     path = old_samples.copy("before", tmp_path / "data")
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     loaded = load_layers(Settings(), [path], [])
-    plan, outcome = Cleaner(loaded.log_dirs, loaded.layers).clean(Request(old_samples.cleaned_at_ms("after")))
+    plan, outcome = Cleaner(loaded.log_dirs, loaded.layers).clean(
+        Request(old_samples.cleaned_at_ms("after"), confirmed=True)
+    )
     assert all(partition.config_is_unknown for partition in plan.partitions)
     assert outcome.results == {}
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before

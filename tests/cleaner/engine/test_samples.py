@@ -30,7 +30,7 @@ def a_cleaner(path: Path) -> Cleaner:
 def cleaned(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``before``, cleaned by us at the moment of Kafka."""
     path = samples.copy("before", tmp_path_factory.mktemp("cleaned") / "data")
-    _, outcome = a_cleaner(path).clean(Request(samples.cleaned_at_ms("after")))
+    _, outcome = a_cleaner(path).clean(Request(samples.cleaned_at_ms("after"), confirmed=True))
     assert [result.error for result in outcome.results.values() if result.error] == []
     assert outcome.errors == ()
     return path
@@ -40,7 +40,7 @@ def cleaned(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cleaned_twice(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``before2``, cleaned by us past the horizons of round one."""
     path = samples.copy("before2", tmp_path_factory.mktemp("cleaned2") / "data", ["ledger-0"])
-    a_cleaner(path).clean(Request(samples.cleaned_at_ms("after2")))
+    a_cleaner(path).clean(Request(samples.cleaned_at_ms("after2"), confirmed=True))
     return path
 
 
@@ -155,7 +155,7 @@ def without_lock_traces(files: dict[str, tuple[int, int, str]]) -> dict[str, tup
 
 def test_cleaning_again_at_once_changes_nothing(cleaned, samples):
     before = tree(cleaned)
-    planned, outcome = a_cleaner(cleaned).clean(Request(samples.cleaned_at_ms("after")))
+    planned, outcome = a_cleaner(cleaned).clean(Request(samples.cleaned_at_ms("after"), confirmed=True))
     assert not planned.has_work
     assert outcome.results == {}
     assert without_lock_traces(tree(cleaned)) == without_lock_traces(before)
@@ -165,7 +165,7 @@ def test_dry_run_touches_nothing_and_takes_no_lock(samples):
     path = samples.root / "before"
     before = tree(path)
     engine = a_cleaner(path)
-    planned = engine.plan(Request(samples.cleaned_at_ms("after")))
+    planned = engine.plan(Request(samples.cleaned_at_ms("after"), confirmed=True))
     outcome = engine.would_do(planned)
     assert planned.has_work
     assert sum(result.deleted_bytes for result in outcome.results.values()) > 0
@@ -174,7 +174,7 @@ def test_dry_run_touches_nothing_and_takes_no_lock(samples):
 
 def test_dry_run_tells_the_bytes_that_the_run_deletes(samples, tmp_path):
     path = samples.copy("before", tmp_path / "data", ["clicks-0", "sized-0", "mixed-0"])
-    now = Request(samples.cleaned_at_ms("after"))
+    now = Request(samples.cleaned_at_ms("after"), confirmed=True)
     engine = a_cleaner(path)
     expected = engine.would_do(engine.plan(now))
     _, done = engine.clean(now)

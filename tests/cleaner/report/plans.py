@@ -18,6 +18,7 @@ POLICIES = {
     "clicks": TopicPolicy(topic="clicks", cleanup_policy="delete", retention_ms=3 * DAY_MS),
     "orders": TopicPolicy(topic="orders", cleanup_policy="compact"),
     "copied": TopicPolicy(topic="copied", unknown_because="nobody stated its cleanup.policy; state it"),
+    "guarded": TopicPolicy(topic="guarded", cleanup_policy="delete", retention_ms=3 * DAY_MS, max_delete_ratio=0.5),
     "empty": TopicPolicy(topic="empty", cleanup_policy="compact"),
 }
 

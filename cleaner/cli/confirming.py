@@ -1,0 +1,58 @@
+"""Danger asks on a terminal; without one it needs ``--yes``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import Refused, complain
+
+if TYPE_CHECKING:
+    from cleaner.engine.cleaner import Cleaner
+    from policies.plan import Plan, Request
+
+
+def confirm(args: argparse.Namespace, danger: str) -> None:
+    """Have one danger confirmed; a dry run endangers nothing.
+
+    Raises: Refused.
+    """
+    if args.yes or args.dry_run:
+        return
+    if not _on_a_terminal():
+        raise Refused(danger, "nothing was done; say --yes if that is meant")
+    _ask(f"{danger}. Go on?")
+
+
+def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> Request:
+    """On a terminal, have what guard rails would hold back confirmed before anything is done.
+
+    Returns: the request, confirmed where ``--yes`` or the answer says so; else guards hold back what they speak of.
+    Raises: Refused.
+    """
+    if args.yes or args.dry_run or not _on_a_terminal():
+        return replace(request, confirmed=args.yes)
+    guards = list(cleaner.plan(request, args.topic).guards)
+    for guard in guards:
+        complain(guard)
+    if guards:
+        _ask("Do it all the same?")
+    return replace(request, confirmed=bool(guards))
+
+
+def tell_guards(plan: Plan) -> None:
+    """One line for each guard rail that holds something back."""
+    for guard in plan.guards:
+        complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, say --yes if it is meant")
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _ask(question: str) -> None:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question to the user
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("not confirmed", "nothing was done")

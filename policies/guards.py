@@ -1,0 +1,60 @@
+"""Guard rails: what holds a plan back although the configuration allows it, until a person says ``--yes``.
+
+Pure functions: facts in, the reason to stop out, or None. The plan asks them, so a dry run and a run agree.
+"""
+
+from __future__ import annotations
+
+from policies.config import TopicPolicy
+from policies.facts import ClockFacts, PartitionFacts
+from policies.reasons import Reason, ReasonCode, duration, moment
+
+
+def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
+    """Whether the wall clock cannot be believed: it would let everything expire, or nothing.
+
+    Since the last run of this boot the boot clock tells how much time went by. Otherwise the last journal entry, or,
+    where that is long ago, the newest file says how late it is at least, and how late it can hardly be.
+
+    Args:
+        clock: the wall clock, and what it is compared with.
+        jump_max_ms: ``clock.jump.max``: how far they may be apart.
+    """
+    now_ms, last_run = clock.now_ms, clock.last_run
+    if last_run and last_run.boot and clock.boot and last_run.boot.boot_id == clock.boot.boot_id:
+        jumped_ms = clock.boot.booted_ms - last_run.boot.booted_ms
+        return _jumped(clock, jumped_ms, jump_max_ms, "what the boot clock makes of the last journal entry")
+    if last_run and abs(now_ms - last_run.time_ms) <= jump_max_ms:
+        return None
+    seen = [(last_run.time_ms, "the last journal entry")] if last_run else []
+    if clock.newest_file_ms is not None:
+        seen.append((clock.newest_file_ms, "the newest file"))
+    if not seen:
+        return None
+    latest_ms, what = max(seen)
+    return _jumped(clock, now_ms - latest_ms, jump_max_ms, f"{what}, {moment(latest_ms)}")
+
+
+def _jumped(clock: ClockFacts, distance_ms: int, jump_max_ms: int, compared_with: str) -> Reason | None:
+    if abs(distance_ms) <= jump_max_ms:
+        return None
+    side = "later" if distance_ms > 0 else "earlier"
+    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than clock.jump.max={duration(jump_max_ms)}"
+    return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}")
+
+
+def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy) -> Reason | None:
+    """Whether deleting the oldest segments takes more of a partition than ``max.delete.ratio`` lets go unasked.
+
+    Args:
+        facts: of the partition.
+        deleted: how many of its oldest segments the plan deletes.
+        policy: with the ratio, of the bytes of all ``.log`` files; None is no limit.
+    """
+    ratio, all_bytes = policy.max_delete_ratio, facts.size_bytes
+    deleted_bytes = sum(segment.size_bytes for segment in facts.segments[:deleted])
+    if ratio is None or deleted_bytes <= ratio * all_bytes:
+        return None
+    what = f"{deleted} of {len(facts.segments)} segments, {deleted_bytes} of {all_bytes} bytes, would be deleted"
+    limit = f"max.delete.ratio={policy.shown('max.delete.ratio')} ({policy.origin('max.delete.ratio')})"
+    return Reason(ReasonCode.MAX_DELETE_RATIO, f"{what}, more than {limit} allows without --yes")
