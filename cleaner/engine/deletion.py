@@ -26,7 +26,7 @@ from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.roll import create_segment, write_snapshot
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, segment_file_name
-from storage.segment import Segment, identity_of
+from storage.segment import Segment, SegmentFile, identity_of
 from storage.swap import retire
 
 
@@ -76,10 +76,14 @@ def _roll(fs: FileSystem, listing: Listing, offset: int, snapshot_at_end: Callab
 
 def retire_snapshots(fs: FileSystem, listing: Listing, bases: set[int]) -> None:
     """Rename the snapshots of segments that are gone; the newest one stays, a long replay is the price of losing it."""
-    for snapshot in listing.snapshots[:-1]:
-        if snapshot.name.base_offset in bases:
-            target = segment_file_name(snapshot.name.base_offset, FileKind.SNAPSHOT, FileState.DELETED)
-            fs.rename(snapshot.path, snapshot.path.with_name(target), Purpose.RETIRE)
+    for snapshot in retired_snapshots(listing, bases):
+        target = segment_file_name(snapshot.name.base_offset, FileKind.SNAPSHOT, FileState.DELETED)
+        fs.rename(snapshot.path, snapshot.path.with_name(target), Purpose.RETIRE)
+
+
+def retired_snapshots(listing: Listing, bases: set[int]) -> list[SegmentFile]:
+    """Producer snapshots that go with the segments of these bases."""
+    return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
 
 
 def truncate_leader_epochs(fs: FileSystem, directory: Path, log_start_offset: int) -> None:

@@ -16,6 +16,7 @@ from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
+from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionPlan
 from storage.errors import LogCleanerError
@@ -83,7 +84,8 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
-        self._journal.record("delete", self._means.clock.now_ms(), **_journalled(partition, deletion))
+        undo = undo_of(facts, deletion, listing)
+        self._journal.record("delete", self._means.clock.now_ms(), **_journalled(partition, deletion), undo=undo)
         delete_segments(
             self._means.fs,
             listing,

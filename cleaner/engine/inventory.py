@@ -108,6 +108,7 @@ def survey_partition(
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
         len(listing.in_state(FileState.DELETED)),
+        checkpoints.holds.get(topic_partition),
     )
 
 
