@@ -11,6 +11,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     partition_recovered      info     topic, partition, files: what a crash left was finished or undone
+    partition_restored       info     topic, partition, segments, bytes: deleted segments are back, it is on hold
+    partition_released       info     topic, partition: its hold was given up
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
     partition_failed         error    topic, partition, error
     log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
@@ -35,6 +37,8 @@ class Event(StrEnum):
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
     PARTITION_RECOVERED = "partition_recovered"
+    PARTITION_RESTORED = "partition_restored"
+    PARTITION_RELEASED = "partition_released"
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
