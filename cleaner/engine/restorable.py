@@ -28,6 +28,10 @@ class RestoreResult:
     """None where the partition could not be read."""
     error: str | None = None
     """Why it could not, or why its restore stopped; run again, it goes on from there."""
+    held_since_ms: int | None = None
+    """Epoch ms; None where it is not on hold."""
+    is_done: bool = False
+    """Whether what can be restored was."""
 
 
 def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
@@ -88,7 +92,8 @@ def _result(
     )
     planned = restoration(facts)
     is_of_note = planned.verdicts or facts.held_since_ms is not None
-    return RestoreResult(topic_partition, str(log_dir), planned) if is_of_note else None
+    found = RestoreResult(topic_partition, str(log_dir), planned, held_since_ms=facts.held_since_ms)
+    return found if is_of_note else None
 
 
 def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:

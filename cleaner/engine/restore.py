@@ -55,6 +55,10 @@ class Restorer:
         """
         return tuple(result for log_dir in self._log_dirs for result in survey_restores(log_dir, wanted))
 
+    def held(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
+        """The wanted partitions that are on hold. Raises: CorruptHolds, UnreadableFile."""
+        return tuple(sorted({tp for log_dir in self._log_dirs for tp in log_dir.holds() if wanted(tp)}))
+
     def restore(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
         """Restore what can be of the wanted partitions, and put these on hold.
 
@@ -95,12 +99,14 @@ class Restorer:
     def _attempt(self, log_dir: LogDir, result: RestoreResult, journal: Journal) -> RestoreResult:
         """Restore one partition; its failure stops nobody else."""
         planned = result.restoration
+        topic, partition = result.topic_partition
+        if planned is None:
+            self._listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
         if planned is None or not planned.has_work:
             return result
-        topic, partition = result.topic_partition
         try:
             journal.record("restore", self._clock.now_ms(), **_journalled(planned))
-            _hold(log_dir, self._fs, result.topic_partition, self._clock.now_ms())
+            held_since_ms = self._hold(log_dir, result.topic_partition)
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as error:
             self._listener.event("partition_failed", topic=topic, partition=partition, error=str(error))
@@ -108,7 +114,13 @@ class Restorer:
         segments = len(planned.restorable)
         fields = {"topic": topic, "partition": partition, "segments": segments, "bytes": planned.size_bytes}
         self._listener.event("partition_restored", **fields)
-        return result
+        return replace(result, held_since_ms=held_since_ms, is_done=True)
+
+    def _hold(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
+        """Gives since when it is on hold, epoch ms: a second restore does not change that."""
+        holds = {topic_partition: self._clock.now_ms(), **log_dir.holds()}
+        log_dir.write_holds(holds, self._fs)
+        return holds[topic_partition]
 
     def _release_in(self, log_dir: LogDir, wanted: Wanted) -> list[TopicPartition]:
         holds = log_dir.holds()
@@ -136,10 +148,6 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
         _rename_back(fs, directory, planned)
     if planned.emptied:
         _drop_rolled(fs, directory, planned.emptied)
-
-
-def _hold(log_dir: LogDir, fs: FileSystem, topic_partition: TopicPartition, now_ms: int) -> None:
-    log_dir.write_holds({topic_partition: now_ms, **log_dir.holds()}, fs)
 
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
