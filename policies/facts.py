@@ -68,6 +68,8 @@ class PartitionFacts:
     """Bytes behind the last batch that parses; the log ends before them."""
     leftover_files: int = 0
     """Files renamed to ``.deleted`` that are still there."""
+    held_since_ms: int | None = None
+    """When a restore put it on hold, epoch ms; None where it is on none."""
 
     @property
     def active(self) -> SegmentFacts:

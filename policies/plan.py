@@ -16,7 +16,7 @@ from policies.config import TopicPolicy
 from policies.config_keys import CLOCK_JUMP_MAX_MS
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.guards import clock_guard, delete_ratio_guard
-from policies.reasons import Action, Reason, ReasonCode, Verdict
+from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
 from policies.retention import Retention, retention
 
 
@@ -180,7 +180,7 @@ def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, clo
 
 
 def _held_back(facts: PartitionFacts, policy: TopicPolicy, guard: Reason) -> PartitionPlan:
-    return PartitionPlan(facts, policy, _all_kept(facts.segments, _exempt(policy) or guard), guard=guard)
+    return PartitionPlan(facts, policy, _all_kept(facts.segments, _exempt(facts, policy) or guard), guard=guard)
 
 
 def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
@@ -192,7 +192,7 @@ def plan_partition(facts: PartitionFacts, policy: TopicPolicy, request: Request)
     """Plan one partition: retention first, then compaction of what it leaves."""
     if request.assume_committed and facts.high_watermark is None:
         facts = assume_committed(facts)
-    if (reason := _exempt(policy)) is not None:
+    if (reason := _exempt(facts, policy)) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
     if not request.confirmed and (guard := delete_ratio_guard(facts, outcome.deleted, policy)) is not None:
@@ -212,8 +212,11 @@ def assume_committed(facts: PartitionFacts) -> PartitionFacts:
     return replace(facts, high_watermark=facts.log_end_offset, last_stable_offset=stable)
 
 
-def _exempt(policy: TopicPolicy) -> Reason | None:
-    """Why nothing of a topic is touched at all."""
+def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
+    """Why nothing of a partition is touched at all."""
+    if facts.held_since_ms is not None:
+        words = f"on hold since its restore at {moment(facts.held_since_ms)}"
+        return Reason(ReasonCode.HELD, f"{words}, until logcleaner restore --release {facts.topic_partition}")
     if policy.unknown_because is not None:
         return Reason(ReasonCode.CONFIG_UNKNOWN, policy.unknown_because)
     if policy.remote_storage_enable:

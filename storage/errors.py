@@ -128,6 +128,14 @@ class CorruptCheckpoint(LogCleanerError):
         return f"{where}: {self.cause}; a broker would take the log dir offline: restore the file or remove it"
 
 
+class CorruptHolds(CorruptCheckpoint):
+    """The list of partitions on hold does not parse: nothing says what may be deleted."""
+
+    def __str__(self) -> str:
+        where = f"{self.path} line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.cause}; nothing is touched until it is mended, or removed to give up every hold"
+
+
 class TornTail(LogCleanerError):
     """A ``.log`` whose last bytes are no whole batch: nothing is appended behind them, for no reader would find it."""
 

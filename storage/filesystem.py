@@ -44,6 +44,8 @@ class Purpose(Enum):
     ROLL = "roll"
     APPEND = "append"
     RECOVER = "recover"
+    RESTORE = "restore"
+    """Taking a deletion back."""
 
 
 class NewFile:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint, parse_offset_checkpoint
-from storage.errors import NotALogDir, UnreadableFile
+from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, holder_of
 from storage.names import (
@@ -19,6 +19,7 @@ from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
+    HOLDS_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_CHECKPOINT,
@@ -40,12 +41,14 @@ _MARKS_OF_A_LOG_DIR: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The three checkpoint files that decisions read, and whether the broker stopped cleanly."""
+    """The three checkpoint files that decisions read, whether the broker stopped cleanly, and the holds."""
 
     high_watermarks: Offsets
     log_starts: Offsets
     cleaned: Offsets
     clean_shutdown: bool
+    holds: Offsets
+    """Our own: since when, epoch ms, a partition is on hold after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class LogDir:
             self.offsets(LOG_START_OFFSET_CHECKPOINT),
             self.offsets(CLEANER_OFFSET_CHECKPOINT),
             (self.path / CLEAN_SHUTDOWN_FILE).exists(),
+            self.holds(),
         )
 
     def offsets(self, name: str) -> Offsets:
@@ -119,6 +123,24 @@ class LogDir:
         """Replace one offset checkpoint file; does nothing where it says the same already. Raises: OutOfSpace."""
         if offsets != self.offsets(name):
             fs.replace_file(self.path / name, format_offset_checkpoint(offsets), Purpose.CHECKPOINT)
+
+    def holds(self) -> Offsets:
+        """Partitions that nothing may be taken of, and since when (epoch ms): a file of ours, which a broker ignores.
+
+        Raises: CorruptHolds, UnreadableFile.
+        """
+        try:
+            return self.offsets(HOLDS_FILE)
+        except CorruptCheckpoint as error:
+            raise CorruptHolds(error.path, error.line, error.cause) from error
+
+    def write_holds(self, holds: Offsets, fs: FileSystem) -> None:
+        """Replace the holds; without any there is no file. Raises: OutOfSpace."""
+        if holds:
+            self.write_offsets(HOLDS_FILE, holds, fs)
+        else:
+            fs.unlink(self.path / HOLDS_FILE, Purpose.CHECKPOINT)
+            fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
     def free_bytes(self) -> int:
         """Free for an ordinary user on the file system of this directory."""

@@ -7,7 +7,8 @@ The rules are the broker's own, so that either side may crash anywhere and the o
     3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
        delete it.
     4. Take the ``.swap`` suffix off.
-    5. An index file without a ``.log`` is what is left of a segment: delete it.
+    5. An index file without a ``.log`` is what is left of a segment: delete it, or, where its ``.log`` waits as
+       ``.deleted``, have it wait too: the deletion can still be taken back.
 ``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
 
 A torn tail is never cut, and no ``.log`` outside a swap is touched.
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, segments_of
@@ -37,18 +39,21 @@ class Recovery:
     """``.swap`` files of a swap that had not begun: gone for good before the ``.cleaned`` ones that tell so are."""
     unlinks: tuple[Path, ...]
     renames: tuple[tuple[Path, Path], ...]
+    retired: tuple[SegmentFile, ...]
+    """Index files that go where their ``.log`` is: to ``.deleted``."""
     listing: Listing
     """As recovered. The paths are still the present ones, so that a dry run can read them."""
 
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.undone or self.unlinks or self.renames)
+        return bool(self.undone or self.unlinks or self.renames or self.retired)
 
     @property
     def names(self) -> list[str]:
         """Of the files that are dealt with."""
-        return [path.name for path in (*self.undone, *self.unlinks, *(source for source, _ in self.renames))]
+        retired = (file.path for file in self.retired)
+        return [path.name for path in (*self.undone, *self.unlinks, *(source for source, _ in self.renames), *retired)]
 
 
 def plan_recovery(listing: Listing) -> Recovery:
@@ -56,12 +61,17 @@ def plan_recovery(listing: Listing) -> Recovery:
 
     Raises: CorruptBatch, UnreadableFile where a ``.swap`` log cannot be read to its end.
     """
-    recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), listing)
-    orphans = {file.path for file in _orphans(recovery.listing)}
+    recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
+    orphans = tuple(_orphans(recovery.listing))
     if not orphans:
         return recovery
-    left = tuple(file for file in recovery.listing.files if file.path not in orphans)
-    return replace(recovery, unlinks=(*recovery.unlinks, *sorted(orphans)), listing=Listing(listing.directory, left))
+    waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
+    retired = tuple(file for file in orphans if file.name.base_offset in waiting)
+    unlinks = sorted(file.path for file in orphans if file not in retired)
+    left = tuple(file for file in recovery.listing.files if file not in orphans)
+    return replace(
+        recovery, unlinks=(*recovery.unlinks, *unlinks), retired=retired, listing=Listing(listing.directory, left)
+    )
 
 
 def _of_swaps(listing: Listing) -> Recovery:
@@ -76,6 +86,7 @@ def _of_swaps(listing: Listing) -> Recovery:
         undone=tuple(file.path for file in undone),
         unlinks=tuple(file.path for file in (*cleaned, *replaced)),
         renames=tuple((file.path, _plain(file)) for file in finished),
+        retired=(),
         listing=_as_recovered(listing, gone, finished),
     )
 
@@ -89,8 +100,18 @@ def recover(fs: FileSystem, recovery: Recovery, directory: Path) -> None:
             fs.fsync_dir(directory, Purpose.RECOVER)
     for source, target in recovery.renames:
         fs.rename(source, target, Purpose.RECOVER)
-    if recovery.renames:
+    for file in recovery.retired:
+        _retire(fs, file)
+    if recovery.renames or recovery.retired:
         fs.fsync_dir(directory, Purpose.RECOVER)
+
+
+def _retire(fs: FileSystem, file: SegmentFile) -> None:
+    """A disk too full for the longer name loses the file: an index can be made anew."""
+    try:
+        fs.rename(file.path, file.path.with_name(str(file.name._replace(state=FileState.DELETED))), Purpose.RECOVER)
+    except OutOfSpace:
+        fs.unlink(file.path, Purpose.RECOVER)
 
 
 def _orphans(recovered: Listing) -> Iterator[SegmentFile]:

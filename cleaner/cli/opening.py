@@ -7,27 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage.errors import InvalidConfig, UnreadableFile
+from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
+from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Listener
+    from cleaner.engine.restorable import Wanted
     from cleaner.service.layers import LoadedLayers, Settings
+    from storage.log_dir import LogDir
+    from storage.names import TopicPartition
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
     """Which log dirs, and under which configuration."""
     group = parser.add_argument_group("log dirs and configuration")
-    group.add_argument(
-        "--log-dir",
-        action="extend",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="DIR",
-        help="a directory of the broker's log.dirs; in place of those configured",
-    )
-    group.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML, Kafka's keys)")
+    _add_places(group)
     broker = group.add_mutually_exclusive_group()
     broker.add_argument("--server-properties", type=Path, metavar="FILE", help="the broker's own server.properties")
     broker.add_argument(
@@ -43,6 +38,25 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
         dest="set_options",
         help="one value over all others, e.g. --set retention.ms=3d",
     )
+
+
+def add_place_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which log dirs, for a command that asks no policy."""
+    _add_places(parser.add_argument_group("log dirs"))
+    parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
+
+
+def _add_places(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--log-dir",
+        action="extend",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="a directory of the broker's log.dirs; in place of those configured",
+    )
+    group.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML, Kafka's keys)")
     group.add_argument(
         "--topic",
         action="extend",
@@ -63,21 +77,42 @@ def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int =
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
 
     loaded = _load(args)
-    if not loaded.log_dirs:
-        raise InvalidConfig("log.dirs", None, "no log dir is named; say --log-dir DIR, or --config FILE with log.dirs")
     return Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads)
 
 
-def _load(args: argparse.Namespace) -> LoadedLayers:
+def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
+    """Open the log dirs alone: what a metadata log says, or that it is damaged, does not matter.
+
+    Raises: as ``open_cleaner``.
+    """
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+
+    loaded = _load(args, with_cluster_metadata=False)
+    try:
+        return [LogDir.open(path) for path in loaded.log_dirs]
+    except NotALogDir as error:
+        if parse_topic_partition(str(error.path)) and not error.path.exists():
+            reason = "is taken for a directory; a TOPIC-PARTITION goes before the options"
+            raise InvalidConfig("--log-dir", str(error.path), reason) from error
+        raise
+
+
+def _load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:
+    """Raises: InvalidConfig where no log dir is named; as ``load_layers``."""
     from cleaner.service.layers import load_layers  # noqa: PLC0415 - not for --help
 
     try:
-        return load_layers(_settings(args), args.log_dir, args.set_options)
+        settings = _settings(args)
+        settings = replace(settings, cluster_metadata=settings.cluster_metadata and with_cluster_metadata)
+        loaded = load_layers(settings, args.log_dir, args.set_options)
     except UnreadableFile as error:
         if error.path in (args.config, args.server_properties):
             raise InvalidConfig("--config" if error.path == args.config else "--server-properties",
                                 str(error.path), f"cannot be read: {error.cause}") from error  # fmt: skip
         raise
+    if not loaded.log_dirs:
+        raise InvalidConfig("log.dirs", None, "no log dir is named; say --log-dir DIR, or --config FILE with log.dirs")
+    return loaded
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -94,3 +129,11 @@ def _settings(args: argparse.Namespace) -> Settings:
         server_properties=args.server_properties or settings.server_properties,
         kafka_defaults=args.kafka_defaults or settings.kafka_defaults,
     )
+
+
+def wanted_partitions(args: argparse.Namespace) -> Wanted:
+    """The one that is named, else those that ``--topic`` names, else all."""
+    from cleaner.engine.inventory import is_named  # noqa: PLC0415 - not for --help
+
+    one: TopicPartition | None = args.topic_partition
+    return lambda topic_partition: is_named(topic_partition, args.topic) and one in (None, topic_partition)

@@ -1,4 +1,4 @@
-"""Values of options: moments, time spans, counts. Each raises ``ArgumentTypeError`` with its reason."""
+"""Values of options: moments, time spans, counts, partitions. Each raises ``ArgumentTypeError`` with its reason."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.names import TopicPartition
 
 Moment = Callable[[int], int]
 """Given the clock's time, epoch ms: the moment that was meant, epoch ms."""
@@ -47,3 +51,13 @@ def at_least_one(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) > 0):
         raise ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
     return int(text)
+
+
+def topic_partition(text: str) -> TopicPartition:
+    """``orders-3``."""
+    from storage.names import parse_topic_partition  # noqa: PLC0415 - not for --help
+
+    found = parse_topic_partition(text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is no partition: say TOPIC-PARTITION, e.g. orders-3")
+    return found

@@ -197,9 +197,9 @@ class Cleaner:
 def _sweep(log_dir_plan: LogDirPlan, means: Means, errors: list[str]) -> int:
     """Unlink leftovers that are due; gives their bytes, and adds what failed to ``errors``."""
     swept_bytes = 0
-    for partition, listing, delay_ms in leftovers_of(log_dir_plan, means.delete_delay_ms):
+    for partition, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, means.delete_delay_ms):
         try:
-            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms)
+            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms, renamed_ms)
         except OSError as error:
             errors.append(str(error))
             continue

@@ -54,7 +54,7 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     doomed = _checked(listing, deletion)
     rolled = _roll(fs, listing, deletion, snapshot_at_end)
     renames: Renames = [names for segment in doomed for names in segment.names(FileState.DELETED)]
-    renames += [(snapshot.path, _retired(snapshot)) for snapshot in _snapshots_of(listing, doomed)]
+    renames += [(snapshot.path, _retired(snapshot)) for snapshot in retired_snapshots(listing, doomed)]
     done: Renames = []
     try:
         for source, target in renames:
@@ -73,7 +73,7 @@ def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     doomed = _checked(listing, deletion)
     _roll(fs, listing, deletion, snapshot_at_end)
     companions = [s.files[kind].path for s in doomed for kind in SEGMENT_KINDS[1:] if kind in s.files]
-    companions += [snapshot.path for snapshot in _snapshots_of(listing, doomed)]
+    companions += [snapshot.path for snapshot in retired_snapshots(listing, doomed)]
     for paths in ([segment.log.path for segment in doomed], companions):
         for path in paths:
             fs.unlink(path, Purpose.REMOVE)
@@ -136,7 +136,7 @@ def _unlink(fs: FileSystem, directory: Path, paths: Sequence[Path]) -> None:
         fs.fsync_dir(directory, Purpose.ROLL)
 
 
-def _snapshots_of(listing: Listing, segments: Iterable[Segment]) -> list[SegmentFile]:
+def retired_snapshots(listing: Listing, segments: Iterable[Segment]) -> list[SegmentFile]:
     """Those of segments that go; the newest one stays, a long replay is the price of losing it."""
     bases = {segment.base_offset for segment in segments}
     return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
@@ -148,7 +148,7 @@ def _retired(snapshot: SegmentFile) -> Path:
 
 def retire_snapshots(fs: FileSystem, listing: Listing, segments: Iterable[Segment]) -> None:
     """Rename the snapshots of segments that a swap took in, or unlink them where the longer name finds no room."""
-    for snapshot in _snapshots_of(listing, segments):
+    for snapshot in retired_snapshots(listing, segments):
         try:
             fs.rename(snapshot.path, _retired(snapshot), Purpose.RETIRE)
         except OutOfSpace:

@@ -21,6 +21,7 @@ from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
+from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionPlan
 from policies.steps import compaction_steps, deletion_steps
@@ -109,7 +110,8 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
-        self._record("delete", facts.topic_partition, **_journalled(partition, deletion))
+        undo = undo_of(facts, deletion, listing)
+        self._record("delete", facts.topic_partition, **_journalled(partition, deletion), undo=undo)
         remove = remove_segments if self._is_at_once else retire_segments
         remove(self._means.fs, listing, deletion, lambda: self._producer_state(listing, facts).to_snapshot_bytes())
         self._deleted.append(partition)

@@ -42,13 +42,18 @@ class Survey:
 
     def wants(self, topic_partition: TopicPartition) -> bool:
         """Whether a glob names the topic or the partition."""
-        names = (topic_partition.topic, str(topic_partition))
-        return not self.topics or any(fnmatch.fnmatchcase(name, glob) for glob in self.topics for name in names)
+        return is_named(topic_partition, self.topics)
 
     def policy_of(self, topic_partition: TopicPartition, cleaned: Offsets) -> TopicPolicy:
         """The configuration of a partition; one that was compacted before is not taken as uncompacted on a default's
         word."""
         return self.layers.policy_for(topic_partition.topic, compacted_before=topic_partition in cleaned)
+
+
+def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
+    """Whether one of the globs names the topic or the partition; without any, everything is named."""
+    names = (topic_partition.topic, str(topic_partition))
+    return not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
 
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
@@ -135,6 +140,7 @@ def survey_partition(
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
         len(listing.in_state(FileState.DELETED)),
+        checkpoints.holds.get(topic_partition),
     )
 
 

@@ -2,12 +2,14 @@
 
 One plain file, ``.logcleaner-journal``, which a broker ignores; one line an entry: a CRC-32 of the rest in
 hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. Past its cap the file becomes
-``.logcleaner-journal.1``.
+``.logcleaner-journal.1``, in the place of the one before; both are read. What must outlive them, the holds of restored
+partitions, is in a file of its own.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies.facts import Boot, LastRun
-from storage.errors import OutOfSpace
+from storage.errors import OutOfSpace, UnreadableFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log_dir import read_file
-from storage.names import JOURNAL_FILE
+from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 
 SIZE_MAX_BYTES: Final = 16 << 20
-_ROTATED: Final = f"{JOURNAL_FILE}.1"
+_LINE_BYTES_MAX: Final = 256 << 20
+"""A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
 
 
 class Journal:
@@ -47,7 +50,8 @@ class Journal:
         """Write one entry and make it last, before the step it tells of; gives whether it lasts, or has to wait.
 
         Args:
-            what: ``delete``, ``compact``, ``recover``, ``clock`` (a clock that looked wrong was confirmed).
+            what: ``delete``, ``compact``, ``recover``, ``restore``, ``release``, or ``clock``: one looked wrong and was
+                confirmed.
             time_ms: epoch ms.
             fields: JSON values.
         """
@@ -61,9 +65,7 @@ class Journal:
         if self._waiting:
             with suppress(OutOfSpace):
                 self._write_waiting()
-        if self._file:
-            self._file.close()
-            self._file = None
+        self._close_file()
 
     def _write_waiting(self) -> None:
         file = self._open()
@@ -76,16 +78,24 @@ class Journal:
         file.fsync()
 
     def _open(self) -> NewFile:
+        if self._file and self._file.size_bytes > SIZE_MAX_BYTES:
+            self._close_file()
         if self._file is None:
             if self._path.exists() and self._path.stat().st_size > SIZE_MAX_BYTES:
-                self._fs.rename(self._path, self._path.with_name(_ROTATED), Purpose.JOURNAL)
+                self._fs.rename(self._path, self._path.with_name(ROTATED_JOURNAL_FILE), Purpose.JOURNAL)
             if self._path.exists():
                 self._file = self._fs.open_to_append(self._path, Purpose.JOURNAL)
-                self._is_torn = not (read_file(self._path) or b"\n").endswith(b"\n")
+                self._is_torn = _ends_within_a_line(self._path)
             else:
                 self._file = self._fs.create(self._path, self._path.parent, Purpose.JOURNAL)
+                self._is_torn = False
                 self._fs.fsync_dir(self._path.parent, Purpose.JOURNAL)
         return self._file
+
+    def _close_file(self) -> None:
+        if self._file:
+            self._file.close()
+            self._file = None
 
 
 def encode_entry(entry: dict[str, Any]) -> bytes:
@@ -96,16 +106,33 @@ def encode_entry(entry: dict[str, Any]) -> bytes:
 
 def read_journal(log_dir: Path) -> Iterator[dict[str, Any]]:
     """Entries, oldest first; a line that was cut short or damaged is passed over. Raises: UnreadableFile."""
-    for line in (read_file(log_dir / JOURNAL_FILE) or b"").splitlines():
-        if (entry := _entry_of(line)) is not None:
-            yield entry
+    return (entry for entry in read_lines(log_dir) if entry is not None)
+
+
+def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
+    """Entries of the file put aside, then of the present one, oldest first; None for a line that was cut short or
+    damaged. Every entry has its ``time_ms`` and ``what``.
+
+    Raises: UnreadableFile.
+    """
+    for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
+        path = log_dir / name
+        try:
+            with path.open("rb") as file:
+                while line := file.readline(_LINE_BYTES_MAX):
+                    if line != b"\n":  # written behind a torn line
+                        yield _decoded(line.removesuffix(b"\n"))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise UnreadableFile(path, error.strerror or str(error)) from error
 
 
 def read_last_run(log_dir: Path) -> LastRun | None:
     """When the last entry was written, and in which boot; None without one. Raises: UnreadableFile."""
-    for name in (JOURNAL_FILE, _ROTATED):
+    for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):
-            match _entry_of(line):
+            match _decoded(line):
                 case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
                     return LastRun(time_ms, Boot(boot_id, booted_ms))
                 case {"time_ms": int(time_ms)}:
@@ -113,6 +140,20 @@ def read_last_run(log_dir: Path) -> LastRun | None:
     return None
 
 
-def _entry_of(line: bytes) -> dict[str, Any] | None:
+def _decoded(line: bytes) -> dict[str, Any] | None:
     checksum, _, body = line.partition(b" ")
-    return json.loads(body) if checksum == b"%08x" % zlib.crc32(body) else None
+    if checksum != b"%08x" % zlib.crc32(body):
+        return None
+    try:
+        entry = json.loads(body)
+    except ValueError:
+        return None
+    whole = isinstance(entry, dict) and type(entry.get("time_ms")) is int and isinstance(entry.get("what"), str)
+    return entry if whole else None
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(size_bytes - 1, 0))
+        return file.read() not in (b"", b"\n")

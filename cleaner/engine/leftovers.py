@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from cleaner.engine.undo import RenameTimes, rename_times
 from policies.plan import LogDirPlan, PartitionPlan, path_of
+from policies.restoring import RetiredFile
+from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
-from storage.names import FileState
+from storage.names import FileState, TopicPartition
 from storage.segment import SegmentFile
 
 
@@ -21,15 +26,29 @@ class Swept:
     size_bytes: int = 0
 
 
-def due_leftovers(listing: Listing, now_ms: int, delay_ms: int) -> Iterator[SegmentFile]:
-    """``.deleted`` files whose delay is over. A rename sets the change time of a file, so that tells since when it
-    waits."""
+class Leftovers(NamedTuple):
+    """A partition whose leftovers may go, the delay that holds, and what the journal says of their renames."""
+
+    partition: PartitionPlan
+    listing: Listing
+    delay_ms: int
+    renamed_ms: RenameTimes
+
+
+def due_leftovers(
+    listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None
+) -> Iterator[SegmentFile]:
+    """``.deleted`` files whose delay is over. It counts from the journal's line, which no ``chmod`` and no copy moves;
+    for a file that the journal does not know, from its change time, which a rename sets."""
+    known = renamed_ms or {}
     for file in listing.in_state(FileState.DELETED):
-        if file.changed_ns // 1_000_000 + delay_ms <= now_ms:
+        plain = file.name._replace(state=FileState.PLAIN)
+        retired = RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)
+        if known.get(retired, file.changed_ns // 1_000_000) + delay_ms <= now_ms:
             yield file
 
 
-def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int) -> Swept:
+def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None) -> Swept:
     """Unlink the leftovers of one partition that are due, oldest base first.
 
     Args:
@@ -37,8 +56,9 @@ def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int) -> Swept
         listing: of the partition.
         now_ms: the clock's time, epoch ms; never a time the user made up.
         delay_ms: ``file.delete.delay.ms``.
+        renamed_ms: of the partition, as the journal has it.
     """
-    due = list(due_leftovers(listing, now_ms, delay_ms))
+    due = list(due_leftovers(listing, now_ms, delay_ms, renamed_ms))
     for file in due:
         fs.unlink(file.path, Purpose.REMOVE)
     if due:
@@ -46,18 +66,27 @@ def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int) -> Swept
     return Swept(len(due), sum(file.identity.size_bytes for file in due))
 
 
-def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[tuple[PartitionPlan, Listing, int]]:
-    """Partitions whose leftovers may go, with the delay that holds; of the others nobody said that anything may.
+def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftovers]:
+    """Partitions whose leftovers may go; of the others nobody said that anything may, or they are on hold.
 
     By a clock that cannot be believed, no delay is over.
     """
     if plan.guard:
         return
-    for partition in plan.partitions:
-        if (
-            isinstance(partition, PartitionPlan)
-            and partition.facts.leftover_files
-            and not partition.policy.is_hands_off
-        ):
-            delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
-            yield partition, list_partition(Path(path_of(partition.facts))), delay_ms
+    partitions = [p for p in plan.partitions if isinstance(p, PartitionPlan) and _may_go(p)]
+    times = _rename_times(Path(plan.facts.path), partitions) if partitions else {}
+    for partition in partitions:
+        delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
+        listing = list_partition(Path(path_of(partition.facts)))
+        yield Leftovers(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}))
+
+
+def _may_go(partition: PartitionPlan) -> bool:
+    facts = partition.facts
+    return facts.leftover_files > 0 and facts.held_since_ms is None and not partition.policy.is_hands_off
+
+
+def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping[TopicPartition, RenameTimes]:
+    with suppress(UnreadableFile):  # then the files are as good as unknown to it
+        return rename_times(log_dir, {partition.facts.topic_partition for partition in partitions})
+    return {}

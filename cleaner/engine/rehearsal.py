@@ -40,8 +40,8 @@ class Rehearsal:
         now_ms = self._means.clock.now_ms()
         return sum(
             file.identity.size_bytes
-            for _, listing, delay_ms in leftovers_of(plan, self._means.delete_delay_ms)
-            for file in due_leftovers(listing, now_ms, delay_ms)
+            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._means.delete_delay_ms)
+            for file in due_leftovers(listing, now_ms, delay_ms, renamed_ms)
         )
 
     def _expected(self, partition: PartitionPlan) -> PartitionResult:

@@ -67,7 +67,7 @@ def _row(planned: PartitionPlan | UnreadablePartition, now_ms: int) -> Row:
 
 def _next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
     """When the oldest segment goes. Retention is asked again, for a compaction's verdicts replace its own."""
-    if planned.policy.unknown or planned.policy.remote_storage_enable:
+    if planned.policy.unknown or planned.policy.remote_storage_enable or planned.facts.held_since_ms is not None:
         return None
     verdicts = retention(planned.facts, planned.policy, now_ms).verdicts
     if not verdicts:

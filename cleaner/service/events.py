@@ -11,6 +11,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     partition_recovered      info     topic, partition, files: what a crash left was finished or undone
+    partition_restored       info     topic, partition, segments, bytes: deleted segments are back, it is on hold
+    partition_released       info     topic, partition: its hold was given up
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
     journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, the journal's line
                                       is kept in memory until there is space
@@ -37,6 +39,8 @@ class Event(StrEnum):
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
     PARTITION_RECOVERED = "partition_recovered"
+    PARTITION_RESTORED = "partition_restored"
+    PARTITION_RELEASED = "partition_released"
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
     JOURNAL_WAITS = "journal_waits"
     PARTITION_FAILED = "partition_failed"

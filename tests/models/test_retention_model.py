@@ -293,6 +293,7 @@ def every_plan() -> Iterator[tuple[PartitionFacts, TopicPolicy, Request]]:
             yield log, policy, request
         for policy, request in EXEMPT:
             yield log, policy, request
+        yield replace(log, held_since_ms=NOW_MS), PLANNED[0], Request(NOW_MS)
 
 
 def every_planned_log() -> Iterator[PartitionFacts]:

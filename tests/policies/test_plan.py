@@ -237,6 +237,17 @@ def test_an_unknown_configuration_keeps_everything_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("policy", [EXPIRING, COMPACT, BOTH])
+@pytest.mark.parametrize("request_", [NOW, Request(NOW_MS, force_compaction=True)])
+def test_a_hold_keeps_everything_and_says_how_it_ends(policy: TopicPolicy, request_: Request) -> None:
+    held = LogBuilder(replace(mixed(2, 2).log_start(10).facts(), held_since_ms=NOW_MS))
+    found = planned(held, policy, request_)
+    assert verdicts(found) == ["keep HELD"] * 4
+    text = "on hold since its restore at 2027-01-15T08:00:00Z, until logcleaner restore --release orders-0"
+    assert found.verdicts[0].reason.text == text
+    assert not found.has_work
+
+
+@pytest.mark.parametrize("policy", [EXPIRING, COMPACT, BOTH])
 def test_remote_storage_keeps_everything(policy: TopicPolicy) -> None:
     found = planned(old(2).log_start(10), replace(policy, remote_storage_enable=True))
     assert verdicts(found) == ["keep REMOTE_STORAGE"] * 2

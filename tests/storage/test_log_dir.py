@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptCheckpoint, NotALogDir, UnreadableFile
+from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir, read_file
-from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HOLDS_FILE, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -79,6 +79,21 @@ def test_written_offsets_are_read_back_and_the_same_ones_not_written_again(tmp_p
 def test_garbled_checkpoint_names_file_and_line(tmp_path):
     (tmp_path / CLEANER_OFFSET_CHECKPOINT).write_bytes(b"0\n1\norders zero 7\n")
     with pytest.raises(CorruptCheckpoint, match="cleaner-offset-checkpoint line 3"):
+        LogDir(tmp_path).checkpoints()
+
+
+def test_holds_are_read_back_and_the_last_one_takes_the_file_along(tmp_path):
+    log_dir = LogDir(tmp_path)
+    assert log_dir.holds() == {}
+    log_dir.write_holds({ORDERS: 1000}, FileSystem())
+    assert log_dir.checkpoints().holds == {ORDERS: 1000}
+    log_dir.write_holds({}, FileSystem())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_garbled_holds_say_what_to_do(tmp_path):
+    (tmp_path / HOLDS_FILE).write_bytes(b"0\n1\norders zero 7\n")
+    with pytest.raises(CorruptHolds, match=r"logcleaner-holds line 3: .*removed to give up every hold"):
         LogDir(tmp_path).checkpoints()
 
 

@@ -20,7 +20,10 @@ def imported_by(*arguments: str, status: int = 0) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.rpartition("MODULES")[2].split()}
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("clean", "--help"), ("topics", "--help")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("--version",), *((name, "--help") for name in ("clean", "topics", "history", "restore"))],
+)
 def test_what_only_parses_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert imported_by(*arguments) & HEAVY == set()
 
@@ -35,6 +38,8 @@ def test_mistake_loads_nothing_heavy() -> None:
         (("clean", "--dry-run", "--json"), set()),
         (("clean", "--dry-run"), {"rich"}),
         (("topics",), {"rich"}),
+        (("history",), {"rich"}),
+        (("restore",), {"rich"}),
     ],
 )
 def test_reading_commands_load_no_kernels(arguments: tuple[str, ...], allowed: set[str], demo: Path) -> None:

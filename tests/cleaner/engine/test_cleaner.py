@@ -44,24 +44,37 @@ def deleted(partition):
     return sorted(name for name in file_names(partition.path) if name.endswith(".deleted"))
 
 
-def last_rename_ms(partition):
-    return max(file.changed_ns for file in list_partition(partition.path).files) // 1_000_000
-
-
 def test_deleted_files_stay_for_the_delay_and_go_after_it(tmp_path, clicks):
     a_cleaner(tmp_path, LAYERS).clean(request())
-    waiting, renamed_ms = deleted(clicks), last_rename_ms(clicks)
+    waiting = deleted(clicks)
     assert len(waiting) == 3
-    _, outcome = a_cleaner(tmp_path, LAYERS, clock=FakeClock(renamed_ms + DELAY_MS - 1_000)).clean(request())
+    _, outcome = a_cleaner(tmp_path, LAYERS, clock=FakeClock(NOW_MS + DELAY_MS - 1)).clean(request())
     assert (deleted(clicks), outcome.swept_bytes) == (waiting, 0)
     size_bytes = sum((clicks.path / name).stat().st_size for name in waiting)
-    _, outcome = a_cleaner(tmp_path, LAYERS, clock=FakeClock(renamed_ms + DELAY_MS)).clean(request())
+    _, outcome = a_cleaner(tmp_path, LAYERS, clock=FakeClock(NOW_MS + DELAY_MS)).clean(request())
     assert (deleted(clicks), outcome.swept_bytes) == ([], size_bytes)
+
+
+def test_delay_counts_from_the_journals_line_whatever_happened_to_the_files_times(tmp_path, clicks):
+    a_cleaner(tmp_path, LAYERS).clean(request())
+    for name in deleted(clicks):
+        (clicks.path / name).chmod(0o600)  # sets the change time: the machine's, long before NOW_MS
+    a_cleaner(tmp_path, LAYERS, clock=FakeClock(NOW_MS + DELAY_MS - 1)).clean(request())
+    assert len(deleted(clicks)) == 3
+    a_cleaner(tmp_path, LAYERS, clock=FakeClock(NOW_MS + DELAY_MS)).clean(request())
+    assert deleted(clicks) == []
+
+
+def test_clock_that_jumped_back_unlinks_nothing_early(tmp_path, clicks):
+    a_cleaner(tmp_path, LAYERS).clean(request())
+    for now_ms in (NOW_MS - DAY_MS, 0, NOW_MS + DELAY_MS - 1):
+        a_cleaner(tmp_path, LAYERS, clock=FakeClock(now_ms)).clean(request())
+        assert len(deleted(clicks)) == 3
 
 
 def test_moment_of_the_run_does_not_shorten_the_delay(tmp_path, clicks):
     a_cleaner(tmp_path, LAYERS).clean(request())
-    clock = FakeClock(last_rename_ms(clicks))
+    clock = FakeClock(NOW_MS)
     a_cleaner(tmp_path, LAYERS, clock=clock).clean(request(now_ms=NOW_MS + 365 * DAY_MS))
     assert len(deleted(clicks)) >= 3
 
@@ -77,7 +90,7 @@ def test_without_a_delay_the_space_is_free_at_once(tmp_path, clicks):
 def test_delay_of_the_topic_holds(tmp_path, clicks):
     layers = configured(clicks={**EXPIRING, "file.delete.delay.ms": "0"})
     a_cleaner(tmp_path, layers).clean(request())
-    a_cleaner(tmp_path, layers, clock=FakeClock(last_rename_ms(clicks) + 1)).clean(request())
+    a_cleaner(tmp_path, layers, clock=FakeClock(NOW_MS)).clean(request())
     assert deleted(clicks) == []
 
 
@@ -90,9 +103,9 @@ def test_leftovers_of_a_topic_nobody_speaks_of_stay(tmp_path, clicks):
 def test_dry_run_tells_what_is_due_and_leaves_it(tmp_path, clicks):
     a_cleaner(tmp_path, LAYERS).clean(request())
     waiting = deleted(clicks)
-    early = a_cleaner(tmp_path, LAYERS, clock=FakeClock(last_rename_ms(clicks) + DELAY_MS - 1_000))
+    early = a_cleaner(tmp_path, LAYERS, clock=FakeClock(NOW_MS + DELAY_MS - 1))
     assert early.would_do(early.plan(request())).swept_bytes == 0
-    later = a_cleaner(tmp_path, LAYERS, clock=FakeClock(last_rename_ms(clicks) + DELAY_MS))
+    later = a_cleaner(tmp_path, LAYERS, clock=FakeClock(NOW_MS + DELAY_MS))
     due = sum((clicks.path / name).stat().st_size for name in waiting)
     assert later.would_do(later.plan(request())).swept_bytes == due
     assert deleted(clicks) == waiting

@@ -116,7 +116,7 @@ def test_last_run_is_the_last_whole_entry_also_of_a_rotated_journal(tmp_path):
 
 @pytest.mark.parametrize("entry", [{"what": "x"}, {"time_ms": "1"}, {"time_ms": None, "boot": [1, 2]}])
 def test_entry_of_another_shape_is_passed_over(tmp_path, entry):
-    whole = encode_entry({"time_ms": 5, "boot": ["it", "was"]})
+    whole = encode_entry({"time_ms": 5, "what": "delete", "boot": ["it", "was"]})
     (tmp_path / JOURNAL_FILE).write_bytes(whole + encode_entry(entry))
     assert read_last_run(tmp_path) == LastRun(5, None)
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from cleaner.engine.journal import Journal, encode_entry, read_journal
+from cleaner.engine.journal import Journal, encode_entry, read_journal, read_lines
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
-from storage.names import JOURNAL_FILE
+from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from tests.faults import FullDisk
+from tests.partition_dirs import file_names
 
 JOURNALLING = frozenset({Purpose.JOURNAL})
 
@@ -88,14 +89,42 @@ def test_line_that_a_full_disk_cut_short_does_not_spoil_the_next(tmp_path, monke
     assert entries(tmp_path) == [("delete", 1), ("delete", 2)]
 
 
-def test_journal_past_its_cap_is_put_aside(tmp_path, monkeypatch):
+@pytest.mark.parametrize("runs", ["a run each", "one long run"])
+def test_journal_past_its_cap_is_put_aside_and_read_first(tmp_path, monkeypatch, runs):
     monkeypatch.setattr("cleaner.engine.journal.SIZE_MAX_BYTES", 10)
-    for n in range(2):
-        journal = Journal(tmp_path, FileSystem())
+    journal = Journal(tmp_path, FileSystem())
+    for n in range(3):
         journal.record("delete", 0, n=n)
-        journal.close()
-    assert entries(tmp_path) == [("delete", 1)]
-    assert (tmp_path / f"{JOURNAL_FILE}.1").exists()
+        if runs == "a run each":
+            journal.close()
+    assert file_names(tmp_path) == {JOURNAL_FILE, ROTATED_JOURNAL_FILE}
+    assert entries(tmp_path) == [("delete", 1), ("delete", 2)]
+
+
+def test_torn_line_put_aside_does_not_spoil_the_new_file(tmp_path, monkeypatch):
+    (tmp_path / JOURNAL_FILE).write_bytes(b"cut short")
+    monkeypatch.setattr("cleaner.engine.journal.SIZE_MAX_BYTES", 5)
+    Journal(tmp_path, FileSystem()).record("delete", 0, n=1)
+    assert (tmp_path / JOURNAL_FILE).read_bytes() == encode_entry({"time_ms": 0, "what": "delete", "n": 1})
+
+
+def test_damaged_lines_are_told_in_their_places(tmp_path):
+    first, second = (encode_entry({"what": "delete", "n": n, "time_ms": 0}) for n in (1, 2))
+    (tmp_path / ROTATED_JOURNAL_FILE).write_bytes(first + second[:-9])
+    (tmp_path / JOURNAL_FILE).write_bytes(b"junk\n" + second)
+    assert [entry and entry["n"] for entry in read_lines(tmp_path)] == [1, None, None, 2]
+
+
+@pytest.mark.parametrize("entry", [[], 7, {"what": "delete"}, {"time_ms": True, "what": "delete"}, {"time_ms": 0}])
+def test_line_that_says_neither_what_nor_when_counts_as_damaged(tmp_path, entry):
+    (tmp_path / JOURNAL_FILE).write_bytes(encode_entry(entry))
+    assert list(read_lines(tmp_path)) == [None]
+
+
+def test_line_that_never_ends_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("cleaner.engine.journal._LINE_BYTES_MAX", 100)
+    (tmp_path / JOURNAL_FILE).write_bytes(b"x" * 250)
+    assert list(read_lines(tmp_path)) == [None, None, None]
 
 
 def test_journal_that_is_a_directory_is_unreadable(tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from cleaner.report.listing import document, rows, show
@@ -32,6 +34,7 @@ KEYS = [
         ("a younger one, once retention.ms has passed", a_partition("clicks-0", 1), NOW_MS + 2 * DAY_MS + 1),
         ("a compacted topic knows no expiry", a_partition("orders-0", 9, 1), None),
         ("an unknown topic neither", a_partition("copied-0", 9, 1), None),
+        ("nor one on hold", replace(a_partition("clicks-0", 9, 1), held_since_ms=NOW_MS), None),
         ("nor does an empty one", an_empty_partition("clicks-0"), None),
     ],
 )

@@ -1,0 +1,35 @@
+"""What the journal of a log dir tells of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cleaner.engine.journal import read_lines
+from cleaner.engine.restorable import Wanted
+from storage.log_dir import LogDir
+from storage.names import parse_topic_partition
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The entries of one journal."""
+
+    log_dir: str
+    entries: tuple[Mapping[str, Any], ...]
+    """Oldest first; each has ``time_ms`` and ``what``, and mostly ``partition`` and ``bytes``."""
+    damaged_lines: int
+    """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
+
+
+def read_history(log_dir: LogDir, wanted: Wanted) -> History:
+    """The entries of the wanted partitions; without what only a restore reads. Raises: UnreadableFile."""
+    entries, damaged_lines = [], 0
+    for entry in read_lines(log_dir.path):
+        if entry is None:
+            damaged_lines += 1
+        elif (topic_partition := parse_topic_partition(str(entry.get("partition")))) and wanted(topic_partition):
+            entry.pop("undo", None)
+            entries.append(entry)
+    return History(str(log_dir.path), tuple(entries), damaged_lines)

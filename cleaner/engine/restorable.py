@@ -1,0 +1,109 @@
+"""Log dirs in, facts of their deletions out: what of them waits, and what became of its surroundings since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cleaner.engine.undo import journalled_deletions
+from policies.restoring import DeletionFacts, Restoration, RestoreFacts, restoration
+from storage.checkpoints import LeaderEpochEntry, truncate_from_start
+from storage.errors import LogCleanerError
+from storage.log.leader_epochs import read_leader_epochs
+from storage.log.listing import Listing, list_partition
+from storage.log_dir import LogDir, Offsets
+from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileState, TopicPartition
+
+Wanted = Callable[[TopicPartition], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """One partition: what can be restored of it, or was."""
+
+    topic_partition: TopicPartition
+    log_dir: str
+    restoration: Restoration | None
+    """None where the partition could not be read."""
+    error: str | None = None
+    """Why it could not, or why its restore stopped; run again, it goes on from there."""
+    held_since_ms: int | None = None
+    """Epoch ms; None where it is not on hold."""
+    is_done: bool = False
+    """Whether what can be restored was."""
+
+
+def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
+    """The wanted partitions with deleted segments that still wait, and those on hold.
+
+    Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile of what concerns the whole log dir.
+    """
+    holds, cleaned = log_dir.holds(), log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
+    found = dict(_candidates(log_dir, wanted, holds))
+    if not found:
+        return []
+    log_starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
+    deletions = journalled_deletions(log_dir.path, found, cleaned)
+    return [
+        result
+        for topic_partition, listing in found.items()
+        if (result := _result(log_dir.path, topic_partition, listing, deletions[topic_partition], log_starts, holds))
+    ]
+
+
+def _candidates(
+    log_dir: LogDir, wanted: Wanted, holds: Offsets
+) -> Iterator[tuple[TopicPartition, Listing | LogCleanerError]]:
+    for topic_partition, path in log_dir.partitions():
+        if not wanted(topic_partition):
+            continue
+        try:
+            listing = list_partition(path)
+        except LogCleanerError as error:
+            yield topic_partition, error
+            continue
+        if topic_partition in holds or listing.in_state(FileState.DELETED):
+            yield topic_partition, listing
+
+
+def _result(
+    log_dir: Path,
+    topic_partition: TopicPartition,
+    listing: Listing | LogCleanerError,
+    deletions: Sequence[DeletionFacts],
+    log_starts: Offsets,
+    holds: Offsets,
+) -> RestoreResult | None:
+    """None where nothing that the journal knows still waits, and there is no hold."""
+    try:
+        if isinstance(listing, LogCleanerError):
+            raise listing
+        epochs = read_leader_epochs(listing.directory)
+    except LogCleanerError as error:
+        return RestoreResult(topic_partition, str(log_dir), None, str(error))
+    facts = RestoreFacts(
+        topic_partition,
+        str(log_dir),
+        tuple(replace(d, has_other_epochs=not _fit(d, epochs)) for d in deletions),
+        {file.name: file.identity for file in listing.files},
+        log_starts.get(topic_partition),
+        holds.get(topic_partition),
+    )
+    planned = restoration(facts)
+    is_of_note = planned.verdicts or facts.held_since_ms is not None
+    found = RestoreResult(topic_partition, str(log_dir), planned, held_since_ms=facts.held_since_ms)
+    return found if is_of_note else None
+
+
+def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
+    """The leader epochs as they were before a deletion, and those that began since."""
+    before = [LeaderEpochEntry(*entry) for entry in deletion.leader_epochs]
+    newest = before[-1].epoch if before else -1
+    return before + [entry for entry in found if entry.epoch > newest]
+
+
+def _fit(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> bool:
+    """Whether what is found is what a deletion, or none yet, leaves of the epochs before it."""
+    before = epochs_before(deletion, found)
+    return list(found) == before or (bool(found) and list(found) == truncate_from_start(before, found[0].start_offset))

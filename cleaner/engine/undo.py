@@ -1,0 +1,163 @@
+"""What a deletion notes in the journal so that it can be taken back, and what is read of it again.
+
+Two read it: a restore, and the delayed deletion, whose delay counts from the time of the line. A line that does not
+hold what it should is as good as none: then nothing is restored by it, and the change time of the files counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from cleaner.engine.deletion import retired_snapshots
+from cleaner.engine.journal import read_journal, read_lines
+from policies.facts import PartitionFacts
+from policies.plan import Deletion
+from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
+from storage.log.leader_epochs import read_leader_epochs
+from storage.log.listing import Listing
+from storage.names import (
+    FileKind,
+    FileState,
+    SegmentFileName,
+    TopicPartition,
+    parse_segment_file_name,
+    parse_topic_partition,
+)
+from storage.segment import Segment, SegmentFile
+
+RenameTimes = Mapping[RetiredFile, int]
+"""Files that deletions of a partition renamed, and when: epoch ms."""
+
+
+def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict[str, Any]:
+    """The part of a ``delete`` line that takes it back, read before the first step.
+
+    Raises: CorruptCheckpoint, UnreadableFile of the leader epochs.
+    """
+    bases = {segment.base_offset for segment in deletion.segments}
+    doomed = [segment for segment in listing.segments if segment.base_offset in bases]
+    rolled = deletion.roll_at_offset
+    start, first_base = facts.log_start_offset, facts.segments[0].base_offset
+    return {
+        "files": [_noted(file) for file in _leaving(listing, doomed)],
+        "end_offset": facts.upper_offset(len(deletion.segments) - 1),
+        "log_start_checkpoint": start if start > first_base else None,
+        "cleaner_checkpoint": facts.cleaner_checkpoint,
+        "leader_epochs": [list(entry) for entry in read_leader_epochs(listing.directory)],
+        "roll_at_offset": rolled,
+        "rolled_snapshot": rolled is not None and all(s.name.base_offset != rolled for s in listing.snapshots),
+    }
+
+
+def _leaving(listing: Listing, doomed: Sequence[Segment]) -> Iterator[SegmentFile]:
+    for segment in doomed:
+        yield from segment.files.values()
+    yield from retired_snapshots(listing, doomed)
+
+
+def _noted(file: SegmentFile) -> list[str | int]:
+    return [file.file_name, file.identity.size_bytes, file.identity.mtime_ns]
+
+
+def journalled_deletions(
+    log_dir: Path, partitions: Collection[TopicPartition], compacted: Collection[TopicPartition]
+) -> Mapping[TopicPartition, tuple[DeletionFacts, ...]]:
+    """Deletions that the journal knows how to take back, oldest first.
+
+    Args:
+        log_dir: whose journal is read.
+        partitions: whose deletions are wanted.
+        compacted: partitions that were ever compacted. Of these a line that cannot be read any more may have told of
+            a compaction, and counts as one.
+
+    Raises: UnreadableFile.
+    """
+    found: dict[TopicPartition, list[DeletionFacts]] = {topic_partition: [] for topic_partition in partitions}
+    before_compaction = dict.fromkeys(partitions, 0)
+    for entry in read_lines(log_dir):
+        if entry is None:
+            before_compaction |= {tp: len(found[tp]) for tp in found if tp in compacted}
+        elif (topic_partition := _partition_of(entry)) not in found:
+            continue
+        elif entry["what"] == "compact":
+            before_compaction[topic_partition] = len(found[topic_partition])
+        elif entry["what"] == "delete" and (deletion := _deletion(entry)):
+            found[topic_partition].append(deletion)
+    return {
+        tp: tuple(replace(d, is_compacted_since=place < before_compaction[tp]) for place, d in enumerate(deletions))
+        for tp, deletions in found.items()
+    }
+
+
+def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, RenameTimes]:
+    """When the files of each partition's deletions were renamed, by the newest line that names them.
+
+    A restore makes the journal forget: should a compaction rename such a file again, no line tells when.
+    Raises: UnreadableFile.
+    """
+    found: dict[TopicPartition, dict[RetiredFile, int]] = {topic_partition: {} for topic_partition in partitions}
+    for entry in read_journal(log_dir):
+        if (topic_partition := _partition_of(entry)) not in found:
+            continue
+        if entry["what"] == "restore":
+            found[topic_partition].clear()
+        elif entry["what"] == "delete" and (deletion := _deletion(entry)):
+            found[topic_partition].update((f, deletion.time_ms) for s in deletion.segments for f in s.files)
+    return found
+
+
+def _partition_of(entry: Mapping[str, Any]) -> TopicPartition:
+    """One that cannot be, where the line names none."""
+    name = entry.get("partition")
+    return (parse_topic_partition(name) if isinstance(name, str) else None) or TopicPartition("", -1)
+
+
+def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:
+    """None for a line of a version that noted less, or one that holds something else than numbers and names."""
+    try:
+        undo = entry["undo"]
+        files = [RetiredFile(_plain_name(name), _whole(size), _whole(mtime)) for name, size, mtime in undo["files"]]
+        return DeletionFacts(
+            entry["time_ms"],
+            _segments(files, _whole(undo["end_offset"])),
+            _whole(entry["log_start_offset"]),
+            _whole_or_none(undo["log_start_checkpoint"]),
+            _whole_or_none(undo["cleaner_checkpoint"]),
+            tuple((_whole(epoch), _whole(start)) for epoch, start in undo["leader_epochs"]),
+            _whole_or_none(undo["roll_at_offset"]),
+            undo["rolled_snapshot"] is True,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _segments(files: list[RetiredFile], end_offset: int) -> tuple[RetiredSegment, ...]:
+    """Group by base offset; each ends where the next one begins. Raises: ValueError without a ``.log``."""
+    bases = sorted({file.name.base_offset for file in files if file.name.kind is FileKind.LOG})
+    if not bases or {file.name.base_offset for file in files} != {*bases}:
+        raise ValueError(files)
+    return tuple(
+        RetiredSegment(base, end, tuple(file for file in files if file.name.base_offset == base))
+        for base, end in pairwise((*bases, end_offset))
+    )
+
+
+def _plain_name(name: object) -> SegmentFileName:
+    found = parse_segment_file_name(name) if isinstance(name, str) else None
+    if found is None or found.state is not FileState.PLAIN:
+        raise ValueError(name)
+    return found
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int:
+        raise TypeError(number)
+    return number
+
+
+def _whole_or_none(number: object) -> int | None:
+    return None if number is None else _whole(number)

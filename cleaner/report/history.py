@@ -1,0 +1,67 @@
+"""The past of log dirs: a table for people, ``logcleaner.history/1`` for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cleaner.engine.history import History
+from cleaner.report.text import Page, counted, size
+from policies.reasons import moment
+
+SCHEMA: Final = "logcleaner.history/1"
+_COLUMNS: Final = "{:<20}  {:<7}  {:>10}  "
+_WHY_COLUMN: Final = len(_COLUMNS.format("", "", ""))
+
+
+def document(histories: Sequence[History]) -> dict[str, Any]:
+    """What ``history --json`` prints: the entries as the journal has them; sizes in bytes, times in epoch ms."""
+    log_dirs = [
+        {"path": history.log_dir, "damaged_lines": history.damaged_lines, "entries": list(history.entries)}
+        for history in histories
+    ]
+    return {"schema": SCHEMA, "log_dirs": log_dirs}
+
+
+def render(histories: Sequence[History], page: Page) -> str:
+    """Fill a page with a line an entry, oldest first, and what could not be read; gives its text."""
+    for history in histories:
+        if len(histories) > 1:
+            page.line(history.log_dir)
+        _table(history, page)
+        if history.damaged_lines:
+            lines = counted(history.damaged_lines, "damaged line")
+            words = f"{lines} of the journal passed over: a crash or a full disk cut short what they told"
+            page.line(words, hanging=2)
+    return page.text.plain
+
+
+def _table(history: History, page: Page) -> None:
+    if not history.entries:
+        page.line("Nothing was changed that the journal knows of.")
+        return
+    page.line(_COLUMNS.format("TIME", "WHAT", "BYTES") + "PARTITION: WHY")
+    for entry in history.entries:
+        size_bytes = entry.get("bytes")
+        told_bytes = size(size_bytes) if type(size_bytes) is int else "-"
+        columns = _COLUMNS.format(moment(entry["time_ms"]), entry["what"], told_bytes)
+        page.line(f"{columns}{entry['partition']}: {_why(entry)}", hanging=_WHY_COLUMN)
+
+
+def _why(entry: Mapping[str, Any]) -> str:
+    segments = entry.get("segments")
+    listed = [s for s in segments if isinstance(s, dict)] if isinstance(segments, list) else []
+    match entry["what"]:
+        case "delete":
+            codes = dict.fromkeys(str(segment.get("code")) for segment in listed)
+            return ", ".join((counted(len(listed), "segment"), *codes))
+        case "compact":
+            return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
+        case "recover":
+            return "finished or undid what a crash left"
+        case "restore":
+            return f"{counted(len(listed), 'segment')} back, on hold"
+        case "release":
+            return "no longer on hold"
+        case _:
+            return "-"

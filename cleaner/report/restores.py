@@ -1,0 +1,109 @@
+"""What can be restored, or was: for people, and ``logcleaner.restore/1`` for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from cleaner.engine.restorable import RestoreResult
+from cleaner.report.text import Page, counted, size
+from policies.reasons import moment
+from policies.restoring import RestoreCode, RestoreVerdict
+from storage.names import TopicPartition
+
+SCHEMA: Final = "logcleaner.restore/1"
+_WORD_WIDTH: Final = len("restorable")
+
+
+def document(
+    results: Sequence[RestoreResult], released: Sequence[TopicPartition] = (), *, dry_run: bool
+) -> dict[str, Any]:
+    """What ``restore --json`` prints; sizes in bytes, times in epoch ms. Segments are listed newest first."""
+    return {
+        "schema": SCHEMA,
+        "dry_run": dry_run,
+        "partitions": [_partition_document(result) for result in results],
+        "released": [str(topic_partition) for topic_partition in released],
+    }
+
+
+def _partition_document(result: RestoreResult) -> dict[str, Any]:
+    return {
+        "topic": result.topic_partition.topic,
+        "partition": result.topic_partition.partition,
+        "log_dir": result.log_dir,
+        "held_since_ms": result.held_since_ms,
+        "error": result.error,
+        "segments": [_segment_document(verdict, result) for verdict in _verdicts(result)],
+    }
+
+
+def _segment_document(verdict: RestoreVerdict, result: RestoreResult) -> dict[str, Any]:
+    return {
+        "base_offset": verdict.segment.base_offset,
+        "end_offset": verdict.segment.end_offset,
+        "bytes": verdict.segment.size_bytes,
+        "deleted_ms": verdict.deletion.time_ms,
+        "restored": result.is_done and verdict.code is RestoreCode.RESTORABLE,
+        "code": verdict.code.value,
+        "text": verdict.text,
+    }
+
+
+def render(results: Sequence[RestoreResult], page: Page) -> str:
+    """Fill a page with a paragraph a partition, the sum and the next step; gives its text."""
+    for result in results:
+        _partition(result, page)
+    _sum(results, page)
+    return page.text.plain
+
+
+def render_released(released: Sequence[TopicPartition], page: Page, *, dry_run: bool) -> str:
+    """Fill a page with the partitions whose hold was given up; gives its text."""
+    for topic_partition in released:
+        page.line(f"{topic_partition}: {'would be' if dry_run else 'is'} no longer on hold")
+    if not released:
+        page.line("Nothing was on hold.")
+    return page.text.plain
+
+
+def _partition(result: RestoreResult, page: Page) -> None:
+    held = f"  on hold since {moment(result.held_since_ms)}" if result.held_since_ms is not None else ""
+    page.line(f"{result.topic_partition}{held}", hanging=2)
+    for code, group in groupby(_verdicts(result), lambda verdict: verdict.code):
+        _run(code, list(group), result, page)
+    if result.error:
+        page.line(f"FAILED: {result.error}", indent=2, hanging=2)
+    page.line()
+
+
+def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: RestoreResult, page: Page) -> None:
+    """Neighbours of one code; the sentence is the newest one's, which the others follow from."""
+    newest, oldest = newest_first[0].segment, newest_first[-1].segment
+    word = "kept out" if code is not RestoreCode.RESTORABLE else "restored" if result.is_done else "restorable"
+    where = f"offsets {oldest.base_offset} to {newest.end_offset}, {counted(len(newest_first), 'segment')}"
+    size_bytes = sum(verdict.segment.size_bytes for verdict in newest_first)
+    page.line(f"{word:{_WORD_WIDTH}}  {where}, {size(size_bytes)}  {code}", indent=2, hanging=2)
+    page.line(f"{newest.base_offset}: {newest_first[0].text}", indent=4)
+
+
+def _sum(results: Sequence[RestoreResult], page: Page) -> None:
+    done = [r.restoration for r in results if r.restoration and r.is_done]
+    waiting = [r.restoration for r in results if r.restoration and r.restoration.has_work and not r.is_done]
+    for restorations, words in ((done, "Restored"), (waiting, "Restorable")):
+        if restorations:
+            segments = counted(sum(len(r.restorable) for r in restorations), "segment")
+            size_bytes = sum(r.size_bytes for r in restorations)
+            partitions = counted(len(restorations), "partition")
+            page.line(f"{words}: {segments} of {partitions}, {size(size_bytes)}.")
+    if done:
+        page.line("Retention and compaction leave them alone until logcleaner restore --release TOPIC-PARTITION.")
+    elif waiting:
+        page.line("logcleaner restore TOPIC-PARTITION, or --all, brings it back.")
+    else:
+        page.line("Nothing waits that could be restored.")
+
+
+def _verdicts(result: RestoreResult) -> tuple[RestoreVerdict, ...]:
+    return result.restoration.verdicts if result.restoration else ()

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from cleaner.engine.history import History
+from cleaner.report.history import document, render
+from cleaner.report.text import Page
+
+TIME_MS = 1_795_241_014_999
+
+
+def an_entry(what: str, **fields: object) -> dict[str, object]:
+    return {"time_ms": TIME_MS, "what": what, "partition": "clicks-0", **fields}
+
+
+def segments(*codes: str) -> list[dict[str, object]]:
+    return [{"base_offset": place, "code": code} for place, code in enumerate(codes)]
+
+
+ENTRIES = (
+    an_entry("delete", bytes=5 << 20, segments=segments("LOG_START_OFFSET", "RETENTION_TIME", "RETENTION_TIME")),
+    an_entry("compact", bytes=1023, first_dirty_offset=100, end_offset=200, groups=[[0, 100]]),
+    an_entry("recover", files=["a", "b"]),
+    an_entry("restore", bytes=5 << 20, segments=segments("", "")),
+    an_entry("release"),
+)
+GOLDEN = """\
+TIME                  WHAT          BYTES  PARTITION: WHY
+2026-11-21T06:03:34Z  delete      5.0 MiB  clicks-0: 3 segments,
+                                           LOG_START_OFFSET, RETENTION_TIME
+2026-11-21T06:03:34Z  compact  1023 Bytes  clicks-0: dirty from 100 to 200
+2026-11-21T06:03:34Z  recover           -  clicks-0: finished or undid what a
+                                           crash left
+2026-11-21T06:03:34Z  restore     5.0 MiB  clicks-0: 2 segments back, on hold
+2026-11-21T06:03:34Z  release           -  clicks-0: no longer on hold
+2 damaged lines of the journal passed over: a crash or a full disk cut short
+  what they told
+"""
+
+
+def test_table_fits_80_columns_and_counts_what_was_damaged() -> None:
+    assert render([History("/data", ENTRIES, 2)], Page()) == GOLDEN
+    assert max(map(len, GOLDEN.splitlines())) <= 80
+
+
+def test_journal_without_an_entry_says_so() -> None:
+    assert render([History("/data", (), 0)], Page()) == "Nothing was changed that the journal knows of.\n"
+
+
+def test_several_log_dirs_are_told_apart() -> None:
+    told = render([History("/a", ENTRIES[4:], 0), History("/b", (), 0)], Page())
+    assert [line for line in told.splitlines() if line.startswith("/")] == ["/a", "/b"]
+
+
+def test_entry_of_another_version_is_shown_as_far_as_it_is_understood() -> None:
+    entries = (
+        an_entry("delete", bytes="many", segments=7),
+        an_entry("delete", segments=[None, {"code": 3}]),
+        an_entry("moved", bytes=True),
+        an_entry("compact"),
+    )
+    told = render([History("/data", entries, 0)], Page()).splitlines()
+    assert [line.split(None, 2)[2] for line in told[1:]] == [
+        "-  clicks-0: 0 segments",
+        "-  clicks-0: 1 segment, 3",
+        "-  clicks-0: -",
+        "-  clicks-0: dirty from None to None",
+    ]
+
+
+def test_control_characters_of_a_journal_do_not_reach_the_terminal() -> None:
+    assert "\x1b" not in render([History("/data", (an_entry("\x1b[2J"),), 0)], Page())
+
+
+def test_document_holds_the_entries_as_they_are() -> None:
+    assert document([History("/data", ENTRIES, 2)]) == {
+        "schema": "logcleaner.history/1",
+        "log_dirs": [{"path": "/data", "damaged_lines": 2, "entries": [*ENTRIES]}],
+    }

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cleaner.engine.restorable import RestoreResult
+from cleaner.report.restores import document, render, render_released
+from cleaner.report.text import Page
+from policies.restoring import RestoreFacts, restoration
+from storage.names import TopicPartition
+from tests.policies.test_restoring import a_deletion, facts, plain, waiting
+
+TIME_MS = 1_800_000_000_000
+
+
+def a_result(name: str, given: RestoreFacts, **fields: object) -> RestoreResult:
+    topic, _, partition = name.rpartition("-")
+    given = replace(given, topic_partition=TopicPartition(topic, int(partition)))
+    return RestoreResult(given.topic_partition, "/data", restoration(given), **fields)  # type: ignore[arg-type]
+
+
+WHOLE = a_result("clicks-0", facts(a_deletion(0, 10, 20, end=30), files=waiting(0, 10, 20) | plain(30)))
+PART = a_result("orders-1", facts(a_deletion(0, 10, 20, end=30), files=waiting(0, 20) | plain(30)))
+HELD = a_result("held-2", facts(files=plain(0)), held_since_ms=TIME_MS)
+FAILED = RestoreResult(TopicPartition("bad", 3), "/data", None, "/data/bad-3: cannot be read")
+
+LISTED = """\
+clicks-0
+  restorable  offsets 0 to 30, 3 segments, 180 Bytes  RESTORABLE
+    20: deleted 2027-01-15T08:00:00Z
+
+orders-1
+  restorable  offsets 20 to 30, 1 segment, 90 Bytes  RESTORABLE
+    20: deleted 2027-01-15T08:00:00Z
+  kept out    offsets 0 to 10, 1 segment, 30 Bytes  GAP
+    0: ends at offset 10, the log begins at 20: what lay between cannot come
+    back
+
+held-2  on hold since 2027-01-15T08:00:00Z
+
+bad-3
+  FAILED: /data/bad-3: cannot be read
+
+Restorable: 4 segments of 2 partitions, 270 Bytes.
+logcleaner restore TOPIC-PARTITION, or --all, brings it back.
+"""
+DONE = """\
+clicks-0  on hold since 2027-01-15T08:00:00Z
+  restored    offsets 0 to 30, 3 segments, 180 Bytes  RESTORABLE
+    20: deleted 2027-01-15T08:00:00Z
+
+Restored: 3 segments of 1 partition, 180 Bytes.
+Retention and compaction leave them alone until logcleaner restore --release
+TOPIC-PARTITION.
+"""
+
+
+def test_list_tells_what_can_come_back_what_cannot_and_why() -> None:
+    assert render([WHOLE, PART, HELD, FAILED], Page()) == LISTED
+
+
+def test_restore_tells_what_came_back_and_how_the_hold_ends() -> None:
+    assert render([replace(WHOLE, is_done=True, held_since_ms=TIME_MS)], Page()) == DONE
+
+
+def test_nothing_to_restore_is_said() -> None:
+    assert render([], Page()) == "Nothing waits that could be restored.\n"
+
+
+def test_released_partitions_are_named() -> None:
+    released = [TopicPartition("clicks", 0), TopicPartition("orders", 1)]
+    told = "clicks-0: is no longer on hold\norders-1: is no longer on hold\n"
+    assert render_released(released, Page(), dry_run=False) == told
+    assert render_released(released, Page(), dry_run=True) == told.replace(" is ", " would be ")
+    assert render_released([], Page(), dry_run=False) == "Nothing was on hold.\n"
+
+
+def test_document_has_every_segment_newest_first() -> None:
+    found = document([replace(PART, is_done=True, held_since_ms=TIME_MS), FAILED], dry_run=False)
+    assert (found["schema"], found["dry_run"], found["released"]) == ("logcleaner.restore/1", False, [])
+    part, failed = found["partitions"]
+    assert part["segments"] == [
+        {
+            "base_offset": 20,
+            "end_offset": 30,
+            "bytes": 90,
+            "deleted_ms": TIME_MS,
+            "restored": True,
+            "code": "RESTORABLE",
+            "text": "deleted 2027-01-15T08:00:00Z",
+        },
+        {
+            "base_offset": 0,
+            "end_offset": 10,
+            "bytes": 30,
+            "deleted_ms": TIME_MS,
+            "restored": False,
+            "code": "GAP",
+            "text": "ends at offset 10, the log begins at 20: what lay between cannot come back",
+        },
+    ]
+    assert failed == {
+        "topic": "bad",
+        "partition": 3,
+        "log_dir": "/data",
+        "held_since_ms": None,
+        "error": "/data/bad-3: cannot be read",
+        "segments": [],
+    }
+
+
+def test_document_names_what_was_released() -> None:
+    assert document((), [TopicPartition("clicks", 0)], dry_run=True)["released"] == ["clicks-0"]
