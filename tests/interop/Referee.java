@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.PropertyNamingStrategies;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.header.Header;
-import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.ControlRecordType;
 import org.apache.kafka.common.record.internal.EndTransactionMarker;
@@ -36,13 +35,8 @@ import org.apache.kafka.storage.internals.log.VerificationGuard;
 import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
-import java.io.BufferedReader;
 import java.io.File;
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -51,21 +45,15 @@ import java.nio.file.StandardCopyOption;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.Delayed;
-import java.util.concurrent.FutureTask;
 import java.util.concurrent.ScheduledFuture;
-import java.util.concurrent.TimeUnit;
-import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
@@ -93,57 +81,28 @@ import java.util.stream.Stream;
  * --shutdown clean|unclean|auto   auto: clean when the log dir holds .kafka_cleanshutdown; default clean
  * </pre>
  */
-public final class Referee {
+public final class Referee extends Conversation {
     private static final int BENCH_MAP_BYTES = 256 << 20;
     private static final int CLEANER_BUFFER_BYTES = 1 << 20;
     private static final int CLEANER_BUFFER_BYTES_MAX = 20 << 20;
     private static final double CLEANER_MAP_LOAD_FACTOR = 0.9;
-    private static final int KEY_BYTES_SHOWN_MAX = 64;
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
     private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
 
-    private final ObjectMapper json = new ObjectMapper()
-        .setPropertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE);
-    private final PrintStream out;
     private SkimpyOffsetMap offsetMap;
     private int offsetMapBytes;
 
-    private Referee(PrintStream out) {
-        this.out = out;
+    private Referee() {
+        super(new ObjectMapper().setPropertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE));
     }
 
     public static void main(String[] arguments) throws Exception {
-        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        System.setOut(System.err); // Kafka's log lines must not mix with the answers
-        Referee referee = new Referee(answers);
-        if (arguments.length == 0) {
-            referee.serve();
-        } else {
-            referee.run(Arguments.parse(Arrays.asList(arguments)));
-            answers.flush();
-        }
+        new Referee().hold(arguments);
     }
 
-    private void serve() throws IOException {
-        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
-            print(answer(Arrays.asList(json.readValue(line, String[].class))));
-            out.flush();
-        }
-    }
-
-    private Done answer(List<String> request) {
-        try {
-            run(Arguments.parse(request));
-            return new Done("done", null);
-        } catch (Exception error) {
-            error.printStackTrace();
-            return new Done("done", error.toString());
-        }
-    }
-
-    private void run(Arguments arguments) throws Exception {
+    @Override
+    void run(Arguments arguments) throws Exception {
         switch (arguments.command()) {
             case "read" -> forEachDir(arguments, this::read);
             case "digest" -> forEachDir(arguments, this::digest);
@@ -155,56 +114,6 @@ public final class Referee {
             default -> throw new IllegalArgumentException("no command " + arguments.command());
         }
     }
-
-    private interface DirCommand {
-        void run(File dir, Arguments arguments) throws Exception;
-    }
-
-    private static void forEachDir(Arguments arguments, DirCommand command) throws Exception {
-        for (String dir : arguments.dirs()) {
-            command.run(new File(dir).getAbsoluteFile(), arguments);
-        }
-    }
-
-    private void print(Object line) throws IOException {
-        out.println(json.writeValueAsString(line));
-    }
-
-    // ---- what the answers are made of: one line each, named fields -------------------------------------------------
-
-    record Done(String kind, String error) { }
-
-    record Refused(String kind, String dir, String error) { }
-
-    record Epoch(int epoch, long startOffset) { }
-
-    record Producer(long producerId, int producerEpoch, int lastSequence, long lastOffset, int coordinatorEpoch,
-                    long lastTimestamp, Long currentTxnFirstOffset) { }
-
-    record Log(String kind, String dir, long logStartOffset, long logEndOffset, long highWatermark,
-               long lastStableOffset, List<Epoch> leaderEpochs, List<Producer> producers) { }
-
-    record Aborted(long producerId, long firstOffset, long lastOffset, long lastStableOffset) { }
-
-    record Segment(String kind, long baseOffset, long sizeBytes, long largestTimestamp, List<Aborted> abortedTxns) { }
-
-    record Batch(String kind, int position, int sizeBytes, int magic, long crc, String codec, long baseOffset,
-                 long lastOffset, Integer count, int baseSequence, int lastSequence, long producerId, int producerEpoch,
-                 int leaderEpoch, boolean transactional, boolean control, Long deleteHorizonMs, String timestampType,
-                 long maxTimestamp) { }
-
-    record RecordLine(String kind, long offset, long timestamp, int sequence, String key, String value, int valueBytes,
-                      String[][] headers) { }
-
-    record Digest(String kind, String dir, long records, String sha256) { }
-
-    record Round(String kind, String dir, Long firstDirtyOffset, Long firstUncleanableOffset, Long endOffset,
-                 double seconds, long bytesRead, long bytesWritten, long recordsRead, long recordsWritten,
-                 long invalidRecords) { }
-
-    record Expired(String kind, String dir, int segments, long logStartOffset) { }
-
-    record Generated(String kind, String dir, long records, long bytes, int segments, long nowMs) { }
 
     // ---- opening and closing, as a broker does ---------------------------------------------------------------------
 
@@ -240,11 +149,7 @@ public final class Referee {
     }
 
     private static LogConfig config(Arguments arguments, Map<String, String> defaults) {
-        Map<String, String> settings = new HashMap<>(defaults);
-        for (String setting : arguments.all("config")) {
-            String[] keyAndValue = setting.split("=", 2);
-            settings.put(keyAndValue[0], keyAndValue[1]);
-        }
+        Map<String, String> settings = arguments.settings(defaults);
         String segmentBytes = settings.get("segment.bytes");
         if (segmentBytes != null && Integer.parseInt(segmentBytes) < 1 << 20) {
             settings.remove("segment.bytes"); // Kafka 4 takes less than 1 MiB only by this name
@@ -344,17 +249,8 @@ public final class Referee {
     }
 
     private static RecordLine describe(Record record) throws GeneralSecurityException {
-        String[][] headers = Stream.of(record.headers())
-            .map(header -> new String[] {header.key(), header.value() == null ? null : hex(header.value())})
-            .toArray(String[][]::new);
-        return new RecordLine("record", record.offset(), record.timestamp(), record.sequence(),
-            record.hasKey() ? shortened(Utils.toArray(record.key())) : null,
-            record.hasValue() ? hex(sha256().digest(Utils.toArray(record.value()))) : null,
-            record.hasValue() ? record.valueSize() : -1, headers);
-    }
-
-    private static String shortened(byte[] key) throws GeneralSecurityException {
-        return key.length <= KEY_BYTES_SHOWN_MAX ? hex(key) : "sha256:" + hex(sha256().digest(key));
+        return recordLine(record.offset(), record.timestamp(), record.sequence(), record.key(), record.value(),
+            record.headers());
     }
 
     private void digest(File dir, Arguments arguments) throws Exception {
@@ -608,14 +504,15 @@ public final class Referee {
     /** Random appends by several clients; the same random source on the same log gives the same records. */
     private static final class Workload {
         private static final int SEGMENTS_MIN = 4;
+        private static final int KEYS_MAX = 30;
 
         private final UnifiedLog log;
         private final Random random;
         private final List<Client> clients = new ArrayList<>();
-        private final List<byte[]> keys = new ArrayList<>();
         private final List<String> codecs;
         private final boolean markersBumpEpoch; // transaction version 2, KIP-890
         private final SetTime time;
+        private final RandomRecords drawn;
         private int leaderEpoch;
         private long records = 0;
 
@@ -630,7 +527,7 @@ public final class Referee {
             }
             markersBumpEpoch = random.nextBoolean();
             addClients();
-            addKeys(arguments.has("unkeyed"));
+            drawn = new RandomRecords(random, KEYS_MAX, arguments.has("unkeyed"));
         }
 
         private void addClients() {
@@ -642,18 +539,6 @@ public final class Referee {
             int producers = 2 + random.nextInt(4);
             for (int i = 0; i < producers; i++) {
                 clients.add(new Client(firstProducerId + i, i == 0 || random.nextBoolean()));
-            }
-        }
-
-        private void addKeys(boolean unkeyed) {
-            if (unkeyed) {
-                keys.add(null);
-            }
-            keys.add(new byte[0]);
-            keys.add("long".repeat(75).getBytes(StandardCharsets.US_ASCII));
-            int plainKeys = 2 + random.nextInt(30);
-            for (int number = 0; number < plainKeys; number++) {
-                keys.add(("k" + number).getBytes(StandardCharsets.US_ASCII));
             }
         }
 
@@ -677,9 +562,9 @@ public final class Referee {
             } else if (die < 6) {
                 log.roll();
             } else if (die < 28 && !openTransactions().isEmpty()) {
-                endTransaction(oneOf(openTransactions()));
+                endTransaction(drawn.oneOf(openTransactions()));
             } else {
-                appendBatch(oneOf(clients));
+                appendBatch(drawn.oneOf(clients));
             }
         }
 
@@ -709,147 +594,32 @@ public final class Referee {
 
         private void appendBatch(Client client) throws IOException {
             int count = 1 + random.nextInt(8);
-            Compression compression = Compression.of(oneOf(codecs)).build();
+            Compression compression = Compression.of(drawn.oneOf(codecs)).build();
             MemoryRecordsBuilder batch = MemoryRecords.builder(ByteBuffer.allocate(16_384), RecordBatch.MAGIC_VALUE_V2,
                 compression, TimestampType.CREATE_TIME, 0L, RecordBatch.NO_TIMESTAMP, client.producerId,
                 client.idempotent() ? client.epoch : RecordBatch.NO_PRODUCER_EPOCH,
                 client.idempotent() ? client.nextSequence : RecordBatch.NO_SEQUENCE, client.transactional, leaderEpoch);
             for (int i = 0; i < count; i++) {
-                batch.append(time.milliseconds - random.nextInt(1_000), oneOf(keys), value(), headers());
+                batch.append(time.milliseconds - random.nextInt(1_000), drawn.key(), drawn.value(), drawn.headers());
             }
             log.appendAsLeader(batch.build(), leaderEpoch);
             client.nextSequence += count;
             client.inTransaction = client.transactional;
             records += count;
         }
-
-        private byte[] value() {
-            int die = random.nextInt(20);
-            if (die < 3) {
-                return null;
-            }
-            byte[] value = new byte[die < 4 ? 0 : random.nextInt(400)];
-            if (random.nextBoolean()) {
-                random.nextBytes(value);
-            }
-            return value;
-        }
-
-        private Header[] headers() {
-            Header[] headers = new Header[random.nextInt(4) == 0 ? 1 + random.nextInt(2) : 0];
-            for (int i = 0; i < headers.length; i++) {
-                headers[i] = new RecordHeader("h" + i, random.nextInt(3) == 0 ? null : new byte[random.nextInt(6)]);
-            }
-            return headers;
-        }
-
-        private <T> T oneOf(List<T> choices) {
-            return choices.get(random.nextInt(choices.size()));
-        }
     }
 
     // ---- small parts -----------------------------------------------------------------------------------------------
-
-    private static String hex(byte[] bytes) {
-        return HexFormat.of().formatHex(bytes);
-    }
-
-    private static MessageDigest sha256() throws GeneralSecurityException {
-        return MessageDigest.getInstance("SHA-256");
-    }
 
     private static Long boxed(OptionalLong value) {
         return value.isPresent() ? value.getAsLong() : null;
     }
 
-    /** A command line taken apart: the command, its directories, and options with or without a value. */
-    private record Arguments(String command, List<String> dirs, Map<String, List<String>> options) {
-        private static final List<String> FLAGS = List.of("checkpoints", "keep-deleted", "batches-only", "unkeyed", "expire");
-
-        static Arguments parse(List<String> words) {
-            List<String> dirs = new ArrayList<>();
-            Map<String, List<String>> options = new HashMap<>();
-            for (int i = 1; i < words.size(); i++) {
-                if (!words.get(i).startsWith("--")) {
-                    dirs.add(words.get(i));
-                    continue;
-                }
-                String name = words.get(i).substring(2);
-                List<String> values = options.computeIfAbsent(name, unused -> new ArrayList<>());
-                if (!FLAGS.contains(name)) {
-                    values.add(words.get(++i));
-                }
-            }
-            return new Arguments(words.get(0), dirs, options);
-        }
-
-        boolean has(String name) {
-            return options.containsKey(name);
-        }
-
-        List<String> all(String name) {
-            return options.getOrDefault(name, List.of());
-        }
-
-        String text(String name, String otherwise) {
-            return has(name) ? options.get(name).get(0) : otherwise;
-        }
-
-        long number(String name, long otherwise) {
-            return has(name) ? Long.parseLong(options.get(name).get(0)) : otherwise;
-        }
-    }
-
-    /** A clock that moves only when it is set. */
-    private static final class SetTime implements Time {
-        private long milliseconds;
-
-        SetTime(long milliseconds) {
-            this.milliseconds = milliseconds;
-        }
-
-        @Override
-        public long milliseconds() {
-            return milliseconds;
-        }
-
-        @Override
-        public long nanoseconds() {
-            return System.nanoTime();
-        }
-
-        @Override
-        public void sleep(long ms) {
-            Time.SYSTEM.sleep(ms);
-        }
-
-        @Override
-        public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) throws InterruptedException {
-            Time.SYSTEM.waitObject(object, condition, deadlineMs);
-        }
-    }
-
-    /** Runs at once what is due at once, keeps what is due later (deletions), drops what is periodic. */
-    private static final class DeferredScheduler implements Scheduler {
-        private final List<Runnable> deferred = new ArrayList<>();
-
+    /** Without threads of its own. */
+    private static final class DeferredScheduler extends DeferredTasks implements Scheduler {
         @Override
         public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
-            if (periodMs < 0 && delayMs <= 0) {
-                task.run();
-            } else if (periodMs < 0) {
-                deferred.add(task);
-            }
-            return new Scheduled();
-        }
-
-        void runDeferred() {
-            deferred.forEach(Runnable::run);
-            deferred.clear();
-        }
-
-        void forgetDeferred() {
-            deferred.clear();
+            return take(task, delayMs, periodMs);
         }
 
         @Override
@@ -860,22 +630,5 @@ public final class Referee {
 
         @Override
         public void resizeThreadPool(int size) { }
-    }
-
-    /** What a caller of {@link DeferredScheduler} holds and may cancel. */
-    private static final class Scheduled extends FutureTask<Void> implements ScheduledFuture<Void> {
-        Scheduled() {
-            super(() -> null);
-        }
-
-        @Override
-        public long getDelay(TimeUnit unit) {
-            return 0;
-        }
-
-        @Override
-        public int compareTo(Delayed other) {
-            return 0;
-        }
     }
 }

@@ -1,7 +1,8 @@
 """One JVM with Kafka's storage classes, asked from Python.
 
-``Referee`` starts ``Referee.java`` (compiled once per source) at the first question and keeps it; a question
-may name many partition directories. Kafka changes what it opens, as a starting broker does: hand in copies.
+``Referee`` starts ``Referee.java`` or ``OldReferee.java`` (compiled once per source) at the first question and keeps
+it; a question may name many partition directories. Kafka changes what it opens, as a starting broker does: hand in
+copies.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from typing import IO, Final, Literal, Self
 from tests.interop.kafka_jars import KafkaUnavailable, cache_dir, java
 from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, RefereeError, Round, logs_from
 
-SOURCE: Final = Path(__file__).with_name("Referee.java")
+SOURCES: Final = Path(__file__).parent
+KAFKA_4: Final = "Referee"
+KAFKA_2: Final = "OldReferee"
+"""Answers ``read``, ``clean`` and ``workload``, about logs without producer ids."""
+SHARED_SOURCES: Final = ("Conversation", "DeferredTasks", "RandomRecords", "SetTime")
 # What kafka-server-start.sh and kafka-run-class.sh give a broker.
 BROKER_JVM_OPTIONS: Final = (
     "-Xms1g",
@@ -28,6 +33,14 @@ BROKER_JVM_OPTIONS: Final = (
     "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
+)
+# For small logs, and without Kafka's own log lines.
+OLD_JVM_OPTIONS: Final = (
+    "-Xms256m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 )
 STDERR_BYTES_SHOWN: Final = 4000
 # For logs of a few megabytes: the broker's default map would cost more to clear than the logs to clean.
@@ -59,12 +72,13 @@ class Referee:
     """A JVM with Kafka's storage classes; started by the first question, ended by ``close``.
 
     Args:
-        classpath: from ``kafka_jars.kafka_classpath``; Kafka 4.3.
+        classpath: from ``kafka_jars.kafka_classpath``.
         jvm_options: heap and collector; a broker's by default.
+        main: ``KAFKA_4`` with the classes of Kafka 4.3, ``KAFKA_2`` with those of 2.8.
     """
 
-    def __init__(self, classpath: str, jvm_options: Sequence[str] = BROKER_JVM_OPTIONS) -> None:
-        self._classpath, self._jvm_options = classpath, tuple(jvm_options)
+    def __init__(self, classpath: str, jvm_options: Sequence[str] = BROKER_JVM_OPTIONS, main: str = KAFKA_4) -> None:
+        self._classpath, self._jvm_options, self._main = classpath, tuple(jvm_options), main
         self._jvm: subprocess.Popen[str] | None = None
         self._stderr: IO[bytes] | None = None
 
@@ -219,6 +233,7 @@ class Referee:
         steps: int | None = None,
         codecs: Sequence[str] = (),
         unkeyed: bool = False,
+        tombstones: bool = True,
     ) -> list[Generated]:
         """Append seeded random records of every kind to each log, in at least four segments.
 
@@ -231,10 +246,12 @@ class Referee:
             now_ms: where the clock starts, epoch ms; else November 2023, and never before what the log holds.
             checkpoints: as for ``read``.
             steps: batches, markers, rolls and changes of epoch; a random number by default.
-            codecs: those used; all by default.
+            codecs: those used; all by default, but to be named for ``KAFKA_2``.
             unkeyed: some records have no key.
+            tombstones: some have no value; without them only for ``KAFKA_2``.
         """
         flags = ["--seed", str(seed), *(["--unkeyed"] if unkeyed else [])]
+        flags += [] if tombstones else ["--no-tombstones"]
         flags += [*(["--checkpoints"] if checkpoints else []), *_clock(now_ms), *_settings(config)]
         flags += [word for codec in codecs for word in ("--codec", codec)]
         flags += [] if steps is None else ["--steps", str(steps)]
@@ -261,10 +278,10 @@ class Referee:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._jvm is None:
-            classpath = f"{compiled(self._classpath)}:{self._classpath}"
+            classpath = f"{compiled(self._main, self._classpath)}:{self._classpath}"
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
             self._jvm = subprocess.Popen(
-                [str(java()), *self._jvm_options, "-cp", classpath, SOURCE.stem],
+                [str(java()), *self._jvm_options, "-cp", classpath, self._main],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -280,13 +297,14 @@ class Referee:
         return self._stderr.read()[-STDERR_BYTES_SHOWN:].decode(errors="replace")
 
 
-def compiled(classpath: str) -> Path:
-    """A directory with the classes of ``Referee.java``; compiled once per source and class path.
+def compiled(main: str, classpath: str) -> Path:
+    """A directory with the classes of a referee; compiled once per sources and class path.
 
     Raises:
         KafkaUnavailable: java is there, but no javac beside it.
     """
-    key = hashlib.sha256(SOURCE.read_bytes() + classpath.encode()).hexdigest()[:16]
+    sources = [SOURCES / f"{name}.java" for name in (main, *SHARED_SOURCES)]
+    key = hashlib.sha256(b"".join(map(Path.read_bytes, sources)) + classpath.encode()).hexdigest()[:16]
     directory = cache_dir() / f"referee-{key}"
     if directory.is_dir():
         return directory
@@ -295,7 +313,7 @@ def compiled(classpath: str) -> Path:
         raise KafkaUnavailable(f"no {javac}: a JDK is needed, not a runtime alone")
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="compiling-") as scratch:
         classes = Path(scratch, "classes")
-        command = [str(javac), "-nowarn", "-cp", classpath, "-d", str(classes), str(SOURCE)]
+        command = [str(javac), "-nowarn", "-cp", classpath, "-d", str(classes), *map(str, sources)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             raise RefereeError(ran.stderr)

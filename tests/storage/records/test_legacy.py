@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.compression import Compression, compress
+from storage.compression import Compression, compress, decompress
 from storage.errors import CorruptBatch
 from storage.records import LegacyBatch, Record, encode_message, encode_wrapper, iter_batches
+from storage.records.header import LOG_OVERHEAD_BYTES
+from storage.records.legacy import MESSAGE_BYTES_MIN
 
 PATH = Path("00000000000000000000.log")
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
@@ -56,6 +58,18 @@ def test_wrapped_messages_come_back(magic, codec):
     assert batch.records() == (without_timestamps(RECORDS) if magic == 0 else RECORDS)
     assert (batch.base_offset, batch.last_offset) == (10, 15)
     assert batch.header.max_timestamp_ms == (-1 if magic == 0 else 1007)
+
+
+@pytest.mark.parametrize(("magic", "offsets"), [(0, [10, 12, 15]), (1, [0, 2, 5])])
+def test_wrapped_offsets_are_absolute_in_version_0_and_count_from_the_first_in_version_1(magic, offsets):
+    wrapper = encode_wrapper(RECORDS, magic, Compression.GZIP)
+    inner = decompress(Compression.GZIP, wrapper[LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN[magic] :], 1 << 20, magic)
+    stored = []
+    while inner:
+        offset, length = struct.unpack_from(">qi", inner)
+        stored.append(offset)
+        inner = inner[LOG_OVERHEAD_BYTES + length :]
+    assert stored == offsets
 
 
 def test_a_header_has_nothing_of_what_version_2_brought():
