@@ -16,6 +16,10 @@ from policies.config import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 from policies.retention import Retention, retention
+from storage.names import TopicPartition
+
+PartitionKey = tuple[str, TopicPartition]
+"""Log dir and partition: while a replica moves, two log dirs hold the same one."""
 
 
 class Only(StrEnum):
@@ -83,6 +87,11 @@ class PartitionPlan:
     """The dirty section, where the partition is compacted at all."""
     checkpoint_offset: int | None = None
     """First dirty offset to write although nothing is compacted: the one in the file lies outside the log."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """Names the partition among those of all log dirs."""
+        return self.facts.log_dir, self.facts.topic_partition
 
     @property
     def has_work(self) -> bool:

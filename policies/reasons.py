@@ -46,6 +46,7 @@ class ReasonCode(StrEnum):
     REMOTE_STORAGE = "REMOTE_STORAGE"
     CONFIG_UNKNOWN = "CONFIG_UNKNOWN"
     NOT_ASKED = "NOT_ASKED"
+    TARGET_MET = "TARGET_MET"
 
 
 @dataclass(frozen=True, slots=True)

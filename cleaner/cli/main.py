@@ -14,10 +14,16 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli import clean, completion, demo, topics
+from cleaner.cli import clean, completion, demo, free, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
 
-_COMMANDS: dict[str, ModuleType] = {"clean": clean, "topics": topics, "demo": demo, "completion": completion}
+_COMMANDS: dict[str, ModuleType] = {
+    "clean": clean,
+    "free": free,
+    "topics": topics,
+    "demo": demo,
+    "completion": completion,
+}
 _DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, without a broker."
 _EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean --log-dir DIR --dry-run"
 

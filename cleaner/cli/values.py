@@ -1,4 +1,4 @@
-"""Values of options: moments, time spans, counts. Each raises ``ArgumentTypeError`` with its reason."""
+"""Values of options: moments, time spans, counts, targets. Each raises ``ArgumentTypeError`` with its reason."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from policies.rescue import Target
 
 Moment = Callable[[int], int]
 """Given the clock's time, epoch ms: the moment that was meant, epoch ms."""
 
 _EPOCH_MS = re.compile(r"-?\d{1,16}", re.ASCII)
+_PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
 _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 
 
@@ -47,3 +52,20 @@ def at_least_one(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) > 0):
         raise ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
     return int(text)
+
+
+def target(text: str) -> Target:
+    """How much is to be free: bytes, ``20GiB``, or ``15%`` of the file system."""
+    from policies.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
+    from policies.config_values import parse_value  # noqa: PLC0415 - not for --help
+    from policies.rescue import Target  # noqa: PLC0415 - not for --help
+
+    if found := _PERCENT.fullmatch(text):
+        return Target(int(found[1]), is_percent=True)
+    try:
+        value = parse_value(TOPIC_KEY["retention.bytes"], text, synonym=None, as_broker=False)
+    except ValueError:
+        value = 0
+    if not isinstance(value, int) or value <= 0:
+        raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%")
+    return Target(value)

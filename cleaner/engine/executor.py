@@ -20,9 +20,9 @@ from cleaner.engine.deletion import check_unchanged, remove_segments, retire_seg
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
+from cleaner.engine.outcome import Basis, PartitionResult
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, Deletion, LogDirPlan, PartitionPlan
+from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan
 from policies.steps import compaction_steps, deletion_steps
 from storage.errors import LogCleanerError, OutOfSpace
 from storage.log.listing import Listing, list_partition

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cleaner.engine.means import Means
 from policies.plan import LogDirPlan, PartitionPlan, path_of
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
 from storage.names import FileState
@@ -56,3 +58,31 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[tuple[Pa
         ):
             delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
             yield partition, list_partition(Path(path_of(partition.facts))), delay_ms
+
+
+def sweep_log_dir(
+    plan: LogDirPlan, means: Means, errors: list[str], is_wanted: Callable[[], bool] = lambda: True
+) -> int:
+    """Unlink the leftovers of a log dir that are due; gives their bytes.
+
+    Args:
+        plan: of the log dir.
+        means: with the delay that holds in place of the topics' own, if one does.
+        errors: what fails is added.
+        is_wanted: asked before each partition.
+    """
+    swept_bytes = 0
+    for partition, listing, delay_ms in leftovers_of(plan, means.delete_delay_ms):
+        if not is_wanted():
+            break
+        try:
+            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms)
+        except (LogCleanerError, OSError) as error:
+            errors.append(str(error))
+            continue
+        if swept.files:
+            topic, number = partition.facts.topic_partition
+            fields = {"topic": topic, "partition": number, "files": swept.files, "bytes": swept.size_bytes}
+            means.listener.event("files_removed", **fields)
+        swept_bytes += swept.size_bytes
+    return swept_bytes
