@@ -56,6 +56,7 @@ class Executor:
 
     def settle(self) -> None:
         """Write what follows from the deletions; behind those of every log dir, since they may share a full disk."""
+        self._journal.close()
         for directory, log_start_offset in self._uncut:
             self._reported(partial(truncate_leader_epochs, self._means.fs, directory, log_start_offset))
         self._uncut.clear()
