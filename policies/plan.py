@@ -18,6 +18,10 @@ from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, Unreadable
 from policies.guards import clock_guard, delete_ratio_guard
 from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
 from policies.retention import Retention, retention
+from storage.names import TopicPartition
+
+PartitionKey = tuple[str, TopicPartition]
+"""Log dir and partition: while a replica moves, two log dirs hold the same one."""
 
 
 class Only(StrEnum):
@@ -89,6 +93,11 @@ class PartitionPlan:
     """First dirty offset to write although nothing is compacted: the one in the file lies outside the log."""
     guard: Reason | None = None
     """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """Names the partition among those of all log dirs."""
+        return self.facts.log_dir, self.facts.topic_partition
 
     @property
     def has_work(self) -> bool:

@@ -45,11 +45,6 @@ def scratch_bytes(plan: LogDirPlan, *, at_once: bool) -> int:
     return sum(compaction.size_bytes for compaction in compactions)
 
 
-def oldest_of(planned: PartitionPlan, count: int) -> PartitionPlan:
-    """A partition's plan with its ``count`` oldest deletions alone, the verdicts as they are."""
-    return replace(planned, deletion=deletion_of(planned.facts, count))
-
-
 def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
     deletion = step.deletion
     assert deletion is not None
@@ -58,7 +53,7 @@ def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
         return (step,)
     left: PartitionFacts = step.facts.without_oldest(older)
     newest = replace(step, facts=left, verdicts=step.verdicts[older:], deletion=deletion_of(left, 1))
-    return oldest_of(step, older), newest
+    return replace(step, deletion=deletion_of(step.facts, older)), newest
 
 
 def _planned(plan: LogDirPlan) -> list[PartitionPlan]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,6 +48,16 @@ class Checkpoints:
     clean_shutdown: bool
     holds: Offsets
     """Our own: since when, epoch ms, a partition is on hold after a restore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Of a file system, in bytes. Free is what an ordinary user can still take."""
+
+    device: int
+    size_bytes: int
+    free_bytes: int
+    block_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +153,14 @@ class LogDir:
 
     def free_bytes(self) -> int:
         """Free for an ordinary user on the file system of this directory."""
-        return shutil.disk_usage(self.path).free
+        return self.space().free_bytes
+
+    def space(self) -> Space:
+        """Of the file system of this directory."""
+        status = os.statvfs(self.path)
+        block_bytes = status.f_frsize
+        device, blocks, free_blocks = self.path.stat().st_dev, status.f_blocks, status.f_bavail
+        return Space(device, blocks * block_bytes, free_blocks * block_bytes, block_bytes)
 
 
 def read_file(path: Path) -> bytes | None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import confirm, confirm_guards, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.showing import log_dir_errors, show, tell_failures
+from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
-    from cleaner.engine.outcome import Listener, Outcome
+    from cleaner.engine.outcome import Outcome
     from policies.plan import Plan, Request
 
 HELP = "delete what retention allows, compact what is dirty; once"
@@ -81,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
         cleaner = open_cleaner(args, listener, threads=args.threads)
         plan, outcome, signalled = _act(args, cleaner, confirm_guards(args, cleaner, request))
-    _show(args, plan, outcome)
-    _tell_failures(plan, outcome, listener)
+    show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=args.delete_delay)
+    tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     tell_guards(plan)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
@@ -111,65 +106,9 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
     if args.dry_run:
         plan = cleaner.plan(request, args.topic)
         return plan, cleaner.would_do(plan, exact=args.exact, delete_delay_ms=args.delete_delay), 0
-    with _stopping_on_signals(cleaner) as signals:
+    with stopping_on_signals(cleaner) as signals:
         plan, outcome = cleaner.clean(request, args.topic, delete_delay_ms=args.delete_delay)
     return plan, outcome, 128 + signals[0] if signals else 0
-
-
-@contextmanager
-def _stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM end the run between two steps; a second one at once, and recovery cleans up."""
-    came: list[int] = []
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
-        cleaner.stop()
-        restore()
-
-    for number in previous:
-        signal.signal(number, stop)
-    try:
-        yield came
-    finally:
-        restore()
-
-
-def _show(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> None:
-    if args.json:
-        from cleaner.report.document import document  # noqa: PLC0415 - not for --help
-
-        json.dump(document(plan, outcome), sys.stdout)
-        sys.stdout.write("\n")
-        return
-    from rich.console import Console  # noqa: PLC0415 - not for --json
-
-    from cleaner.report.text import Page, render  # noqa: PLC0415 - not for --json
-
-    page = Page(shutil.get_terminal_size((80, 24)).columns, every_segment=args.verbose > 0)
-    text = render(plan, outcome, page, delete_delay_ms=args.delete_delay)
-    console = Console()
-    if console.is_terminal:
-        console.print(text, soft_wrap=True, end="")
-    else:
-        sys.stdout.write(text.plain)
-
-
-def _tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
-    """One line for each failure that the engine did not tell while it ran."""
-    for failed in plan.failures:
-        topic, partition = failed.topic_partition
-        listener.event("partition_failed", topic=topic, partition=partition, error=failed.error)
-    for error in _log_dir_errors(plan, outcome):
-        listener.event("log_dir_failed", error=error)
-
-
-def _log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
-    return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]
 
 
 def _tell_unknown(plan: Plan) -> None:
@@ -186,7 +125,7 @@ def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
     from cleaner.report.totals import Totals  # noqa: PLC0415 - not for --help
 
     totals = Totals.of(plan, outcome)
-    if totals.failed or _log_dir_errors(plan, outcome):
+    if totals.failed or log_dir_errors(plan, outcome):
         return ExitStatus.FAILED
     if totals.unknown or any(plan.guards):
         return ExitStatus.REFUSED

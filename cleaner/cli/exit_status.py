@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from enum import IntEnum
 
 from cleaner.report.printable import printable
@@ -36,9 +37,10 @@ _TOLD = {
 }
 
 
-def help_on(*statuses: ExitStatus) -> str:
-    """The part of a command's ``--help`` that lists its exit statuses."""
-    return "\n".join(["exit status:", *(f"  {status:<4} {_TOLD[status]}" for status in statuses)])
+def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None) -> str:
+    """The part of a command's ``--help`` that lists its exit statuses; ``also``: in words of its own."""
+    told = {status: _TOLD[status] for status in statuses} | dict(also or {})
+    return "\n".join(["exit status:", *(f"  {status:<4} {told[status]}" for status in sorted(told))])
 
 
 class Refused(LogCleanerError):

@@ -14,11 +14,12 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli import clean, completion, demo, history, restore, topics
+from cleaner.cli import clean, completion, demo, free, history, restore, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
 
 _COMMANDS: dict[str, ModuleType] = {
     "clean": clean,
+    "free": free,
     "topics": topics,
     "history": history,
     "restore": restore,

@@ -1,4 +1,7 @@
-"""Values of options: moments, time spans, counts, partitions. Each raises ``ArgumentTypeError`` with its reason."""
+"""Values of options: moments, time spans, counts, partitions, targets.
+
+Each raises ``ArgumentTypeError`` with its reason.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from policies.rescue import Target
     from storage.names import TopicPartition
 
 Moment = Callable[[int], int]
 """Given the clock's time, epoch ms: the moment that was meant, epoch ms."""
 
 _EPOCH_MS = re.compile(r"-?\d{1,16}", re.ASCII)
+_PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
 _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 
 
@@ -61,3 +66,20 @@ def topic_partition(text: str) -> TopicPartition:
     if found is None:
         raise ArgumentTypeError(f"{text!r} is no partition: say TOPIC-PARTITION, e.g. orders-3")
     return found
+
+
+def target(text: str) -> Target:
+    """How much is to be free: bytes, ``20GiB``, or ``15%`` of the file system."""
+    from policies.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
+    from policies.config_values import parse_value  # noqa: PLC0415 - not for --help
+    from policies.rescue import Target  # noqa: PLC0415 - not for --help
+
+    if found := _PERCENT.fullmatch(text):
+        return Target(int(found[1]), is_percent=True)
+    try:
+        value = parse_value(TOPIC_KEY["retention.bytes"], text, synonym=None, as_broker=False)
+    except ValueError:
+        value = 0
+    if not isinstance(value, int) or value <= 0:
+        raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%")
+    return Target(value)

@@ -11,15 +11,17 @@ from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal
-from cleaner.engine.leftovers import leftovers_of, sweep
+from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Listener, Outcome, Silent
-from cleaner.engine.rehearsal import Rehearsal, key_of
+from cleaner.engine.rehearsal import Rehearsal
+from cleaner.engine.rescue import Rescue, Rescued, volumes_of
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
-from policies.plan import LogDirPlan, Plan, Request, plan
+from policies.plan import Plan, Request, plan
+from policies.rescue import Target, Volume
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
@@ -91,7 +93,7 @@ class Cleaner:
         """
         start_seconds = self._means.clock.seconds()
         rehearsal = Rehearsal(replace(self._means, delete_delay_ms=delete_delay_ms), plan.request.now_ms)
-        results = {key_of(p): rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
+        results = {p.key: rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
         swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
         return Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
 
@@ -110,16 +112,9 @@ class Cleaner:
         start_seconds = self._means.clock.seconds()
         means = replace(self._means, delete_delay_ms=delete_delay_ms)
         with ExitStack() as locks:
-            for log_dir in self._log_dirs:
-                locks.enter_context(log_dir.lock(means.fs))
-            errors = [
-                error
-                for log_dir in self._log_dirs
-                if self._clock_is_believed(log_dir, request)
-                for error in self._recover(log_dir, self._survey(request, topics))
-            ]
+            errors = self._locked(locks, request, topics)
             planned = self.plan(request, topics)
-            swept_bytes = sum(_sweep(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
+            swept_bytes = sum(sweep_log_dir(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
             executors = [
                 locks.enter_context(closing(Executor(log_dir, means, request.now_ms))) for log_dir in self._log_dirs
             ]
@@ -133,6 +128,44 @@ class Cleaner:
         errors += [error for executor in executors for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
         return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors))
+
+    def volumes(self) -> tuple[Volume, ...]:
+        """The file systems of the log dirs, as they are now."""
+        return volumes_of(self._log_dirs)
+
+    def would_free(self, request: Request, target: Target, topics: Sequence[str] = ()) -> Rescued:
+        """What ``free`` would do, and nothing done. Arguments as for ``free``."""
+        return self._rescue(request, target, topics).rehearse()
+
+    def free(self, request: Request, target: Target, topics: Sequence[str] = ()) -> Rescued:
+        """Lock every log dir, recover, and free as much as the target asks, no more than policy allows.
+
+        Args:
+            request: as for ``plan``; compactions are left out where it is restricted to retention.
+            target: what is to be free on each file system.
+            topics: as for ``plan``.
+
+        Raises: as ``clean``.
+        """
+        with ExitStack() as locks:
+            errors = self._locked(locks, request, topics)
+            return self._rescue(request, target, topics).run(errors)
+
+    def _rescue(self, request: Request, target: Target, topics: Sequence[str]) -> Rescue:
+        means = replace(self._means, delete_delay_ms=0)
+        return Rescue(self._log_dirs, means, target, lambda: self.plan(request, topics))
+
+    def _locked(self, locks: ExitStack, request: Request, topics: Sequence[str]) -> list[str]:
+        """Take every lock, and only then recover; gives what failed of that."""
+        for log_dir in self._log_dirs:
+            locks.enter_context(log_dir.lock(self._means.fs))
+        survey = self._survey(request, topics)
+        return [
+            error
+            for log_dir in self._log_dirs
+            if self._clock_is_believed(log_dir, request)
+            for error in self._recover(log_dir, survey)
+        ]
 
     def _survey(self, request: Request, topics: Sequence[str]) -> Survey:
         expiration_ms = self._means.broker.producer_id_expiration_ms
@@ -192,20 +225,3 @@ class Cleaner:
         recover(self._means.fs, recovery, path)
         topic, partition = topic_partition
         self._means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))
-
-
-def _sweep(log_dir_plan: LogDirPlan, means: Means, errors: list[str]) -> int:
-    """Unlink leftovers that are due; gives their bytes, and adds what failed to ``errors``."""
-    swept_bytes = 0
-    for partition, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, means.delete_delay_ms):
-        try:
-            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms, renamed_ms)
-        except OSError as error:
-            errors.append(str(error))
-            continue
-        if swept.files:
-            tp = partition.facts.topic_partition
-            fields = {"topic": tp.topic, "partition": tp.partition, "files": swept.files, "bytes": swept.size_bytes}
-            means.listener.event("files_removed", **fields)
-        swept_bytes += swept.size_bytes
-    return swept_bytes

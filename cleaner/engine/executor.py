@@ -20,10 +20,10 @@ from cleaner.engine.deletion import check_unchanged, remove_segments, retire_seg
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
+from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, Deletion, LogDirPlan, PartitionPlan
+from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan
 from policies.steps import compaction_steps, deletion_steps
 from storage.errors import LogCleanerError, OutOfSpace
 from storage.log.listing import Listing, list_partition
@@ -57,6 +57,7 @@ class Executor:
 
     def settle(self) -> None:
         """Write what follows from the deletions; behind those of every log dir, since they may share a full disk."""
+        self._journal.close()
         for directory, log_start_offset in self._uncut:
             self._reported(partial(truncate_leader_epochs, self._means.fs, directory, log_start_offset))
         self._uncut.clear()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cleaner.engine.means import Means
 from cleaner.engine.undo import RenameTimes, rename_times
 from policies.plan import LogDirPlan, PartitionPlan, path_of
 from policies.restoring import RetiredFile
-from storage.errors import UnreadableFile
+from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
 from storage.names import FileState, TopicPartition
@@ -90,3 +91,31 @@ def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping
     with suppress(UnreadableFile):  # then the files are as good as unknown to it
         return rename_times(log_dir, {partition.facts.topic_partition for partition in partitions})
     return {}
+
+
+def sweep_log_dir(
+    plan: LogDirPlan, means: Means, errors: list[str], is_wanted: Callable[[], bool] = lambda: True
+) -> int:
+    """Unlink the leftovers of a log dir that are due; gives their bytes.
+
+    Args:
+        plan: of the log dir.
+        means: with the delay that holds in place of the topics' own, if one does.
+        errors: what fails is added.
+        is_wanted: asked before each partition.
+    """
+    swept_bytes = 0
+    for partition, listing, delay_ms, renamed_ms in leftovers_of(plan, means.delete_delay_ms):
+        if not is_wanted():
+            break
+        try:
+            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms, renamed_ms)
+        except (LogCleanerError, OSError) as error:
+            errors.append(str(error))
+            continue
+        if swept.files:
+            topic, number = partition.facts.topic_partition
+            fields = {"topic": topic, "partition": number, "files": swept.files, "bytes": swept.size_bytes}
+            means.listener.event("files_removed", **fields)
+        swept_bytes += swept.size_bytes
+    return swept_bytes

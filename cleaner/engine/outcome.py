@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from storage.names import TopicPartition
+from policies.plan import PartitionKey
 
 
 class Basis(StrEnum):
@@ -35,10 +35,6 @@ class PartitionResult:
     seconds: float = 0.0
     error: str | None = None
     """Why the partition, or its compaction, was left as it was."""
-
-
-PartitionKey = tuple[str, TopicPartition]
-"""Log dir and partition: while a replica moves, two log dirs hold the same one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Basis, PartitionKey, PartitionResult
-from policies.facts import PartitionFacts
+from cleaner.engine.outcome import Basis, PartitionResult
 from policies.plan import LogDirPlan, PartitionPlan, path_of
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
@@ -86,9 +85,3 @@ class Rehearsal:
 def _log_start(partition: PartitionPlan) -> int:
     deletion = partition.deletion
     return deletion.new_log_start_offset if deletion else partition.facts.log_start_offset
-
-
-def key_of(partition: PartitionPlan) -> PartitionKey:
-    """The key of a partition's result."""
-    facts: PartitionFacts = partition.facts
-    return facts.log_dir, facts.topic_partition

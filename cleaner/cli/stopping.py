@@ -1,0 +1,38 @@
+"""SIGINT and SIGTERM while log dirs are being changed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cleaner.engine.cleaner import Cleaner
+
+
+@contextmanager
+def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM end the run between two steps; a second one at once, and recovery cleans up.
+
+    Yields: the numbers of the signals that came.
+    """
+    came: list[int] = []
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        cleaner.stop()
+        restore()
+
+    for number in previous:
+        signal.signal(number, stop)
+    try:
+        yield came
+    finally:
+        restore()

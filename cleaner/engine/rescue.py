@@ -1,0 +1,176 @@
+"""``free``: bring every file system of the log dirs to a target, within what policy allows, and stop there.
+
+Steps:  1. files that earlier runs renamed to ``.deleted``, partition by partition;
+        2. deletions, as ``policies.rescue`` chooses them by what their files take on the disk. What that frees is
+           measured: where files have holes, or the disk compresses, it is less, and more is chosen from a new plan;
+        3. where the plan holds compactions and these do not suffice: one by one, the best that fits into what is free.
+The first two work with 0 bytes free. The lock is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import groupby
+
+from cleaner.engine.executor import Executor
+from cleaner.engine.leftovers import due_leftovers, leftovers_of, sweep_log_dir
+from cleaner.engine.means import Means
+from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.engine.rehearsal import Rehearsal
+from policies.plan import LogDirPlan, PartitionKey, Plan
+from policies.rescue import Target, Volume, expected_bytes, narrowed, next_compaction, restricted
+from storage.log_dir import LogDir
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """What became of a rescue: what of the plan was chosen, what came of it, and the file systems before and after."""
+
+    plan: Plan
+    outcome: Outcome
+    target: Target
+    before: tuple[Volume, ...]
+    after: tuple[Volume, ...]
+    """The same ones. In a dry run without what compactions would give, which nobody knows."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the target is reached everywhere."""
+        return not any(self.target.short_bytes(volume) for volume in self.after)
+
+
+def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
+    """The file systems that log dirs lie on, as they are now."""
+    spaces = {log_dir: log_dir.space() for log_dir in log_dirs}
+    by_device = sorted(log_dirs, key=lambda log_dir: spaces[log_dir].device)
+    volumes = []
+    for _, group in groupby(by_device, key=lambda log_dir: spaces[log_dir].device):
+        together = tuple(group)
+        space = spaces[together[0]]
+        paths = tuple(str(log_dir.path) for log_dir in together)
+        volumes.append(Volume(paths, space.size_bytes, space.free_bytes, space.block_bytes))
+    return tuple(volumes)
+
+
+class Rescue:
+    """One run of ``free``, or its rehearsal."""
+
+    def __init__(self, log_dirs: Sequence[LogDir], means: Means, target: Target, make_plan: Callable[[], Plan]) -> None:
+        """Prepare it.
+
+        Args:
+            log_dirs: locked and recovered, for a ``run``.
+            means: with a delete delay of 0.
+            target: what is to be free on each file system.
+            make_plan: reads the facts and says what policy allows now.
+        """
+        self._log_dirs = log_dirs
+        self._means = means
+        self._target = target
+        self._make_plan = make_plan
+        self._executors: dict[str, Executor] = {}
+
+    def run(self, errors: list[str]) -> Rescued:
+        """Do it; to ``errors``, what failed before, is added what fails beside the partitions."""
+        start_seconds, before = self._means.clock.seconds(), volumes_of(self._log_dirs)
+        planned = self._make_plan()
+        with ExitStack() as journals:
+            for log_dir in self._log_dirs:
+                executor = Executor(log_dir, self._means, planned.request.now_ms)
+                self._executors[str(log_dir.path)] = journals.enter_context(closing(executor))
+            swept_bytes = sum(self._sweep(log_dir_plan, errors) for log_dir_plan in planned.log_dirs)
+            self._compact(self._delete(planned))
+        errors += [error for executor in self._executors.values() for error in executor.errors]
+        seconds = self._means.clock.seconds() - start_seconds
+        outcome = Outcome(False, self._results(), swept_bytes, seconds, self._means.stopping(), tuple(errors))
+        return Rescued(self._spent(planned), outcome, self._target, before, volumes_of(self._log_dirs))
+
+    def rehearse(self) -> Rescued:
+        """What ``run`` would do, and nothing done; needs no lock."""
+        start_seconds, before = self._means.clock.seconds(), volumes_of(self._log_dirs)
+        planned = self._make_plan()
+        swept = [self._would_sweep(planned, volume) for volume in before]
+        chosen = narrowed(planned, swept, self._target)
+        rehearsal = Rehearsal(self._means, planned.request.now_ms)
+        results = {p.key: rehearsal.result(p, exact=False) for p in chosen.partitions if p.has_work}
+        swept_bytes = sum(later.free_bytes - now.free_bytes for now, later in zip(before, swept, strict=True))
+        after = tuple(volume.with_freed(expected_bytes(chosen, volume)) for volume in swept)
+        outcome = Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
+        return Rescued(chosen, outcome, self._target, before, after)
+
+    def _sweep(self, plan: LogDirPlan, errors: list[str]) -> int:
+        return sweep_log_dir(plan, self._means, errors, lambda: self._is_short(plan.facts.path))
+
+    def _would_sweep(self, plan: Plan, volume: Volume) -> Volume:
+        """The volume without the leftovers that would go."""
+        for log_dir_plan in plan.log_dirs:
+            if log_dir_plan.facts.path in volume.log_dirs:
+                for _, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, self._means.delete_delay_ms):
+                    if not self._target.short_bytes(volume):
+                        break
+                    due = due_leftovers(listing, self._means.clock.now_ms(), delay_ms, renamed_ms)
+                    volume = volume.with_freed(sum(file.size_bytes for file in due))
+        return volume
+
+    def _delete(self, planned: Plan) -> Plan:
+        """Rounds of deletions, until no volume is short or nothing more may go; gives the plan of what is left.
+
+        A round either deletes something or finds a partition that fails, which the next ones pass over.
+        """
+        while True:
+            chosen = narrowed(self._sound(planned), volumes_of(self._log_dirs), self._target)
+            before = self._progress()
+            for log_dir_plan in chosen.log_dirs:
+                self._executors[log_dir_plan.facts.path].delete(log_dir_plan)
+            for executor in self._executors.values():
+                executor.settle()
+            if self._progress() == before:
+                return planned
+            planned = self._make_plan()
+
+    def _compact(self, planned: Plan) -> None:
+        for volume in volumes_of(self._log_dirs):
+            chosen = narrowed(self._sound(planned), [volume], self._target)
+            left = {p.key: p for p in chosen.partitions if p.compaction and p.facts.log_dir in volume.log_dirs}
+            while self._is_short(volume.log_dirs[0]) and not self._means.stopping():
+                step = next_compaction(left.values(), self._volume_of(volume.log_dirs[0]).free_bytes)
+                if step is None:
+                    break
+                del left[step.key]
+                self._executors[step.facts.log_dir].compact_partition(step)
+
+    def _sound(self, planned: Plan) -> Plan:
+        """The plan without the partitions that failed in this run."""
+        sound = [p for p in planned.partitions if p.key not in self._failed()]
+        counts = {p.key: len(p.deletion.segments) for p in sound if p.deletion}
+        return restricted(planned, counts, {p.key for p in sound})
+
+    def _spent(self, planned: Plan) -> Plan:
+        """The first plan with what was done of it, and what was to be done and failed, or did not fit."""
+        results, compacted = self._results(), {key for key, r in self._results().items() if r.compacted_from_bytes}
+        unmet = {path for v in volumes_of(self._log_dirs) if self._target.short_bytes(v) for path in v.log_dirs}
+        counts: dict[PartitionKey, int] = {}
+        for partition in planned.partitions:
+            key, most = partition.key, len(partition.deletion.segments) if partition.deletion else 0
+            done = results[key].deleted_segments if key in results else 0
+            is_wanted = key in self._failed() or partition.facts.log_dir in unmet
+            counts[key] = most if is_wanted else min(done, most)
+        return restricted(planned, counts, compacted | {p.key for p in planned.partitions if p.facts.log_dir in unmet})
+
+    def _results(self) -> dict[PartitionKey, PartitionResult]:
+        return {key: result for executor in self._executors.values() for key, result in executor.results.items()}
+
+    def _failed(self) -> set[PartitionKey]:
+        return {key for key, result in self._results().items() if result.error}
+
+    def _progress(self) -> tuple[int, int]:
+        """What tells that a round got somewhere."""
+        return sum(result.deleted_segments for result in self._results().values()), len(self._failed())
+
+    def _is_short(self, log_dir: str) -> bool:
+        return self._target.short_bytes(self._volume_of(log_dir)) > 0
+
+    def _volume_of(self, log_dir: str) -> Volume:
+        return next(volume for volume in volumes_of(self._log_dirs) if log_dir in volume.log_dirs)

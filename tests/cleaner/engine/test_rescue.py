@@ -1,0 +1,232 @@
+"""``free`` on real disks: it stops where the target is met, takes no more than policy allows, and says what it did."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.journal import read_journal
+from policies.plan import Only
+from policies.rescue import Target
+from storage.filesystem import FileSystem
+from storage.names import TopicPartition
+from tests.partition_dirs import (
+    COMPACT,
+    DAY_MS,
+    EXPIRING,
+    NOW_MS,
+    FakeClock,
+    PartitionDir,
+    committed,
+    configured,
+    file_names,
+    keyed,
+    latest,
+    records_in,
+    request,
+)
+from tests.small_disks import KINDS, a_small_disk, fill, free_bytes
+
+LAYERS = configured(clicks=EXPIRING, views=EXPIRING, orders=COMPACT)
+LATER = FakeClock((1 << 62) // 1_000_000)
+"""By it, every file renamed to ``.deleted`` waits since long ago."""
+SEGMENTS, EXPIRED = 40, 30
+RETENTION = request(only=Only.RETENTION)
+EVERYTHING = Target(100, is_percent=True)
+
+
+def a_topic(log_dir, name, *, hours):
+    """Segments of about 20 KiB; of the expired ones the first is ``hours`` over the limit, each later one less."""
+    made = PartitionDir(log_dir, name)
+    for base in range(SEGMENTS):
+        age_ms = DAY_MS + (hours - base) * 3_600_000 if base < EXPIRED else 0
+        made.segment(base, keyed(base, "x=" + "v" * 20_000, timestamp_ms=NOW_MS - age_ms))
+    return made
+
+
+def a_log_dir(path):
+    path.mkdir()
+    return committed(path, a_topic(path, "clicks-0", hours=100), a_topic(path, "views-0", hours=50))
+
+
+def a_cleaner(*log_dirs, fs=None, layers=LAYERS):
+    return Cleaner(log_dirs, layers, fs=fs, clock=LATER)
+
+
+def offsets(log_dir, name):
+    return [record.offset for record in records_in(log_dir / name)]
+
+
+@pytest.fixture(params=KINDS)
+def disk(request, tmp_path):
+    with a_small_disk(request.param, tmp_path) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def log_dir(disk):
+    made = a_log_dir(disk / "data")
+    fill(disk)
+    return made
+
+
+def test_as_much_goes_as_has_to_and_the_oldest_of_all_partitions_first(log_dir):
+    wanted_bytes = 500_000
+    rescued = a_cleaner(log_dir).free(RETENTION, Target(wanted_bytes))
+    assert rescued.is_met
+    assert wanted_bytes <= free_bytes(log_dir) < wanted_bytes + 30_000
+    assert (offsets(log_dir, "views-0"), offsets(log_dir, "clicks-0")[-1]) == (list(range(SEGMENTS)), SEGMENTS - 1)
+    assert 20 <= offsets(log_dir, "clicks-0")[0] <= 24
+
+
+def test_partitions_take_turns_where_their_ages_meet(log_dir):
+    a_cleaner(log_dir).free(RETENTION, Target(800_000))
+    clicks, views = offsets(log_dir, "clicks-0")[0], offsets(log_dir, "views-0")[0]
+    assert clicks == EXPIRED
+    assert 2 < views < 12
+
+
+def test_what_policy_keeps_stays_even_where_the_target_is_missed(log_dir):
+    rescued = a_cleaner(log_dir).free(RETENTION, EVERYTHING)
+    assert not rescued.is_met
+    kept = list(range(EXPIRED, SEGMENTS))
+    assert (offsets(log_dir, "clicks-0"), offsets(log_dir, "views-0")) == (kept, kept)
+    assert {r.deleted_segments for r in rescued.outcome.results.values()} == {EXPIRED}
+    assert all(r.freed_bytes == r.deleted_bytes > 0 for r in rescued.outcome.results.values())
+    assert sum(entry["what"] == "delete" for entry in read_journal(log_dir)) == 2
+
+
+def test_report_holds_what_was_done_and_what_was_spared(log_dir):
+    rescued = a_cleaner(log_dir).free(RETENTION, Target(500_000))
+    verdicts = {p.key[1]: [f"{v.action} {v.reason.code}" for v in p.verdicts] for p in rescued.plan.partitions}
+    gone = offsets(log_dir, "clicks-0")[0]
+    expected = ["delete RETENTION_TIME"] * gone + ["keep TARGET_MET"] * (EXPIRED - gone)
+    assert verdicts[TopicPartition("clicks", 0)][:EXPIRED] == expected
+    assert verdicts[TopicPartition("views", 0)][:EXPIRED] == ["keep TARGET_MET"] * EXPIRED
+    (before,), (after,) = rescued.before, rescued.after
+    assert (before.free_bytes, after.free_bytes) == (0, free_bytes(log_dir))
+
+
+def test_rehearsal_says_what_the_run_then_does(log_dir):
+    rehearsed = a_cleaner(log_dir).would_free(RETENTION, Target(500_000))
+    assert offsets(log_dir, "clicks-0") == list(range(SEGMENTS))
+    rescued = a_cleaner(log_dir).free(RETENTION, Target(500_000))
+    assert (rehearsed.is_met, rehearsed.plan.log_dirs[0].partitions) == (True, rescued.plan.log_dirs[0].partitions)
+    would, did = rehearsed.outcome.results, rescued.outcome.results
+    assert {key: r.freed_bytes for key, r in would.items()} == {key: r.freed_bytes for key, r in did.items()}
+
+
+def test_files_that_wait_for_their_delay_go_before_any_segment(disk):
+    log_dir = a_log_dir(disk / "data")
+    for base in range(10):
+        for suffix in (".log", ".index", ".timeindex"):
+            path = log_dir / "views-0" / f"{base:020d}{suffix}"
+            path.rename(path.with_name(f"{path.name}.deleted"))
+    fill(disk)
+    for rescued in (
+        a_cleaner(log_dir).would_free(RETENTION, Target(150_000)),
+        a_cleaner(log_dir).free(RETENTION, Target(150_000)),
+    ):
+        assert (rescued.is_met, dict(rescued.outcome.results)) == (True, {})
+        assert rescued.outcome.swept_bytes > 150_000
+    assert [name for name in file_names(log_dir / "views-0") if name.endswith(".deleted")] == []
+    assert offsets(log_dir, "clicks-0") == list(range(SEGMENTS))
+
+
+def test_target_that_is_met_changes_nothing(disk):
+    made = a_log_dir(disk / "data")
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    rescued = a_cleaner(made).free(RETENTION, Target(free_bytes(disk)))
+    assert rescued.is_met
+    assert not rescued.plan.has_work
+    assert {path: path.stat().st_mtime_ns for path in made.rglob("*") if path.is_file()}.items() <= before.items()
+
+
+def test_each_file_system_is_brought_to_the_target(tmp_path):
+    first, second = tmp_path / "1", tmp_path / "2"
+    for directory in (first, second):
+        directory.mkdir()
+    with a_small_disk("tmpfs", first) as one, a_small_disk("tmpfs", second) as other:
+        log_dirs = [a_log_dir(one / "data"), a_log_dir(other / "data")]
+        fill(one)
+        rescued = a_cleaner(*log_dirs).free(RETENTION, Target(5, is_percent=True))
+        assert rescued.is_met
+        assert offsets(log_dirs[0], "clicks-0")[0] > 10
+        assert offsets(log_dirs[1], "clicks-0")[0] == 0
+
+
+def test_two_log_dirs_of_one_file_system_share_what_is_free(disk):
+    log_dirs = [a_log_dir(disk / "a"), a_log_dir(disk / "b")]
+    fill(disk)
+    a_cleaner(*log_dirs).free(RETENTION, Target(500_000))
+    gone = [offsets(log_dir, "clicks-0")[0] for log_dir in log_dirs]
+    assert 20 <= sum(gone) <= 25
+    assert abs(gone[0] - gone[1]) <= 1
+
+
+def test_partition_that_fails_is_passed_over(log_dir):
+    class Stubborn(FileSystem):
+        def unlink(self, path, purpose):
+            if path.parent.name == "clicks-0":
+                raise PermissionError(1, "not permitted", str(path))
+            super().unlink(path, purpose)
+
+    rescued = a_cleaner(log_dir, fs=Stubborn()).free(RETENTION, Target(300_000))
+    assert rescued.is_met
+    assert "not permitted" in rescued.outcome.results[str(log_dir), TopicPartition("clicks", 0)].error
+    assert offsets(log_dir, "clicks-0") == list(range(SEGMENTS))
+    assert offsets(log_dir, "views-0")[0] > 10
+
+
+def test_files_with_holes_give_less_and_more_is_chosen(disk):
+    """Their size promises 40 MB, their blocks hold 40 KiB."""
+    made = a_log_dir(disk / "data")
+    for base in range(10):
+        os.truncate(made / "clicks-0" / f"{base:020d}.index", 4_000_000)
+    fill(disk)
+    rescued = a_cleaner(made).free(RETENTION, Target(500_000))
+    assert rescued.is_met
+    assert offsets(made, "clicks-0")[0] > 20
+    assert len([entry for entry in read_journal(made) if entry["what"] == "delete"]) > 1
+
+
+def compactable(log_dir, name, *, segments, value_bytes):
+    """Every segment but the active one is superseded by the next."""
+    made = PartitionDir(log_dir, name)
+    for base in range(segments):
+        made.segment(base, keyed(base, "a=" + f"{base}" * (value_bytes // len(str(base)))))
+    return made
+
+
+def test_compactions_follow_where_deletions_do_not_suffice_and_fit(disk):
+    """``large-0`` needs more working space than the deletions and ``orders-0`` can give."""
+    path = disk / "data"
+    path.mkdir()
+    layers = configured(clicks=EXPIRING, orders=COMPACT, large={**COMPACT, "segment.bytes": "8388608"})
+    clicks = PartitionDir(path, "clicks-0").segment(0, keyed(0, "x=" + "v" * 99_000, timestamp_ms=NOW_MS - 2 * DAY_MS))
+    clicks.segment(1, keyed(1, "y=1"))
+    orders = compactable(path, "orders-0", segments=5, value_bytes=15_000)
+    large = compactable(path, "large-0", segments=4, value_bytes=1_000_000)
+    committed(path, clicks, orders, large)
+    fill(disk)
+    before = {name: (large.path / name).read_bytes() for name in file_names(large.path)}
+    rescued = Cleaner([path], layers, clock=LATER).free(request(), EVERYTHING)
+    assert not rescued.is_met
+    assert {key[1].topic for key in rescued.outcome.results} == {"clicks", "orders"}
+    assert len(offsets(path, "orders-0")) == 2
+    assert latest(path / "orders-0")[b"a"] == b"4" * 15_000
+    assert {name: (large.path / name).read_bytes() for name in file_names(large.path)} == before
+    assert free_bytes(disk) > 99_000 + 40_000
+
+
+def test_compactions_are_not_begun_where_deletions_suffice(disk):
+    path = disk / "data"
+    path.mkdir()
+    clicks = PartitionDir(path, "clicks-0").segment(0, keyed(0, "x=" + "v" * 99_000, timestamp_ms=NOW_MS - 2 * DAY_MS))
+    orders = compactable(path, "orders-0", segments=5, value_bytes=15_000)
+    committed(path, clicks.segment(1, keyed(1, "y=1")), orders)
+    fill(disk)
+    assert a_cleaner(path).free(request(), Target(50_000)).is_met
+    assert offsets(path, "orders-0") == list(range(5))

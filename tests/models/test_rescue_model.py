@@ -1,0 +1,155 @@
+"""Every small plan narrowed to every target, against the few sentences that say what a rescue may do.
+
+Worlds: two log dirs on one volume or on two, up to two partitions each, segments of several ages and sizes, all, some
+or none of which policy lets go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from policies.facts import LogDirFacts
+from policies.plan import Plan, Request, plan
+from policies.reasons import Action, ReasonCode
+from policies.rescue import Target, Volume, expected_bytes, narrowed, restricted
+from storage.names import TopicPartition
+from tests.builders import NOW_MS, a_log, a_policy
+
+LIMIT_MS = 100
+EXPIRING = a_policy("delete", retention_ms=LIMIT_MS)
+AGES_MS = (400, 300, 200, 50)
+SIZES_BYTES = (1, 4)
+BLOCK_BYTES = 2
+LAYOUTS = ((("/a", "/b"),), (("/a",), ("/b",)))
+
+
+def every_log() -> list[tuple[tuple[int, int], ...]]:
+    """Ages and sizes of the segments; ages may go up and down, for records carry what time they like."""
+    kinds = list(product(AGES_MS, SIZES_BYTES))
+    return [(), *((kind,) for kind in kinds), *product(kinds, repeat=2)]
+
+
+def every_plan() -> Iterator[Plan]:
+    logs = every_log()
+    few = logs[:: len(logs) // 12]
+    for first, second in product(logs, few):
+        yield planned({"/a": [first, ((300, 2), (50, 1))], "/b": [second]})
+
+
+def planned(log_dirs: dict[str, list[tuple[tuple[int, int], ...]]]) -> Plan:
+    facts = [
+        LogDirFacts(path, None, 0, 0, tuple(a_partition(path, number, log) for number, log in enumerate(logs) if log))
+        for path, logs in log_dirs.items()
+    ]
+    return plan(facts, lambda _: EXPIRING, Request(NOW_MS))
+
+
+def a_partition(path, number, log):
+    drawn = a_log()
+    for age_ms, size_bytes in log:
+        drawn = drawn.segment(bytes=size_bytes, newest_ms=NOW_MS - age_ms)
+    return replace(drawn.facts(), log_dir=path, topic_partition=TopicPartition("orders", number))
+
+
+def volumes(layout) -> list[Volume]:
+    return [Volume(paths, 1000, 0, BLOCK_BYTES) for paths in layout]
+
+
+def gone(plan_: Plan) -> dict[tuple[str, int, int], tuple[int, int]]:
+    """Of every segment that goes: its rank (the greatest age rank up to it) and what it takes on the disk."""
+    found = {}
+    for p in plan_.partitions:
+        rank_ms = 0
+        for segment in p.deletion.segments if p.deletion else ():
+            rank_ms = max(rank_ms, segment.largest_timestamp_ms)
+            size_bytes = -(-segment.size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+            found[p.facts.log_dir, p.facts.topic_partition.partition, segment.base_offset] = rank_ms, size_bytes
+    return found
+
+
+def check(allowed: Plan, layout, wanted_bytes: int, narrow=narrowed) -> None:
+    chosen = narrow(allowed, volumes(layout), Target(wanted_bytes))
+    may_go, goes = gone(allowed), gone(chosen)
+    assert goes.items() <= may_go.items()
+    for paths in layout:
+        here = {key: value for key, value in goes.items() if key[0] in paths}
+        left = {key: value for key, value in may_go.items() if key[0] in paths and key not in goes}
+        freed_bytes = sum(size_bytes for _, size_bytes in here.values())
+        assert freed_bytes >= wanted_bytes or not left, "stops too early"
+        if here:
+            youngest = max(here, key=lambda key: (here[key][0], key))
+            assert freed_bytes - here[youngest][1] < wanted_bytes, "goes on although there is enough"
+            assert all(rank_ms >= here[youngest][0] for rank_ms, _ in left.values()), "not the oldest first"
+    for before, after in zip(allowed.partitions, chosen.partitions, strict=True):
+        check_partition(before, after)
+
+
+def check_partition(before, after) -> None:
+    count = len(after.deletion.segments) if after.deletion else 0
+    assert after.verdicts[:count] == before.verdicts[:count]
+    for was, is_ in zip(before.verdicts[count:], after.verdicts[count:], strict=True):
+        assert is_.action is Action.KEEP
+        assert is_ == was or (was.action is Action.DELETE and is_.reason.code is ReasonCode.TARGET_MET)
+    if after.deletion:
+        assert after.facts.segments[:count] == after.deletion.segments
+        assert after.deletion.new_log_start_offset == after.facts.upper_offset(count - 1)
+        assert (after.deletion.roll_at_offset is None) == (count < len(after.facts.segments))
+    assert after.compaction is None
+
+
+def test_every_small_plan_is_narrowed_to_what_has_to_go() -> None:
+    worlds = halved = 0
+    for allowed, layout, wanted_bytes in product(every_plan(), LAYOUTS, (0, 1, 3, 6, 100)):
+        check(allowed, layout, wanted_bytes)
+        worlds += 1
+        chosen = narrowed(allowed, volumes(layout), Target(wanted_bytes))
+        halved += 0 < len(gone(chosen)) < len(gone(allowed))
+    assert worlds > 8_000
+    assert halved > 1_000
+
+
+def greedy(plan_: Plan, volumes_, target):
+    """Broken: whole partitions, as a rescue without a sense of measure would."""
+    return plan_ if any(target.short_bytes(volume) for volume in volumes_) else narrowed(plan_, volumes_, target)
+
+
+def by_name(plan_: Plan, volumes_, target):
+    """Broken: all ages are one."""
+    flat = replace(
+        plan_,
+        log_dirs=tuple(replace(d, partitions=tuple(_of_one_age(p) for p in d.partitions)) for d in plan_.log_dirs),
+    )
+    chosen = narrowed(flat, volumes_, target)
+    counts = {p.key: len(p.deletion.segments) for p in chosen.partitions if p.deletion}
+    return restricted(plan_, counts, ())
+
+
+def _of_one_age(p):
+    if not p.deletion:
+        return p
+    segments = tuple(replace(s, newest_record_ms=1) for s in p.deletion.segments)
+    return replace(p, deletion=replace(p.deletion, segments=segments))
+
+
+@pytest.mark.parametrize("broken", [greedy, by_name])
+def test_broken_twin_is_caught(broken) -> None:
+    def is_caught(allowed: Plan, layout, wanted_bytes: int) -> bool:
+        try:
+            check(allowed, layout, wanted_bytes, broken)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(is_caught(*world) for world in product(every_plan(), LAYOUTS, (1, 3)))
+
+
+@pytest.mark.parametrize("wanted_bytes", [0, 3, 100])
+def test_expected_bytes_are_those_of_the_chosen_blocks(wanted_bytes: int) -> None:
+    for allowed in every_plan():
+        (volume,) = volumes(LAYOUTS[0])
+        chosen = narrowed(allowed, [volume], Target(wanted_bytes))
+        assert expected_bytes(chosen, volume) == sum(size_bytes for _, size_bytes in gone(chosen).values())
