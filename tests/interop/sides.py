@@ -14,6 +14,7 @@ from policies.config_layers import ConfigLayers
 from policies.config_sources import ConfigSources, Said
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
+from storage.records import iter_batches
 from tests.interop.referee import TALLY, Config, Referee
 from tests.interop.verdicts import Batch, Log, Segment
 
@@ -91,7 +92,42 @@ def clean_with_ours(log_dir: Path, config: Config, now_ms: int) -> PartitionPlan
     return next(found for found in plan.partitions if found.facts.topic_partition == PARTITION)
 
 
-def differences(kafka: Side, ours: Side, as_before: frozenset[str]) -> Iterator[str]:
+def reopened_after_a_crash(
+    referee: Referee, log_dir: Path, ours: Side, config: Config, now_ms: int, as_before: frozenset[str]
+) -> None:
+    """Kafka recovers every segment of our result: it truncates nothing, and rebuilds the indexes that we wrote."""
+    (log_dir / "recovery-point-offset-checkpoint").unlink()
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    (log,) = referee.read(
+        [partition_dir(log_dir)],
+        now_ms=now_ms,
+        shutdown="auto",
+        checkpoints=True,
+        batches_only=True,  # each of them with its CRC
+        config=config,
+    )
+    recovered, left = ([_without_records(one, as_before) for one in of.segments] for of in (log, ours.log))
+    assert recovered == left
+    assert (log.log_start_offset, log.log_end_offset) == (ours.log.log_start_offset, ours.log.log_end_offset)
+    rebuilt = files_of(partition_dir(log_dir))
+    for path in (Path(name) for name in ours.files if name.endswith(".log") and name not in as_before):
+        for companion in (path.with_suffix(".index").name, path.with_suffix(".timeindex").name):
+            assert rebuilt[companion].content == ours.files[companion].content, companion
+
+
+def written_otherwise(ours: Side) -> frozenset[str]:
+    """Names of the files that Kafka 2.8 writes with other bytes.
+
+    It stamps no delete horizon, and an index has an entry for what it wrote at once, not one for each batch.
+    """
+    indexes = {name for name in ours.files if name.endswith("index")}
+    logs = {name for name, file in ours.files.items() if name.endswith(".log") and _has_horizon(file.content)}
+    return frozenset(indexes | logs)
+
+
+def differences(
+    kafka: Side, ours: Side, as_before: frozenset[str], other_bytes: frozenset[str] = frozenset()
+) -> Iterator[str]:
     """In what our result differs from Kafka's.
 
     Args:
@@ -99,6 +135,7 @@ def differences(kafka: Side, ours: Side, as_before: frozenset[str]) -> Iterator[
         ours: cleaned by us.
         as_before: ``.log`` files that our round left, since they lose nothing: Kafka writes them anew with the same
             bytes, and with index entries that need not lie where the original ones do.
+        other_bytes: names of files of which this version of Kafka writes other bytes.
     """
     TALLY.compared += 1
     TALLY.batches += sum(1 for _ in ours.log.batches())
@@ -106,9 +143,32 @@ def differences(kafka: Side, ours: Side, as_before: frozenset[str]) -> Iterator[
     yield from _of_values("checkpoint", kafka.checkpoints, ours.checkpoints)
     yield from _of_values("set of files", _names(kafka), _names(ours))
     for name in kafka.files.keys() & ours.files.keys():
-        yield from _of_files(name, kafka, ours, as_before)
+        yield from _of_files(name, kafka, ours, as_before, compares_bytes=name not in other_bytes)
     for theirs, own in zip(kafka.log.segments, ours.log.segments, strict=False):
-        yield from _of_segments(theirs, own)
+        yield from _of_segments(theirs, own, as_before)
+
+
+def _without_records(segment: Segment, as_before: frozenset[str]) -> Segment:
+    """Batches alone; the transaction index is rebuilt from what is left of the transactions."""
+    batches = [replace(batch, records=[]) for batch in segment.batches]
+    timestamp = _largest_timestamp(segment, as_before)
+    return replace(segment, largest_timestamp=timestamp, aborted_txns=(), batches=batches)
+
+
+def _largest_timestamp(segment: Segment, as_before: frozenset[str]) -> int:
+    """As retention sees it; 0 where that is not of the segment's content.
+
+    An empty one has the time of its file. One that is left keeps its time index: for messages of version 0, which have
+    no timestamp, the old Kafka writes there those that newer clients gave them, and rebuilds the index without.
+    """
+    is_left = f"{segment.base_offset:020}.log" in as_before
+    if not segment.batches or (is_left and any(batch.magic == 0 for batch in segment.batches)):
+        return 0
+    return segment.largest_timestamp
+
+
+def _has_horizon(segment: bytes) -> bool:
+    return any(batch.header.has_delete_horizon for batch in iter_batches(segment, Path("ours")))
 
 
 def _lines(path: Path, beginning: str) -> frozenset[str]:
@@ -126,7 +186,7 @@ def _without_segments(log: Log) -> dict[str, Any]:
     return asdict(replace(log, dir="", segments=[]))
 
 
-def _of_files(name: str, kafka: Side, ours: Side, as_before: frozenset[str]) -> Iterator[str]:
+def _of_files(name: str, kafka: Side, ours: Side, as_before: frozenset[str], *, compares_bytes: bool) -> Iterator[str]:
     """Bytes where no compressor had a say, and the time of the files that retention may go by."""
     theirs, own = kafka.files[name], ours.files[name]
     stem, _, suffix = name.rpartition(".")
@@ -135,7 +195,7 @@ def _of_files(name: str, kafka: Side, ours: Side, as_before: frozenset[str]) -> 
         is_compared = is_plain and f"{stem}.log" not in as_before
     else:
         is_compared = suffix != "log" or is_plain
-    if is_compared and theirs.content != own.content:
+    if compares_bytes and is_compared and theirs.content != own.content:
         yield f"{name}: {len(own.content)} bytes differ from Kafka's {len(theirs.content)}"
     if own.content and suffix == "log" and theirs.mtime_ms != own.mtime_ms:
         yield f"{name}: file time {own.mtime_ms}, Kafka's {theirs.mtime_ms}"
@@ -150,15 +210,15 @@ def _is_plain(log: Log, stem: str) -> bool:
     )
 
 
-def _of_segments(kafka: Segment, ours: Segment) -> Iterator[str]:
+def _of_segments(kafka: Segment, ours: Segment, as_before: frozenset[str]) -> Iterator[str]:
     name = f"segment {kafka.base_offset}"
-    yield from _of_values(name, _header(kafka), _header(ours))
+    yield from _of_values(name, _header(kafka, as_before), _header(ours, as_before))
     yield from _of_values(f"{name}, batches", _by_offset(kafka), _by_offset(ours))
 
 
-def _header(segment: Segment) -> dict[str, Any]:
-    """Without its size, which is the compressor's; an empty one's largest timestamp is the time of its file."""
-    timestamp = segment.largest_timestamp if segment.size_bytes else 0
+def _header(segment: Segment, as_before: frozenset[str]) -> dict[str, Any]:
+    """Without its size, which is the compressor's."""
+    timestamp = _largest_timestamp(segment, as_before)
     return asdict(replace(segment, size_bytes=0, largest_timestamp=timestamp, batches=[]))
 
 

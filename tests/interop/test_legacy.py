@@ -1,7 +1,7 @@
 """Logs of formats v0 and v1, cleaned by Kafka on one copy and by us on another.
 
 Kafka 4.0 and later write version 2 whatever they keep: with ``compaction.upgrade.format`` so do we, and all is equal.
-Without it the same records stay in the format they had.
+Without it the same records stay in the format they had, and all is equal to what Kafka 2.8 leaves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from typing import Final
 import pytest
 
 from tests.interop.referee import Config, Referee
-from tests.interop.sides import Side, clean_with_ours, copy, differences, files_of, partition_dir, side, untouched
+from tests.interop.sides import (
+    Side,
+    clean_with_ours,
+    copy,
+    differences,
+    files_of,
+    partition_dir,
+    side,
+    untouched,
+    written_otherwise,
+)
 from tests.interop.verdicts import Log
 from tests.legacy_logs import legacy_log_dir
 from tests.partition_dirs import DAY_MS, NOW_MS
@@ -30,6 +40,8 @@ CONFIG: Final[Config] = {
     "index.interval.bytes": 200,
 }
 UPGRADING: Final[Config] = {**CONFIG, "compaction.upgrade.format": "true"}
+KEEPING: Final[Config] = {**CONFIG, "delete.retention.ms": 1_000 * DAY_MS}
+"""No tombstone goes: those of v2 go by other rules in Kafka 2.8."""
 
 
 def drawn(referee: Referee, tmp_path: Path, seed: int) -> Path:
@@ -46,9 +58,9 @@ def drawn(referee: Referee, tmp_path: Path, seed: int) -> Path:
     return log_dir
 
 
-def cleaned_by_kafka(referee: Referee, log_dir: Path) -> Side:
+def cleaned_by_kafka(referee: Referee, log_dir: Path, config: Config = CONFIG) -> Side:
     theirs = copy(log_dir, "kafka")
-    (found,) = referee.clean([partition_dir(theirs)], config=CONFIG, now_ms=NOW_MS, checkpoints=True)
+    (found,) = referee.clean([partition_dir(theirs)], config=config, now_ms=NOW_MS, checkpoints=True)
     assert found.end_offset is not None
     return side(referee, partition_dir(theirs), NOW_MS, CONFIG)
 
@@ -88,6 +100,17 @@ def test_log_that_keeps_its_format_has_kafkas_records(referee: Referee, tmp_path
     ]
     assert {magic for magic, _ in formats(before)} > {2}
     assert not formats(ours.log) - formats(before)
+
+
+@pytest.mark.parametrize("seed", range(LOGS // 2))
+def test_log_that_keeps_its_format_equals_that_of_a_kafka_that_did(
+    old_referee: Referee, tmp_path: Path, seed: int
+) -> None:
+    log_dir = drawn(old_referee, tmp_path, seed)
+    kafka = cleaned_by_kafka(old_referee, log_dir, KEEPING)
+    ours, as_before = cleaned_by_us(old_referee, log_dir, KEEPING)
+    told = list(differences(kafka, ours, as_before, written_otherwise(ours)))
+    assert not told, "\n".join(told)
 
 
 def test_upgraded_log_reopens_after_a_crash(referee: Referee, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +19,16 @@ from tests.interop.referee import TALLY, Referee
 from tests.interop.scenarios import Scenario, Step, scenario
 from tests.interop.sides import (
     PARTITION,
-    Side,
     clean_with_ours,
     copy,
     differences,
     files_of,
     partition_dir,
+    reopened_after_a_crash,
     side,
     untouched,
 )
-from tests.interop.verdicts import Log, Round, Segment
+from tests.interop.verdicts import Log, Round
 
 pytestmark = pytest.mark.kafka
 
@@ -125,7 +124,8 @@ def cleaned_by_both(referee: Referee, log_dir: Path, drawn: Scenario, number: in
     kafka, ours = (side(referee, partition_dir(path), now_ms, drawn.cleaning) for path in (theirs, opened))
     told = [*rounds_differ(found, plan), *differences(kafka, ours, as_before)]
     assert not told, "\n".join(told)
-    reopened_after_a_crash(referee, copy(own, f"{log_dir.name}-crashed"), ours, drawn, now_ms, as_before)
+    crashed = copy(own, f"{log_dir.name}-crashed")
+    reopened_after_a_crash(referee, crashed, ours, drawn.cleaning, now_ms, as_before)
     SHAPES.update(shapes(before.keys() - left.keys(), drawn.steps[number], found, plan, ours.log, as_before))
     return own
 
@@ -136,34 +136,6 @@ def rounds_differ(kafka: Round, plan: PartitionPlan) -> list[str]:
     own = (ours.first_dirty_offset, ours.end_offset) if ours else (None, None)
     theirs = (kafka.first_dirty_offset, kafka.end_offset)
     return [] if own == theirs else [f"section: kafka {theirs}, ours {own}"]
-
-
-def reopened_after_a_crash(
-    referee: Referee, log_dir: Path, ours: Side, drawn: Scenario, now_ms: int, as_before: frozenset[str]
-) -> None:
-    """Kafka recovers every segment of our result: it truncates nothing, and rebuilds the indexes that we wrote."""
-    (log_dir / "recovery-point-offset-checkpoint").unlink()
-    (log_dir / ".kafka_cleanshutdown").unlink()
-    (log,) = referee.read(
-        [partition_dir(log_dir)],
-        now_ms=now_ms,
-        shutdown="auto",
-        checkpoints=True,
-        batches_only=True,  # each of them with its CRC
-        config=drawn.cleaning,
-    )
-    assert [without_records(segment) for segment in log.segments] == list(map(without_records, ours.log.segments))
-    assert (log.log_start_offset, log.log_end_offset) == (ours.log.log_start_offset, ours.log.log_end_offset)
-    rebuilt = files_of(partition_dir(log_dir))
-    for path in (Path(name) for name in ours.files if name.endswith(".log") and name not in as_before):
-        for companion in (path.with_suffix(".index").name, path.with_suffix(".timeindex").name):
-            assert rebuilt[companion].content == ours.files[companion].content, companion
-
-
-def without_records(segment: Segment) -> Segment:
-    """Batches alone; the transaction index is rebuilt from what is left of the transactions."""
-    batches = [replace(batch, records=[]) for batch in segment.batches]
-    return replace(segment, aborted_txns=(), batches=batches)
 
 
 def shapes(
