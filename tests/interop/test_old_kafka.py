@@ -37,7 +37,7 @@ from tests.interop.verdicts import Log, Round
 
 pytestmark = pytest.mark.kafka
 
-LOGS_IN_CI: Final = 30
+LOGS_IN_CI: Final = 24
 LOGS: Final = int(os.environ.get("LOGCLEANER_RANDOM_LOGS", str(LOGS_IN_CI)))
 DAY_MS: Final = 24 * HOUR_MS
 LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
