@@ -111,8 +111,8 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
-        undo = undo_of(facts, deletion, listing)
-        self._record("delete", facts.topic_partition, **_journalled(partition, deletion), undo=undo)
+        undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
+        self._record("delete", facts.topic_partition, **_journalled(partition, deletion), **undo)
         remove = remove_segments if self._is_at_once else retire_segments
         remove(self._means.fs, listing, deletion, lambda: self._producer_state(listing, facts).to_snapshot_bytes())
         self._deleted.append(partition)

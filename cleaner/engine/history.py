@@ -18,18 +18,26 @@ class History:
 
     log_dir: str
     entries: tuple[Mapping[str, Any], ...]
-    """Oldest first; each has ``time_ms`` and ``what``, and mostly ``partition`` and ``bytes``."""
+    """Oldest first; each has ``time_ms`` and ``what``, mostly ``partition`` and ``bytes``."""
     damaged_lines: int
     """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
 
 
 def read_history(log_dir: LogDir, wanted: Wanted) -> History:
-    """The entries of the wanted partitions; without what only a restore reads. Raises: UnreadableFile."""
+    """The entries of the wanted partitions, and of the log dir as a whole; without what only a restore reads.
+
+    Raises: UnreadableFile.
+    """
     entries, damaged_lines = [], 0
     for entry in read_lines(log_dir.path):
         if entry is None:
             damaged_lines += 1
-        elif (topic_partition := parse_topic_partition(str(entry.get("partition")))) and wanted(topic_partition):
+        elif "partition" not in entry or _is_wanted(entry["partition"], wanted):
             entry.pop("undo", None)
             entries.append(entry)
     return History(str(log_dir.path), tuple(entries), damaged_lines)
+
+
+def _is_wanted(name: object, wanted: Wanted) -> bool:
+    topic_partition = parse_topic_partition(name) if isinstance(name, str) else None
+    return topic_partition is not None and wanted(topic_partition)

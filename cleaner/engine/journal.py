@@ -129,10 +129,15 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def read_last_run(log_dir: Path) -> LastRun | None:
-    """When the last entry was written, and in which boot; None without one. Raises: UnreadableFile."""
+    """When the last run wrote its last entry, and in which boot; None without one.
+
+    A restore does not count: it works by any clock, and its line would vouch for a wrong one. Raises: UnreadableFile.
+    """
     for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):
             match _decoded(line):
+                case {"what": "restore" | "release"}:
+                    continue
                 case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
                     return LastRun(time_ms, Boot(boot_id, booted_ms))
                 case {"time_ms": int(time_ms)}:

@@ -10,6 +10,7 @@ from cleaner.report.text import Page, counted, size
 from policies.reasons import moment
 
 SCHEMA: Final = "logcleaner.history/1"
+_ALWAYS: Final = {"recover": "finished or undid what a crash left", "release": "no longer on hold"}
 _COLUMNS: Final = "{:<20}  {:<7}  {:>10}  "
 _WHY_COLUMN: Final = len(_COLUMNS.format("", "", ""))
 
@@ -45,7 +46,7 @@ def _table(history: History, page: Page) -> None:
         size_bytes = entry.get("bytes")
         told_bytes = size(size_bytes) if type(size_bytes) is int else "-"
         columns = _COLUMNS.format(moment(entry["time_ms"]), entry["what"], told_bytes)
-        page.line(f"{columns}{entry['partition']}: {_why(entry)}", hanging=_WHY_COLUMN)
+        page.line(f"{columns}{entry.get('partition', 'all')}: {_why(entry)}", hanging=_WHY_COLUMN)
 
 
 def _why(entry: Mapping[str, Any]) -> str:
@@ -57,11 +58,9 @@ def _why(entry: Mapping[str, Any]) -> str:
             return ", ".join((counted(len(listed), "segment"), *codes))
         case "compact":
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
-        case "recover":
-            return "finished or undid what a crash left"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
-        case "release":
-            return "no longer on hold"
-        case _:
-            return "-"
+        case "clock":
+            return f"confirmed with --yes: {entry.get('text')}"
+        case what:
+            return _ALWAYS.get(what, "-")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.journal import encode_entry
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import JOURNAL_FILE
@@ -172,11 +173,14 @@ def test_history_tells_every_change_within_80_columns(log_dir: Path, capsys) -> 
 
 
 @pytest.mark.parametrize("which", [("clicks-0",), ("--topic", "cl*")])
-def test_history_of_one_partition(log_dir: Path, which: tuple[str, ...], capsys) -> None:
+def test_history_of_one_partition_and_of_what_concerns_all(log_dir: Path, which: tuple[str, ...], capsys) -> None:
     with (log_dir / JOURNAL_FILE).open("ab") as file:
+        file.write(encode_entry({"time_ms": 0, "what": "clock"}))
+        file.write(encode_entry({"time_ms": 0, "what": "delete", "partition": 7}))
         file.write(b"cut sho")
     (found,) = document(log_dir, capsys, "history", *which)["log_dirs"]
-    assert [(e["what"], e["partition"]) for e in found["entries"]] == [("delete", "clicks-0")]
+    told = [(entry["what"], entry.get("partition")) for entry in found["entries"]]
+    assert told == [("delete", "clicks-0"), ("clock", None)]
     assert "undo" not in found["entries"][0]
     assert found["damaged_lines"] == 1
 

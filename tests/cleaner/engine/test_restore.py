@@ -14,6 +14,7 @@ from cleaner.engine.outcome import Silent
 from cleaner.engine.restore import Restorer
 from cleaner.service.layers import Settings, load_layers
 from policies import Request
+from policies.facts import Boot
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
 from storage.errors import CorruptHolds, LogDirLocked
@@ -428,6 +429,25 @@ def test_journal_tells_what_came_back(tmp_path):
     assert (restored["what"], restored["partition"], restored["log_start_offset"]) == ("restore", "clicks-0", 0)
     assert restored["bytes"] == deleted["bytes"]
     assert [s["base_offset"] for s in restored["segments"]] == [4, 2, 0]
+
+
+def test_line_of_a_restore_vouches_for_no_clock(tmp_path):
+    log_dir = a_log_dir(tmp_path / "data")
+    layers = configured("clock.jump.max=30d", clicks=EXPIRING)
+    right, wrong = (FakeClock(ms, Boot("this boot", ms - DAY_MS)) for ms in (NOW_MS, NOW_MS + 400 * DAY_MS))
+    a_cleaner(log_dir, LAYERS, clock=right).clean(request())
+    restorer = Restorer([LogDir.open(log_dir)], FileSystem(), wrong, Silent())
+    assert restorer.restore(everything)[0].is_done
+    assert restorer.release(everything) == (CLICKS,)
+    planned, _ = a_cleaner(log_dir, layers, clock=wrong).clean(request(wrong.now_ms()))
+    assert planned.log_dirs[0].guard.code is ReasonCode.CLOCK_JUMPED
+
+
+def test_deletion_without_a_delay_notes_nothing_that_could_take_it_back(tmp_path):
+    log_dir = a_log_dir(tmp_path / "data")
+    clean(log_dir, delete_delay_ms=0)
+    assert ["undo" in entry for entry in read_journal(log_dir)] == [False]
+    assert restore(log_dir) == ()
 
 
 def test_journal_of_a_deletion_stays_json_of_known_keys(tmp_path):

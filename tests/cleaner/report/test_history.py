@@ -21,6 +21,7 @@ ENTRIES = (
     an_entry("recover", files=["a", "b"]),
     an_entry("restore", bytes=5 << 20, segments=segments("", "")),
     an_entry("release"),
+    {"time_ms": TIME_MS, "what": "clock", "text": "the clock says so"},
 )
 GOLDEN = """\
 TIME                  WHAT          BYTES  PARTITION: WHY
@@ -31,6 +32,8 @@ TIME                  WHAT          BYTES  PARTITION: WHY
                                            crash left
 2026-11-21T06:03:34Z  restore     5.0 MiB  clicks-0: 2 segments back, on hold
 2026-11-21T06:03:34Z  release           -  clicks-0: no longer on hold
+2026-11-21T06:03:34Z  clock             -  all: confirmed with --yes: the clock
+                                           says so
 2 damaged lines of the journal passed over: a crash or a full disk cut short
   what they told
 """
@@ -46,7 +49,7 @@ def test_journal_without_an_entry_says_so() -> None:
 
 
 def test_several_log_dirs_are_told_apart() -> None:
-    told = render([History("/a", ENTRIES[4:], 0), History("/b", (), 0)], Page())
+    told = render([History("/a", ENTRIES[4:5], 0), History("/b", (), 0)], Page())
     assert [line for line in told.splitlines() if line.startswith("/")] == ["/a", "/b"]
 
 
