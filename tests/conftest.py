@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from tests.small_disks import KINDS, MOUNTED
+
 DATA = Path(__file__).with_name("data")
 
 
@@ -58,3 +60,9 @@ def unpacked(name: str, tmp_path_factory: pytest.TempPathFactory) -> Samples:
     ):
         archive.extractall(root, filter="data")
     return Samples(root)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say on how many real, small disks tests ran; none must be seen."""
+    mounted = ", ".join(f"{MOUNTED.count(kind)} of {kind}" for kind in KINDS)
+    terminalreporter.write_line(f"small disks filled or limited: {mounted}")

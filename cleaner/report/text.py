@@ -20,6 +20,7 @@ from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Action, Reason, ReasonCode, duration, moment
+from policies.steps import scratch_bytes
 
 _STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
 _YEAR_9999_MS: Final = 253_402_300_799_000
@@ -69,7 +70,7 @@ def render(plan: Plan, outcome: Outcome, page: Page, *, delete_delay_ms: int | N
         page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
         page.line()
     for log_dir in plan.log_dirs:
-        _log_dir(log_dir, outcome, page)
+        _log_dir(log_dir, outcome, page, at_once=delete_delay_ms == 0)
     totals = Totals.of(plan, outcome)
     _totals(totals, outcome, page)
     _next_step(plan, totals, outcome, page, delete_delay_ms)
@@ -86,13 +87,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page) -> None:
+def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, at_once: bool) -> None:
     facts = planned.facts
     page.line(
         f"{facts.path}: {size(facts.size_bytes)} in {counted(len(planned.partitions), 'partition')}, "
         f"{size(facts.free_bytes)} free on its file system",
         "bold",
     )
+    if outcome.dry_run and (scratch := scratch_bytes(planned, at_once=at_once)):
+        fits = "" if scratch <= facts.free_bytes else ", and what does not fit is left as it is"
+        page.line(f"compaction takes up to {size(scratch)} of that while it runs{fits}", indent=2, hanging=2)
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
     if planned.guard:

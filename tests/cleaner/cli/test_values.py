@@ -3,7 +3,8 @@ from datetime import datetime
 
 import pytest
 
-from cleaner.cli.values import at_least_one, moment, span_ms
+from cleaner.cli.values import at_least_one, moment, span_ms, target
+from policies.rescue import Target
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -52,3 +53,23 @@ def test_count_starts_at_one() -> None:
     for text in ("0", "-1", "x", "1000000", "²"):
         with pytest.raises(ArgumentTypeError):
             at_least_one(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", Target(1)),
+        ("20GiB", Target(20 << 30)),
+        ("512MiB", Target(512 << 20)),
+        ("15%", Target(15, is_percent=True)),
+        ("100%", Target(100, is_percent=True)),
+    ],
+)
+def test_target(text: str, expected: Target) -> None:
+    assert target(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "0%", "101%", "1.5%", "%", "20 percent", "GiB", "٣%"])
+def test_what_is_no_target_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="is no size"):
+        target(text)

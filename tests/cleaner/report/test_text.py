@@ -162,3 +162,24 @@ def test_partition_without_a_result_was_not_touched() -> None:
     key = ("/data", plan.partitions[0].facts.topic_partition)
     assert "not deleted" in rendered(plan, Outcome(False, {}))
     assert "not deleted" in rendered(plan, Outcome(False, {key: PartitionResult(a_run(plan).results[key].basis)}))
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "delay_ms", "expected"),
+    [
+        (3 * MIB, None, "while it runs\n"),
+        (
+            3 * MIB - 1,
+            None,
+            "while it runs, and what does not fit is left as it is\n",
+        ),
+        (4 * MIB, 0, "while it runs\n"),
+    ],
+)
+def test_dry_run_says_what_working_space_is_needed(free_bytes: int, delay_ms: int | None, expected: str) -> None:
+    plan = a_plan(a_partition("orders-0", 9, 8, 7, 1))
+    (log_dir,) = plan.log_dirs
+    short = replace(plan, log_dirs=(replace(log_dir, facts=replace(log_dir.facts, free_bytes=free_bytes)),))
+    said = render(short, a_dry_run(short), Page(200), delete_delay_ms=delay_ms).plain
+    assert f"  compaction takes up to 3.0 MiB of that {expected}" in said
+    assert "while it runs" not in render(short, a_run(short), Page(200), delete_delay_ms=delay_ms).plain
