@@ -112,7 +112,11 @@ def test_contexts_are_freed_with_their_owner() -> None:
 
 @pytest.mark.parametrize("codec", [*BY_LIBRARY.values(), Compression.SNAPPY])
 def test_another_thread_runs_while_a_codec_works(codec: Compression) -> None:
-    """With the GIL held, no tick could fall into the middle of the call."""
+    """With the GIL held, no tick could fall into the middle of a call; a busy machine may need a few."""
+    assert any(_another_thread_ran(codec) for _ in range(10))
+
+
+def _another_thread_ran(codec: Compression) -> bool:
     plain = np.frombuffer(random.Random(2).randbytes(1 << 16) * 256, np.uint8)
     out, calls, span = np.empty(codecs.body_bytes_max(plain.size), np.uint8), CodecCalls(FOUND), []
 
@@ -126,4 +130,4 @@ def test_another_thread_runs_while_a_codec_works(codec: Compression) -> None:
     while worker.is_alive():
         ticks.append(time.perf_counter())
     start, end = span
-    assert any(start + (end - start) * 0.25 < tick < start + (end - start) * 0.75 for tick in ticks)
+    return any(start + (end - start) * 0.25 < tick < start + (end - start) * 0.75 for tick in ticks)
