@@ -21,8 +21,9 @@ from tests.interop.verdicts import Round
 
 pytestmark = pytest.mark.kafka
 
-SEEDS: Final = (0, 2, 3, 4, 6, 7, 8, 9)
-"""Others draw so few keys that the map holds all."""
+SEEDS: Final = (0, 2, 3, 4, 6, 7, 8, 9, 21, 29)
+"""Others below 10 draw so few keys that the map holds all; in 8, 21 and 29 a round begins behind an abort marker that
+Kafka's scan skips."""
 KEY_BYTES: Final = 24
 LOAD_FACTOR: Final = 0.9
 LEAST_BUFFER_BYTES: Final = (1 << 20) + KEY_BYTES
