@@ -214,7 +214,8 @@ class OutOfSpace(LogCleanerError):
         self.path, self.wanted_bytes = path, wanted_bytes
 
     def __str__(self) -> str:
-        return f"{self.path}: no space for {self.wanted_bytes} bytes; let retention free some first (--only retention)"
+        wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""
+        return f"{self.path}: no space{wanted}; let retention make some first: free, or clean --delete-delay 0"
 
 
 class PlanOutOfDate(LogCleanerError):

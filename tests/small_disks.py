@@ -60,7 +60,8 @@ def fill(disk: Path) -> None:
                 _write_until_full(descriptor, piece)
         finally:
             os.close(descriptor)
-        os.sync()  # what was reserved for the delayed allocation of blocks, and not needed, comes back
+        # what was reserved for the delayed allocation of blocks, and not needed, comes back
+        subprocess.run(["sync", "--file-system", disk], check=True)
         if free_bytes(disk) == 0:
             return
     raise AssertionError(f"{free_bytes(disk)} bytes do not go")

@@ -46,18 +46,28 @@ class Executor:
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot())
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
+        self._postponed: list[PartitionPlan] = []
         self._deleted: list[PartitionPlan] = []
         self._uncut: list[tuple[Path, int]] = []
         """Directories whose leader epochs a full disk did not take yet, with their log start offsets."""
 
     def delete(self, plan: LogDirPlan) -> None:
-        """Carry the deletions out, or until asked to stop; ``results`` has an entry for every partition met."""
+        """Carry the deletions out, or until asked to stop; ``results`` has an entry for every partition met.
+
+        Those that make an empty segment in place of all that they unlink are left to ``settle``.
+        """
         for step in deletion_steps(plan, at_once=self._is_at_once):
-            self._attempt(step, self._delete)
+            if self._is_at_once and step.deletion and step.deletion.roll_at_offset is not None:
+                self._postponed.append(step)
+            else:
+                self._attempt(step, self._delete)
 
     def settle(self) -> None:
-        """Write what follows from the deletions; behind those of every log dir, since they may share a full disk."""
+        """Write what the deletions need and entail; behind those of every log dir, since they may share a full disk."""
         self._journal.close()
+        for step in self._postponed:
+            self._attempt(step, self._delete)
+        self._postponed.clear()
         for directory, log_start_offset in self._uncut:
             self._reported(partial(truncate_leader_epochs, self._means.fs, directory, log_start_offset))
         self._uncut.clear()

@@ -98,6 +98,51 @@ def test_full_disk_leaves_the_old_content_and_no_temporary_file(fs, tmp_path, mo
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
+def test_full_disk_at_the_rename_leaves_the_old_content_and_no_temporary_file(tmp_path):
+    class NoRoom(FileSystem):
+        def rename(self, source, target, purpose):
+            raise OutOfSpace(target, 0)
+
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"old")
+    with pytest.raises(OutOfSpace):
+        NoRoom().replace_file(path, b"new", Purpose.CHECKPOINT)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("call", "act"),
+    [
+        ("fsync", lambda fs, path: fs.fsync_dir(path.parent, Purpose.RETIRE)),
+        ("unlink", lambda fs, path: fs.unlink(path, Purpose.REMOVE)),
+        ("rename", lambda fs, path: fs.rename(path, path.with_name("longer"), Purpose.RETIRE)),
+        ("open", lambda fs, path: fs.create(path.with_name("new"), path, Purpose.CLEAN)),
+        ("fchmod", lambda fs, path: fs.create(path.with_name("new"), path, Purpose.CLEAN)),
+        ("utime", lambda fs, path: fs.open_to_append(path, Purpose.CLEAN).set_mtime(1)),
+    ],
+)
+def test_full_disk_has_its_own_error_wherever_it_shows(fs, tmp_path, monkeypatch, call, act):
+    path = tmp_path / "there"
+    path.write_bytes(b"")
+    monkeypatch.setattr(os, call, lambda *_, **__: _no_space())
+    with pytest.raises(OutOfSpace):
+        act(fs, path)
+    monkeypatch.undo()
+    assert [p.name for p in tmp_path.iterdir()] == ["there"]
+
+
+def test_used_up_quota_of_the_new_owner_is_no_matter_of_permissions(fs, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fstat", lambda fd, real=os.fstat: _of_another_user(real(fd)))
+    monkeypatch.setattr(os, "fchown", _no_quota)
+    with pytest.raises(OutOfSpace):
+        fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN)
+
+
+def _no_quota(*_):
+    raise OSError(errno.EDQUOT, "quota")
+
+
 def _no_space(*_):
     raise OSError(errno.ENOSPC, "no space")
 

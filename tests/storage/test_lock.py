@@ -1,5 +1,6 @@
 """``.lock``: ours against another process's POSIX record lock, which is what a JVM takes."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from storage.errors import LogDirLocked, UnreadableFile
+from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock, holder_of
 
@@ -127,3 +128,12 @@ def test_lock_file_belongs_to_the_owner_of_the_dir(tmp_path, fs):
     with LogDirLock.acquire(tmp_path, fs):
         status = (tmp_path / ".lock").stat()
         assert (status.st_uid, status.st_gid) == (12345, 12346)
+
+
+def test_full_disk_without_room_for_the_lock_file_says_so(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OutOfSpace, match=r"\.lock: no space"):
+        LogDirLock.acquire(tmp_path, FileSystem())

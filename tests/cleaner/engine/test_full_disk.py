@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.outcome import Silent
+from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
 from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
@@ -17,6 +20,7 @@ from tests.partition_dirs import (
     DAY_MS,
     EXPIRING,
     NOW_MS,
+    FakeClock,
     PartitionDir,
     a_cleaner,
     committed,
@@ -34,7 +38,7 @@ SEGMENTS, EXPIRED = 240, 220
 LAYERS = configured(
     clicks=EXPIRING, gone=EXPIRING, orders=COMPACT, kept={"cleanup.policy": "delete", "retention.ms": "-1"}
 )
-CLICKS, GONE, ORDERS = (TopicPartition(topic, 0) for topic in ("clicks", "gone", "orders"))
+CLICKS, ORDERS = TopicPartition("clicks", 0), TopicPartition("orders", 0)
 VALUE = "v" * 1500
 
 
@@ -124,3 +128,27 @@ def test_our_log_opens_what_is_left_and_goes_on(log_dir):
             assert [record.offset for record in log.records()] == list(range(start, end))
             log.append_records([Record(0, NOW_MS, b"k", b"v")], now_ms=NOW_MS)
             assert log.log_end_offset == end + 1
+
+
+def test_deletion_that_is_to_wait_finds_no_room_for_its_names_and_is_undone(tmp_path):
+    with a_small_disk("ext4", tmp_path) as disk:
+        log_dir = a_log_dir(disk / "data")
+        fill(disk)
+        before = {path.name: path.read_bytes() for path in (log_dir / "clicks-0").iterdir()}
+        _, outcome = a_cleaner(log_dir, LAYERS).clean(request(only=Only.RETENTION))
+        assert "no space" in outcome.results[str(log_dir), CLICKS].error
+        assert {path.name: path.read_bytes() for path in (log_dir / "clicks-0").iterdir()} == before
+        a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0)
+        assert offsets(log_dir, "clicks-0") == list(range(2 * EXPIRED, 2 * SEGMENTS))
+
+
+def test_journal_lines_that_have_to_wait_are_told(log_dir):
+    events = []
+
+    class Listening(Silent):
+        def event(self, name, **fields):
+            events.append((name, fields))
+
+    Cleaner([log_dir], LAYERS, clock=FakeClock(), listener=Listening()).clean(request(), delete_delay_ms=0)
+    (told,) = [fields for name, fields in events if name == "journal_waits" and fields["topic"] == "clicks"]
+    assert (told["what"], told["log_start_offset"], len(told["segments"])) == ("delete", 2 * EXPIRED, EXPIRED)

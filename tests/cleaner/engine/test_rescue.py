@@ -27,7 +27,7 @@ from tests.partition_dirs import (
     records_in,
     request,
 )
-from tests.small_disks import KINDS, a_small_disk, fill, free_bytes
+from tests.small_disks import KINDS, a_small_disk, fill, fill_names, free_bytes
 
 LAYERS = configured(clicks=EXPIRING, views=EXPIRING, orders=COMPACT)
 LATER = FakeClock((1 << 62) // 1_000_000)
@@ -230,3 +230,23 @@ def test_compactions_are_not_begun_where_deletions_suffice(disk):
     fill(disk)
     assert a_cleaner(path).free(request(), Target(50_000)).is_met
     assert offsets(path, "orders-0") == list(range(5))
+
+
+def test_partition_that_loses_everything_waits_for_the_space_that_another_log_dir_makes(disk):
+    """Its empty segment is written, and its own deletion comes too late for that."""
+    layers = configured(gone=EXPIRING, clicks=EXPIRING)
+    first, second = disk / "a", disk / "b"
+    for log_dir in (first, second):
+        log_dir.mkdir()
+    old = {"timestamp_ms": NOW_MS - 2 * DAY_MS}
+    gone = PartitionDir(first, "gone-0").segment(0, keyed(0, "x=" + "v" * 9_000, **old))
+    clicks = PartitionDir(second, "clicks-0").segment(0, keyed(0, "x=" + "v" * 9_000, **old))
+    committed(first, gone)
+    committed(second, clicks.segment(1, keyed(1, "y=1")))
+    fill(disk)
+    for directory in (first, second, gone.path):
+        fill_names(directory)
+    _, outcome = a_cleaner(first, second, layers=layers).clean(request(), delete_delay_ms=0)
+    assert [result.error for result in outcome.results.values()] == [None, None]
+    assert (offsets(first, "gone-0"), offsets(second, "clicks-0")) == ([], [1])
+    assert (gone.path / f"{1:020d}.log").exists()
