@@ -23,6 +23,7 @@ _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
 _ATTEMPTS_MAX: Final = 16
 _MODE: Final = 0o644
+_NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
 
 
 class LogDirLock:
@@ -90,8 +91,8 @@ def _open(path: Path, directory: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
     except OSError as error:
-        full = typed(error, path, 0)
-        raise full if isinstance(full, OutOfSpace) else UnreadableFile(path, error.strerror or str(error)) from error
+        full = isinstance(typed(error, path, 0), OutOfSpace)
+        raise UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error)) from error
     try:
         give_away(descriptor, path, directory.stat())
     except BaseException:

@@ -238,6 +238,7 @@ def test_partition_that_loses_everything_waits_for_the_space_that_another_log_di
     first, second = disk / "a", disk / "b"
     for log_dir in (first, second):
         log_dir.mkdir()
+        (log_dir / ".lock").touch()  # a broker leaves it
     old = {"timestamp_ms": NOW_MS - 2 * DAY_MS}
     gone = PartitionDir(first, "gone-0").segment(0, keyed(0, "x=" + "v" * 9_000, **old))
     clicks = PartitionDir(second, "clicks-0").segment(0, keyed(0, "x=" + "v" * 9_000, **old))
