@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import popcount
-from storage.kernels.signatures import I64, WORDS, WORDS_READ, Words
+from storage.kernels.kernel import kernel
+from storage.kernels.signatures import I64, VOID, WORDS, WORDS_READ, Words
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -60,7 +59,7 @@ def count_bits(bitmap: Words, first: int, last: int) -> int:
     return total
 
 
-@kernel(types.void(WORDS, I64, I64))
+@kernel(VOID(WORDS, I64, I64))
 def set_range(bitmap: Words, first: int, last: int) -> None:
     """Set all bits of ``[first, last)``, cut to the bitmap."""
     first, last = max(first, 0), min(last, bitmap.size * 64)

@@ -1,78 +1,35 @@
-"""Calls of C functions through addresses that are known only at run time.
+"""Calls of C functions through addresses that are known only at run time; ``c_call_generators`` makes their code.
 
 The address is an argument of the kernel, never a constant in it: compiled kernels are kept from run to run, and every
-process has its libraries elsewhere. A call holds no GIL, because a kernel holds none.
+process has its libraries elsewhere. A call holds no GIL, because a kernel holds none. Pointers go as integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Final, TypeAlias
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils as typed_cgutils
-from numba.extending import intrinsic
-
+from storage.kernels.instruction import instruction
 from storage.kernels.signatures import Bytes
 
-_cgutils: Final[Any] = typed_cgutils
-_I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
-_POINTER: Final[Any] = _I8.as_pointer()
-_instruction: Final[Callable[[Any], Any]] = intrinsic
+_instruction: Final = partial(instruction, module="storage.kernels.c_call_generators")
+_CFunction: TypeAlias = Callable[[int, tuple[int, ...]], int]
 
+address: Callable[[Bytes, int], int] = _instruction("address")
+"""``(array, position)``: address of that byte. Good for as long as the caller keeps the array."""
 
-def _passed_as(builder: Any, value: Any, wanted: Any) -> Any:
-    """A 64-bit integer as the C type of a parameter."""
-    if wanted is _POINTER:
-        return builder.inttoptr(value, wanted)
-    return value if wanted is _I64 else builder.trunc(value, wanted)
-
-
-def _c_function(result: Any, parameters: tuple[Any, ...]) -> Callable[[int, tuple[int, ...]], int]:
-    """``(address, arguments)``: call the function of this C type; pointers go as integers, its answer is widened."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = builder.inttoptr(args[0], ir.FunctionType(result, parameters).as_pointer())
-        given = zip(_cgutils.unpack_tuple(builder, args[1]), signature.args[1], parameters, strict=True)
-        passed = [
-            _passed_as(builder, context.cast(builder, value, numba_type, types.int64), wanted)
-            for value, numba_type, wanted in given
-        ]
-        answer = builder.call(function, passed)
-        return answer if result is _I64 else builder.sext(answer, _I64)
-
-    def call(_context: Any, _address: Any, arguments: Any) -> Any:
-        return types.int64(types.int64, arguments), generate
-
-    made: Callable[[int, tuple[int, ...]], int] = _instruction(call)
-    return made
-
-
-@_instruction
-def address_of(_context: Any, array: Any, _position: Any) -> Any:
-    """``(array, position)``: address of that byte. Good for as long as the caller keeps the array."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(builder.gep(builder.bitcast(data, _POINTER), [args[1]]), _I64)
-
-    return types.int64(array, types.int64), generate
-
-
-address: Callable[[Bytes, int], int] = address_of
-
-call_lz4 = _c_function(_I32, (_POINTER, _POINTER, _I32, _I32))
+call_lz4: _CFunction = _instruction("call_lz4")
 """``int f(const char *source, char *target, int source_bytes, int target_bytes)``."""
 
-call_zstd = _c_function(_I64, (_POINTER, _POINTER, _I64, _POINTER, _I64))
+call_zstd: _CFunction = _instruction("call_zstd")
 """``size_t f(context *, void *target, size_t target_bytes, const void *source, size_t source_bytes)``."""
 
-call_zlib = _c_function(_I32, (_POINTER, _I32))
+call_zlib: _CFunction = _instruction("call_zlib")
 """``int f(z_streamp, int flush)``."""
 
-call_zlib_reset = _c_function(_I32, (_POINTER,))
+call_zlib_reset: _CFunction = _instruction("call_zlib_reset")
 """``int f(z_streamp)``."""
 
-call_zlib_checksum = _c_function(_I64, (_I64, _POINTER, _I32))
+call_zlib_checksum: _CFunction = _instruction("call_zlib_checksum")
 """``uLong f(uLong checksum, const Bytef *, uInt bytes)``."""

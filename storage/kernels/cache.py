@@ -1,8 +1,7 @@
-"""The ``kernel`` decorator, and the directory where compiled kernels last from run to run.
+"""The directory where compiled kernels last from run to run.
 
-numba checks only the file that a cached function was written in: an edited callee elsewhere would leave it
-stale. So the directory's name holds a hash of all sources of this package, set before the first kernel is
-defined. What lies there is executed, so a directory that another user could write is not used.
+Its name holds a hash of all sources of this package: an edited callee changes the code of its callers. What lies there
+is executed, so a directory that another user could write is not used.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import importlib.metadata
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+import llvmlite
+import llvmlite.binding as llvm
 
 
 def cache_root() -> Path:
@@ -41,19 +40,26 @@ def sources_hash(package: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def prepare_cache() -> Path | None:
-    """Make this version's directory and point numba at it; where that cannot be, say so and give None."""
+@cache
+def directory() -> Path | None:
+    """This version's directory on this kind of CPU; where that cannot be had, say so, once, and give None."""
     try:
-        directory = cache_root() / f"{_version()}-{sources_hash(Path(__file__).parent)}"
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_private(directory)
-        with tempfile.TemporaryFile(dir=directory):
+        made = cache_root() / f"{_version()}-{sources_hash(Path(__file__).parent)}-{_machine_hash()}"
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_private(made)
+        with tempfile.TemporaryFile(dir=made):
             pass
     except (OSError, RuntimeError) as error:
         print(f"logcleaner: kernels are compiled anew each run, no cache: {error}", file=sys.stderr)  # noqa: T201
         return None
-    os.environ["NUMBA_CACHE_DIR"] = str(directory)
-    return directory
+    return made
+
+
+def _machine_hash() -> str:
+    """Changes with whatever the same sources would compile differently for."""
+    parts = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvmlite.__version__)
+    numba_version = importlib.metadata.version("numba")
+    return hashlib.sha256(" ".join((*parts, numba_version, sys.version)).encode()).hexdigest()[:12]
 
 
 def _version() -> str:
@@ -67,33 +73,3 @@ def _check_private(directory: Path) -> None:
     status = directory.stat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(f"{directory} can be written by another user")
-
-
-_cached: Final = prepare_cache() is not None
-
-import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when imported)
-
-numba.core.config.reload_config()  # type: ignore[no-untyped-call]  # somebody may have imported it before us
-
-
-def kernel(*signature: object, inline: bool = False) -> Callable[[Function], Function]:
-    """Compile to machine code that holds no GIL and checks no bounds: the code itself must.
-
-    Args:
-        signature: numba's, for entry points: compiled when the module is imported, and never for other types.
-            Without one, the function is compiled with its callers.
-        inline: leave no call: for what runs once or more a record.
-    """
-    options: dict[str, Any] = {
-        "cache": _cached,
-        "nogil": True,
-        "error_model": "numpy",
-        "boundscheck": False,
-        "forceinline": inline,
-        # no reference counts: their atomic updates at each call cost more than the kernels' own work, and a
-        # kernel allocates nothing and keeps no array
-        "_nrt": False,
-    }
-    njit: Any = numba.njit
-    decorate: Callable[[Function], Function] = njit(*signature, **options)
-    return decorate

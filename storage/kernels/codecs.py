@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.cache import kernel
 from storage.kernels.gzip import compress_gzip, decompress_gzip
 from storage.kernels.intrinsics import copy_bytes
+from storage.kernels.kernel import kernel
 from storage.kernels.layout import BATCH, CODEC_MASK, HEADER_BYTES, RECORD_BYTES_MIN
 from storage.kernels.lz4 import compress_lz4, decompress_lz4
 from storage.kernels.signatures import BATCHES, BYTES, I64, INTEGERS, OUTPUT, Bytes, Integers, Table, integers

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import HAS_CRC32C, crc32c_u8, crc32c_u64, load_le64, load_u8, prefetch
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import BATCHES, BYTES, I64, U32, Bytes, Table
 
 POLYNOMIAL: Final = 0x82F63B78  # bit-reversed

@@ -8,7 +8,7 @@ or rebuilt.
 from __future__ import annotations
 
 from storage.kernels.bitmap import count_bits, get_bit, holds
-from storage.kernels.cache import kernel
+from storage.kernels.kernel import kernel
 from storage.kernels.layout import DELETE_HORIZON, NOT_HERE
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.kernels.cache import kernel
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import I64, INDEX, INTEGERS, WRITTEN_BATCHES, Integers, Table, integers
 from storage.kernels.status import Status
 

@@ -1,4 +1,4 @@
-"""Machine instructions that numba has no name for. For little-endian hosts.
+"""Machine instructions that numba has no name for. For little-endian hosts; ``generators`` makes their code.
 
 None of them checks a bound: ``position + width <= len(array)`` is the caller's to prove.
 """
@@ -11,17 +11,9 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils as typed_cgutils
-from numba.extending import intrinsic
 
+from storage.kernels.instruction import instruction
 from storage.kernels.signatures import Bytes
-
-_cgutils: Final[Any] = typed_cgutils
-_types: Final[Any] = types
-_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-_WORD_BYTES: Final = 8
 
 
 def has_crc32c() -> bool:
@@ -31,189 +23,29 @@ def has_crc32c() -> bool:
 
 HAS_CRC32C: Final = has_crc32c()
 
+# Unaligned loads (array, position).
+load_u8: Callable[[Bytes, int], int] = instruction("load_u8")
+load_be16: Callable[[Bytes, int], int] = instruction("load_be16")
+load_be32: Callable[[Bytes, int], int] = instruction("load_be32")
+load_be64: Callable[[Bytes, int], int] = instruction("load_be64")
+load_le64: Callable[[Bytes, int], np.uint64] = instruction("load_le64")
+# Unaligned stores (array, position, value); high bits that do not fit are cut.
+store_u8: Callable[[Bytes, int, int], None] = instruction("store_u8")
+store_be16: Callable[[Bytes, int, int], None] = instruction("store_be16")
+store_be32: Callable[[Bytes, int, int], None] = instruction("store_be32")
+store_be64: Callable[[Bytes, int, int], None] = instruction("store_be64")
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(builder.bitcast(data, _I8.as_pointer()), [position])
+copy_bytes: Callable[[Any, int, Any, int, int], None] = instruction("copy_bytes")
+prefetch: Callable[[Any, int], None] = instruction("prefetch")
+stack_words: Callable[[int], Any] = instruction("stack_words")
+popcount: Callable[[Any], int] = instruction("popcount")
 
+# Words that several threads share.
+load_acquire: Callable[[Any, int], np.uint64] = instruction("load_acquire")
+store_release: Callable[[Any, int, np.uint64], None] = instruction("store_release")
+compare_and_swap: Callable[[Any, int, np.uint64, np.uint64], bool] = instruction("compare_and_swap")
+raise_to: Callable[[Any, int, np.uint64], None] = instruction("raise_to")
 
-def _instruction(typing: Any) -> Callable[..., Any]:
-    """numba's ``intrinsic``, for a function that gives the signature and the code generator."""
-    made: Callable[..., Any] = intrinsic(typing)
-    return made
-
-
-def _load(width: Any, loaded_as: Any, result: Any, swapped: bool) -> Callable[..., Any]:
-    """An unaligned load ``(array, position)`` of one integer."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], *args)
-        loaded = builder.load(builder.bitcast(pointer, width.as_pointer()), align=1)
-        value = builder.bswap(loaded) if swapped else loaded
-        return context.cast(builder, value, loaded_as, signature.return_type)
-
-    def load(_context: Any, array: Any, _position: Any) -> Any:
-        return result(array, types.int64), generate
-
-    return _instruction(load)
-
-
-def _store(width: Any) -> Callable[..., None]:
-    """An unaligned big-endian store ``(array, position, value)``; high bits that do not fit are cut."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array, position, value = args
-        pointer = _pointer(context, builder, signature.args[0], array, position)
-        narrow = value if width is _I64 else builder.trunc(value, width)
-        swapped = narrow if width is _I8 else builder.bswap(narrow)
-        builder.store(swapped, builder.bitcast(pointer, width.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    def store(_context: Any, array: Any, _position: Any, _value: Any) -> Any:
-        return types.void(array, types.int64, types.int64), generate
-
-    return _instruction(store)
-
-
-load_u8: Callable[[Bytes, int], int] = _load(_I8, types.uint8, types.int64, swapped=False)
-load_be16: Callable[[Bytes, int], int] = _load(_I16, types.int16, types.int64, swapped=True)
-load_be32: Callable[[Bytes, int], int] = _load(_I32, types.int32, types.int64, swapped=True)
-load_be64: Callable[[Bytes, int], int] = _load(_I64, types.int64, types.int64, swapped=True)
-load_le64: Callable[[Bytes, int], np.uint64] = _load(_I64, types.uint64, types.uint64, swapped=False)
-store_u8: Callable[[Bytes, int, int], None] = _store(_I8)
-store_be16: Callable[[Bytes, int, int], None] = _store(_I16)
-store_be32: Callable[[Bytes, int, int], None] = _store(_I32)
-store_be64: Callable[[Bytes, int, int], None] = _store(_I64)
-
-
-@_instruction
-def copy_bytes(_context: Any, target: Any, _to: Any, source: Any, _start: Any, _count: Any) -> Any:
-    """``(target, position, source, start, count)``: copy between two arrays that do not overlap."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to = _pointer(context, builder, signature.args[0], args[0], args[1])
-        origin = _pointer(context, builder, signature.args[2], args[2], args[3])
-        _cgutils.raw_memcpy(builder, to, origin, args[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), generate
-
-
-@_instruction
-def prefetch(_context: Any, array: Any, _index: Any) -> Any:
-    """``(array, index)``: ask for that element's cache line; never faults."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        width = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
-        position = builder.mul(args[1], ir.Constant(_I64, width))
-        pointer = _pointer(context, builder, signature.args[0], args[0], position)
-        shape = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
-        instruction = _cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        for_read, keep_in_all_caches, data = (ir.Constant(_I32, value) for value in (0, 3, 1))
-        builder.call(instruction, [pointer, for_read, keep_in_all_caches, data])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
-
-
-def _stack_words(_context: Any, count: Any) -> Any:
-    """Pointer to ``count`` (a constant) 64-bit words on the calling kernel's stack, not zeroed."""
-    words = count.literal_value
-
-    def generate(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        return _cgutils.alloca_once(builder, _I64, size=words)
-
-    return _types.CPointer(types.uint64)(_types.literal(words)), generate
-
-
-_literal_instruction: Final[Any] = intrinsic(prefer_literal=True)
-stack_words: Callable[[int], Any] = _literal_instruction(_stack_words)
-
-
-def _word_at(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Pointer to the 64-bit element ``args[1]`` of the array ``args[0]``."""
-    position = builder.mul(args[1], ir.Constant(_I64, _WORD_BYTES))
-    return builder.bitcast(_pointer(context, builder, signature.args[0], args[0], position), _I64.as_pointer())
-
-
-@_instruction
-def load_acquire(_context: Any, words: Any, _index: Any) -> Any:
-    """``(words, index)``: a word, and with it all that its writer wrote before a ``store_release``."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_word_at(context, builder, signature, args), "acquire", _WORD_BYTES)
-
-    return types.uint64(words, types.int64), generate
-
-
-@_instruction
-def store_release(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
-    """``(words, index, value)``: the counterpart of ``load_acquire``."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store_atomic(args[2], _word_at(context, builder, signature, args), "release", _WORD_BYTES)
-        return context.get_dummy_value()
-
-    return types.void(words, types.int64, types.uint64), generate
-
-
-@_instruction
-def compare_and_swap(_context: Any, words: Any, _index: Any, _expected: Any, _value: Any) -> Any:
-    """``(words, index, expected, value)``: whether the word was as expected, and now is the value."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _word_at(context, builder, signature, args)
-        answer = builder.cmpxchg(place, args[2], args[3], "acq_rel", "acquire")
-        return builder.extract_value(answer, 1)
-
-    return types.boolean(words, types.int64, types.uint64, types.uint64), generate
-
-
-@_instruction
-def raise_to(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
-    """``(words, index, value)``: make a word that much at the least, in one step."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.atomic_rmw("umax", _word_at(context, builder, signature, args), args[2], "monotonic")
-        return context.get_dummy_value()
-
-    return types.void(words, types.int64, types.uint64), generate
-
-
-@_instruction
-def popcount(_context: Any, _word: Any) -> Any:
-    """``(word)``: bits set in it."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), generate
-
-
-def _crc32c(width: Any, name: str) -> Any:
-    """Code generator of SSE4.2's crc32 instruction."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        register = _I64 if width is _I64 else _I32
-        instruction = _cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(register, [register, width]), f"llvm.x86.sse42.crc32.{name}"
-        )
-        crc, data = args
-        if width is _I64:
-            return builder.call(instruction, [crc, data])
-        narrow = builder.call(instruction, [builder.trunc(crc, _I32), builder.trunc(data, width)])
-        return builder.zext(narrow, _I64)
-
-    return generate
-
-
-@_instruction
-def crc32c_u64(_context: Any, _crc: Any, _data: Any) -> Any:
-    """``(crc, data)``: feed 8 bytes. Only where ``HAS_CRC32C``."""
-    return types.uint64(types.uint64, types.uint64), _crc32c(_I64, "64.64")
-
-
-@_instruction
-def crc32c_u8(_context: Any, _crc: Any, _data: Any) -> Any:
-    """``(crc, data)``: feed the low byte. Only where ``HAS_CRC32C``."""
-    return types.uint64(types.uint64, types.uint64), _crc32c(_I8, "32.8")
+# SSE4.2; only where HAS_CRC32C.
+crc32c_u64: Callable[[np.uint64, np.uint64], np.uint64] = instruction("crc32c_u64")
+crc32c_u8: Callable[[np.uint64, np.uint64], np.uint64] = instruction("crc32c_u8")

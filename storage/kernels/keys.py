@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import load_le64, load_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import BYTES, I64, U64, Bytes, integers
 
 

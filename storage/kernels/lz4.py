@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from storage.kernels.c_calls import address, call_lz4
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import copy_bytes, load_u8, store_be32, store_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import Bytes, Integers
 from storage.kernels.status import Status
 from storage.kernels.symbols import LZ4_COMPRESS, LZ4_DECOMPRESS

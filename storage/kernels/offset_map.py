@@ -21,10 +21,8 @@ from contextlib import suppress
 from typing import Final
 
 import numpy as np
-from numba import types
 
 from storage.kernels.bitmap import clear_bit, holds, set_bit
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import (
     compare_and_swap,
     load_acquire,
@@ -33,15 +31,18 @@ from storage.kernels.intrinsics import (
     stack_words,
     store_release,
 )
+from storage.kernels.kernel import kernel
 from storage.kernels.keys import hash_bytes
 from storage.kernels.layout import NOT_HERE
 from storage.kernels.records import parse_record
 from storage.kernels.signatures import (
     BATCHES,
+    BOOLEAN,
     BYTES,
     I64,
     INTEGERS,
     U64,
+    VOID,
     WORDS,
     WORDS_READ,
     Bytes,
@@ -267,7 +268,7 @@ def _walk(
     return Status.OK, last
 
 
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, types.boolean))
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, BOOLEAN))
 def map_records(
     buf: Bytes,
     table: Table,
@@ -374,7 +375,7 @@ def _close_gap(words: Words, free: np.uint64) -> None:
     words[(free << np.uint64(2)) + np.uint64(2)] = np.uint64(0)
 
 
-@kernel(types.void(WORDS, INTEGERS, U64))
+@kernel(VOID(WORDS, INTEGERS, U64))
 def shrink_range(words: Words, counters: Integers, hash_max: np.uint64) -> None:
     """Take out every key whose high word is above ``hash_max``: the map of the narrower range."""
     for slot in range(np.uint64(words.size // _WORDS_A_SLOT)):

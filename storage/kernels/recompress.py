@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.kernels.cache import kernel
 from storage.kernels.codecs import compress_records, decompress_batches
+from storage.kernels.kernel import kernel
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, note_written, write_header
 from storage.kernels.signatures import (

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import load_u8, store_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import Bytes, signed
 from storage.kernels.status import Status
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from storage.kernels.bitmap import holds
-from storage.kernels.cache import kernel
 from storage.kernels.crc import checksum
 from storage.kernels.decide import drops_tombstones, has_horizon, keeps
 from storage.kernels.intrinsics import copy_bytes, load_u8, store_be16, store_be32, store_be64, store_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.layout import CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record, varlong_size, write_varlong

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import load_be16, load_be32, load_be64, load_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.layout import CODEC_MASK, CONTROL, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN, UNKNOWN
 from storage.kernels.signatures import BATCHES, BYTES, I64, Bytes, Table, integers
 from storage.kernels.status import Disposition, Status

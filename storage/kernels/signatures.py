@@ -1,4 +1,4 @@
-"""Types of the entry points: numba's for their signatures, numpy's for their annotations.
+"""Types of the entry points: what a caller passes, and what comes back. No numba here.
 
 ``BYTES`` takes read-only arrays (a mapping of a file) and writable ones alike.
 """
@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import from_dtype, types
 
+from storage.kernels.instruction import instruction
 from storage.kernels.layout import BATCH, INDEX_STATE, WRITTEN
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -19,24 +20,55 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Table: TypeAlias = npt.NDArray[np.void]
 
-I64: Final = types.int64
-U64: Final = types.uint64
-U32: Final = types.uint32
-BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
-OUTPUT: Final = types.uint8[::1]
-WORDS: Final = types.uint64[::1]
-WORDS_READ: Final = types.Array(types.uint64, 1, "C", readonly=True)
-INTEGERS: Final = types.int64[::1]
-BATCHES: Final = from_dtype(BATCH)[::1]
-WRITTEN_BATCHES: Final = from_dtype(WRITTEN)[::1]
-INDEX: Final = from_dtype(INDEX_STATE)[::1]
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One dimension, contiguous."""
+
+    dtype: np.dtype[Any]
+    is_readonly: bool = False
 
 
-_int64: Final[Any] = types.int64
-signed: Final[Callable[[np.uint64], int]] = _int64
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Of an entry point."""
+
+    result: Result
+    parameters: tuple[Array | Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """So many values of one scalar type, by numba's name for it; as a parameter: one."""
+
+    scalar: str
+    count: int = 1
+    is_tuple: bool = False
+
+    def __call__(self, *parameters: Array | Result) -> Signature:
+        """A signature that has this for its result, as numba's types do."""
+        return Signature(self, parameters)
+
+
+I64: Final = Result("int64")
+U64: Final = Result("uint64")
+U32: Final = Result("uint32")
+BOOLEAN: Final = Result("boolean")
+VOID: Final = Result("void", 0)
+BYTES: Final = Array(np.dtype(np.uint8), is_readonly=True)
+OUTPUT: Final = Array(np.dtype(np.uint8))
+WORDS: Final = Array(np.dtype(np.uint64))
+WORDS_READ: Final = Array(np.dtype(np.uint64), is_readonly=True)
+INTEGERS: Final = Array(np.dtype(np.int64))
+BATCHES: Final = Array(BATCH)
+WRITTEN_BATCHES: Final = Array(WRITTEN)
+INDEX: Final = Array(INDEX_STATE)
+
+
+signed: Final[Callable[[np.uint64], int]] = instruction("signed")
 """Reads an unsigned word as signed. Of the two mixed numba makes a float: kernels never mix them."""
 
 
-def integers(count: int, of: Any = I64) -> Any:
+def integers(count: int, of: Result = I64) -> Result:
     """A result of ``count`` 64-bit integers."""
-    return types.UniTuple(of, count)  # type: ignore[no-untyped-call]
+    return Result(of.scalar, count, is_tuple=True)

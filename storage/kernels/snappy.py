@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import copy_bytes, load_be32, load_be64, load_le64, load_u8, store_be64, store_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import Bytes, signed
 from storage.kernels.status import Status
 from storage.kernels.xxhash import load_le32

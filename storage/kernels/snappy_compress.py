@@ -9,9 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import (
     copy_bytes,
     load_be64,
@@ -22,12 +20,13 @@ from storage.kernels.intrinsics import (
     store_be64,
     store_u8,
 )
-from storage.kernels.signatures import Bytes
+from storage.kernels.kernel import kernel
+from storage.kernels.signatures import Array, Bytes
 from storage.kernels.status import Status
 from storage.kernels.symbols import SNAPPY_TABLE_LOG2
 
 LastSeen: TypeAlias = npt.NDArray[np.uint16]
-LAST_SEEN: Final = types.uint16[::1]
+LAST_SEEN: Final = Array(np.dtype(np.uint16))
 
 _MAGIC: Final = -0x7DACB1BEAFAFA700
 _STREAM_HEADER_BYTES: Final = 16

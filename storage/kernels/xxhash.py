@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import load_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import Bytes, signed
 
 _PRIME_1: Final = np.uint64(2654435761)

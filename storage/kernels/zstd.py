@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from storage.kernels.c_calls import address, call_zstd
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import load_u8
+from storage.kernels.kernel import kernel
 from storage.kernels.signatures import Bytes, Integers
 from storage.kernels.status import Status
 from storage.kernels.symbols import (

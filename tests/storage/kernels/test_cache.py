@@ -32,30 +32,32 @@ def test_any_edited_source_gives_another_hash(tmp_path: Path) -> None:
 
 @pytest.fixture
 def as_systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ["NUMBA_CACHE_DIR"])
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def test_a_private_directory_is_made_and_numba_pointed_at_it(as_systemd: Path) -> None:
-    directory = cache.prepare_cache()
-    assert directory is not None
-    assert directory.parent == as_systemd
-    assert directory.stat().st_mode & 0o777 == 0o700
-    assert os.environ["NUMBA_CACHE_DIR"] == str(directory)
+def directory() -> Path | None:
+    return cache.directory.__wrapped__()
+
+
+def test_a_private_directory_is_made(as_systemd: Path) -> None:
+    made = directory()
+    assert made is not None
+    assert made.parent == as_systemd
+    assert made.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_directory_others_can_write_is_not_used(as_systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = cache.prepare_cache()
-    assert directory is not None
-    directory.chmod(0o777)
-    assert cache.prepare_cache() is None
+    made = directory()
+    assert made is not None
+    made.chmod(0o777)
+    assert directory() is None
     assert "can be written by another user" in capsys.readouterr().err
 
 
 def test_a_cache_that_cannot_be_made_is_said_once(as_systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
     as_systemd.write_text("a file where the directory should be")
-    assert cache.prepare_cache() is None
+    assert directory() is None
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -72,3 +74,29 @@ def test_the_package_and_its_plain_modules_do_not_import_numba() -> None:
     code = "import sys, storage.kernels.status, storage.kernels.layout; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, **OUTPUT)
     assert done.stdout == "False\n"
+
+
+COUNT = (
+    "import sys, numpy; from storage.kernels.bitmap import count_bits as n;"
+    "print(n(numpy.ones(3, 'u8'), 0, 9), 'numba' in sys.modules)"
+)
+
+
+def counted(directory: Path) -> str:
+    environment = {**os.environ, "CACHE_DIRECTORY": str(directory)}
+    return subprocess.run([sys.executable, "-c", COUNT], env=environment, check=True, **OUTPUT).stdout
+
+
+def test_a_kernel_of_an_earlier_run_needs_no_numba(tmp_path: Path) -> None:
+    assert [counted(tmp_path), counted(tmp_path)] == ["1 True\n", "1 False\n"]
+
+
+def test_a_damaged_kernel_in_the_cache_is_compiled_anew(tmp_path: Path) -> None:
+    counted(tmp_path)
+    (file,) = tmp_path.glob("*/storage.kernels.bitmap.count_bits")
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        file.write_bytes(damaged)
+        assert counted(tmp_path) == "1 True\n"
+        assert file.read_bytes().split(b"\n")[1] == whole.split(b"\n")[1]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]

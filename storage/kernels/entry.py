@@ -1,0 +1,65 @@
+"""Calls of machine code from Python, with every argument's type checked: a wrong one would be read as another."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from storage.kernels.machine_code import MachineCode
+from storage.kernels.signatures import Array, Result, Signature
+
+_SCALARS: Final[dict[str, Any]] = {
+    "int64": ctypes.c_int64,
+    "uint64": ctypes.c_uint64,
+    "uint32": ctypes.c_uint32,
+    "boolean": ctypes.c_bool,
+    "void": ctypes.c_void_p,
+}
+_ARRAY: Final = (
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
+)  # fmt: skip
+"""numba passes an array as its owner, its parent, items, bytes an item, address, shape and strides."""
+_RAISED: Final = -1
+
+
+class Entry:
+    """An entry point at its address. Called without the GIL."""
+
+    def __init__(self, code: MachineCode, signature: Signature) -> None:
+        address, self._engine = code.load()
+        self._result, self._parameters = signature.result, signature.parameters
+        taken = (
+            width
+            for parameter in signature.parameters
+            for width in (_ARRAY if isinstance(parameter, Array) else (_SCALARS[parameter.scalar],))
+        )
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *taken)(address)
+        self._results = _SCALARS[signature.result.scalar] * max(signature.result.count, 1)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it; gives what the function returns. Raises: TypeError."""
+        results, error = self._results(), ctypes.c_void_p()
+        status = self._function(ctypes.addressof(results), ctypes.addressof(error), *self._passed(arguments))
+        if status == _RAISED:
+            raise RuntimeError("a kernel raised")
+        if self._result.is_tuple:
+            return tuple(results)
+        return results[0] if self._result.count else None
+
+    def _passed(self, arguments: tuple[Any, ...]) -> Iterator[Any]:
+        for parameter, argument in zip(self._parameters, arguments, strict=True):
+            if isinstance(parameter, Result):
+                yield int(argument)
+            else:
+                yield from _array(parameter, argument)
+
+
+def _array(parameter: Array, array: Any) -> tuple[None, None, int, int, int, int, int]:
+    is_so = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == parameter.dtype
+    if not is_so or not array.flags.c_contiguous or not (parameter.is_readonly or array.flags.writeable):
+        raise TypeError(f"{parameter} wanted, not {array!r:.100}")
+    size, width = array.size, array.itemsize
+    return None, None, size, width, array.__array_interface__["data"][0], size, width

@@ -1,0 +1,71 @@
+"""The ``kernel`` decorator: functions that run as machine code, hold no GIL and check no bounds.
+
+numba compiles an entry point at the first call of the first run. Its machine code is kept (``cache``); later runs load
+it with LLVM alone, which takes milliseconds where importing numba takes half a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Final, TypeVar, cast
+
+from storage.kernels import cache
+from storage.kernels.entry import Entry
+from storage.kernels.machine_code import MachineCode
+from storage.kernels.signatures import Signature
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_compiling: Final = threading.RLock()
+
+
+class Kernel:
+    """What stands in a module for a decorated function."""
+
+    def __init__(self, function: FunctionType, signature: Signature | None, *, inline: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.signature, self.inline = function, signature, inline
+        self._entry: Entry | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it. Without a signature (for tests): by numba, for the types at hand."""
+        if self.signature is None:
+            return _compiler().jitted(self)(*arguments)
+        if self._entry is None:
+            self._entry = Entry(self.machine_code(), self.signature)
+        return self._entry(*arguments)
+
+    def machine_code(self) -> MachineCode:
+        """Of an entry point: from the cache, else compiled and put there."""
+        with _compiling:
+            directory = cache.directory()
+            file = directory / f"{self.function.__module__}.{self.function.__name__}" if directory else None
+            code = MachineCode.read(file) if file else None
+            if code is None:
+                code = _compiler().compiled(self)
+                if file:
+                    code.write(file)
+            return code
+
+
+def kernel(signature: Signature | None = None, *, inline: bool = False) -> Callable[[Function], Function]:
+    """Compile to machine code that holds no GIL and checks no bounds: the code itself must.
+
+    Args:
+        signature: of an entry point. Without one, the function is compiled with its callers.
+        inline: leave no call: for what runs once or more a record.
+    """
+
+    def decorate(function: Function) -> Function:
+        return cast("Function", Kernel(cast("FunctionType", function), signature, inline=inline))
+
+    return decorate
+
+
+def _compiler() -> Any:
+    from storage.kernels import compiler  # noqa: PLC0415  (imports numba)
+
+    return compiler
