@@ -1,7 +1,7 @@
 """The offset map: key hash -> greatest ordinal seen, and what follows from it: the survivor bitmap.
 
 A table of 32-byte slots (hash low, hash high, ordinal + 1, unused: two slots a cache line, none across two),
-open addressing by the low word, linear probing. A free slot has 0 for its ordinal. An entry keeps the
+open addressing by the top bits of the low word, linear probing. A free slot has 0 for its ordinal. An entry keeps the
 *greatest* ordinal, so batches may come in any order, or twice, and from several threads at once: a thread takes a
 free slot by swapping its 0 for _TAKEN, writes the hash, then the ordinal; who meets _TAKEN waits these few
 instructions.
@@ -10,8 +10,8 @@ Looking up a random slot of a large table costs a trip to memory. So hashes are 
 one's slot is prefetched when it is collected, and all 64 are probed when the first of them have arrived.
 
 When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of hashes it maps
-(``shrink_range``), goes on from the row returned, and maps the rest of the range in a later pass; every pass
-adds its bits to one bitmap.
+(``map_room``), goes on from the row returned, and maps the rest of the range in a later pass; every pass adds its bits
+to one bitmap.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from storage.kernels.bitmap import clear_bit, holds, set_bit
 from storage.kernels.intrinsics import (
     compare_and_swap,
     load_acquire,
+    popcount,
     prefetch,
     raise_to,
     stack_words,
@@ -42,7 +43,6 @@ from storage.kernels.signatures import (
     I64,
     INTEGERS,
     U64,
-    VOID,
     WORDS,
     WORDS_READ,
     Bytes,
@@ -70,6 +70,8 @@ KEYLESS: Final = 2
 def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
     """An empty map of ``2**log2_slots`` slots and its counters ``(USED, LIMIT, KEYLESS)``.
 
+    Memory is taken as slots are first written to: a caller may begin with the front part, and double it (``map_room``).
+
     At least one slot always stays free: a probe ends there. The memory starts on a page, so slots do not
     straddle cache lines; pages are huge where the kernel allows, else every probe would also miss the TLB.
     """
@@ -81,11 +83,18 @@ def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
     return np.frombuffer(memory, np.uint64), np.array([0, limit, 0], np.int64)
 
 
+@kernel(inline=True)
+def home_of(words: Words, low: np.uint64) -> np.uint64:
+    """The slot where a hash belongs: the top bits of its low word, so that twice the slots keep the order."""
+    slots = np.uint64(words.size // _WORDS_A_SLOT)
+    return low >> np.uint64(64 - popcount(slots - np.uint64(1)))
+
+
 @kernel()
-def _slot_of(words: Words, low: np.uint64, high: np.uint64) -> np.uint64:
+def slot_of(words: Words, low: np.uint64, high: np.uint64) -> np.uint64:
     """Index of the words of the slot that holds this hash, or of the free slot where it belongs."""
     mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
-    slot = low & mask
+    slot = home_of(words, low)
     while True:
         at = slot << np.uint64(2)
         if words[at + np.uint64(2)] == np.uint64(0):
@@ -98,7 +107,7 @@ def _slot_of(words: Words, low: np.uint64, high: np.uint64) -> np.uint64:
 @kernel()
 def _upsert(words: Words, counters: Integers, low: np.uint64, high: np.uint64, ordinal: int) -> bool:
     """Raise the hash's ordinal to this one; False when it is new and there is no room."""
-    at = _slot_of(words, low, high)
+    at = slot_of(words, low, high)
     held = words[at + np.uint64(2)]
     if held == np.uint64(0):
         if counters[USED] >= min(counters[LIMIT], words.size // _WORDS_A_SLOT - 1):
@@ -114,7 +123,7 @@ def _upsert(words: Words, counters: Integers, low: np.uint64, high: np.uint64, o
 def _upsert_shared(words: Words, counters: Integers, low: np.uint64, high: np.uint64, ordinal: int) -> bool:
     """As ``_upsert``, while other threads do the same; ``counters`` are this thread's own."""
     mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
-    slot = low & mask
+    slot = home_of(words, low)
     while True:
         at = signed(slot << np.uint64(2))
         held = load_acquire(words, at + 2)
@@ -151,7 +160,7 @@ def _put(words: Words, counters: Integers, pending: Words, waiting: int, is_shar
 def _clear(words: Words, bitmap: Words, pending: Words, waiting: int) -> None:
     """Clear the bits of those pending hashes that are in the map."""
     for i in range(0, 3 * waiting, 3):
-        if words[_slot_of(words, pending[i], pending[i + 1]) + np.uint64(2)] != np.uint64(0):
+        if words[slot_of(words, pending[i], pending[i + 1]) + np.uint64(2)] != np.uint64(0):
             clear_bit(bitmap, signed(pending[i + 2]))
 
 
@@ -205,8 +214,7 @@ def _take_key(
     low, high = hash_bytes(buf, key, key_length, secret[0], secret[1])
     if not hash_range[0] <= high <= hash_range[1]:
         return waiting
-    slots_mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
-    prefetch(words, signed((low & slots_mask) << np.uint64(2)))
+    prefetch(words, signed(home_of(words, low) << np.uint64(2)))
     at = 3 * waiting
     pending[at], pending[at + 1], pending[at + 2] = low, high, np.uint64(ordinal)
     return waiting + 1
@@ -355,31 +363,3 @@ def collect_survivors(words: Words, bitmap: Words) -> int:
                 return ordinal
             set_bit(bitmap, ordinal)
     return _NO_RECORD
-
-
-@kernel()
-def _close_gap(words: Words, free: np.uint64) -> None:
-    """Free a slot, and move back those behind it that probes would no longer reach."""
-    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
-    slot = free
-    while True:
-        slot = (slot + np.uint64(1)) & mask
-        at = slot << np.uint64(2)
-        if words[at + np.uint64(2)] == np.uint64(0):
-            break
-        home = words[at] & mask
-        if (slot - home) & mask >= (slot - free) & mask:
-            for i in range(np.uint64(3)):
-                words[(free << np.uint64(2)) + i] = words[at + i]
-            free = slot
-    words[(free << np.uint64(2)) + np.uint64(2)] = np.uint64(0)
-
-
-@kernel(VOID(WORDS, INTEGERS, U64))
-def shrink_range(words: Words, counters: Integers, hash_max: np.uint64) -> None:
-    """Take out every key whose high word is above ``hash_max``: the map of the narrower range."""
-    for slot in range(np.uint64(words.size // _WORDS_A_SLOT)):
-        at = slot << np.uint64(2)
-        while words[at + np.uint64(2)] != np.uint64(0) and words[at + np.uint64(1)] > hash_max:
-            _close_gap(words, np.uint64(slot))
-            counters[USED] -= 1

@@ -55,11 +55,15 @@ def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def read_varlong(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int64 at ``position``: ``(value, next position)``."""
+    """Zigzag int64 at ``position``: ``(value, next position)``. Nearly all are one or two bytes long."""
     if position < end:
         low = load_u8(buf, position)
         if low < 0x80:
             return (low >> 1) ^ -(low & 1), position + 1
+        if position + 1 < end:
+            high = load_u8(buf, position + 1)
+            if high < 0x80:
+                return ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), position + 2
     bits, after = _read_unsigned(buf, position, end, _LONG_BYTES_MAX)
     return signed(bits >> np.uint64(1)) ^ -signed(bits & np.uint64(1)), after
 
@@ -143,6 +147,8 @@ def parse_record(  # noqa: PLR0911  (each check has its status)
         return Status.BAD_LENGTH, 0, 0, 0, 0, 0, 0, 0
     if offset_delta <= previous_delta or offset_delta > delta_max:
         return Status.BAD_OFFSETS, 0, 0, 0, 0, 0, 0, 0
-    if _skip_headers(buf, value + max(value_length, 0), end) != end:
+    headers = value + max(value_length, 0)
+    has_none = headers == end - 1 and load_u8(buf, headers) == 0
+    if not has_none and _skip_headers(buf, headers, end) != end:
         return Status.BAD_HEADERS, 0, 0, 0, 0, 0, 0, 0
     return Status.OK, end, timestamp_delta, at_offset, offset_delta, key, key_length, value_length

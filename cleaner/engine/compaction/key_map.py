@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
+from storage.kernels.map_room import ASIDE_WORDS, double_slots, shrink_range
 from storage.kernels.offset_map import (
     KEYLESS,
     LIMIT,
@@ -21,7 +22,6 @@ from storage.kernels.offset_map import (
     map_records,
     mark_superseded,
     new_map,
-    shrink_range,
 )
 from storage.kernels.signatures import Bytes, Integers, Words
 from storage.kernels.status import Status
@@ -29,6 +29,10 @@ from storage.kernels.status import Status
 _HASH_MAX: Final = (1 << 64) - 1
 _OFFSET_END: Final = (1 << 63) - 1
 _LOG2_SLOTS_MIN: Final = 10
+_LOG2_SLOTS_FIRST: Final = 16
+"""A map begins with so few slots, one huge page of them, and doubles: untouched memory costs nothing."""
+_WORDS_FIRST: Final = (SLOT_BYTES // 8) << _LOG2_SLOTS_FIRST
+_FULL_ENOUGH_TO_DOUBLE: Final = 0.6
 _BYTES_A_RECORD: Final = 16
 """Of log, at the least, when a map is sized: compressed records may take less, and the map then fills in more
 passes."""
@@ -55,8 +59,8 @@ class KeyMap:
     """
 
     def __init__(self, dirty_bytes: int, budget: Budget, threads: int) -> None:
-        self._words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
-        self._limit = int(counters[LIMIT])
+        self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
+        self._limit_of_all = int(counters[LIMIT])
         self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
         self._is_shared = threads > 1
         self._secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
@@ -65,6 +69,7 @@ class KeyMap:
         self._inside = 0
         self._changes = 0
         """How often room was made: what a thread saw tells it whether another made room meanwhile."""
+        self._use_words(min(self._all_words.size, _WORDS_FIRST))
         self._share_out(0)
 
     @property
@@ -149,10 +154,24 @@ class KeyMap:
             if self._changes != changes:
                 return
             used = sum(int(share[USED]) for share in self._shares) + self._settled
-            if used >= self._limit * _FULL_ENOUGH:
+            if used >= self._limit * _FULL_ENOUGH and not self._has_doubled():
                 used = self._narrow(used)
             self._share_out(used)
             self._changes += 1
+
+    def _has_doubled(self) -> bool:
+        twice = 2 * self._words.size
+        if twice > self._all_words.size or not double_slots(self._all_words[:twice], np.empty(ASIDE_WORDS, np.uint64)):
+            return False
+        self._use_words(twice)
+        return True
+
+    def _use_words(self, count: int) -> None:
+        """Use the front part of all slots."""
+        self._words = self._all_words[:count]
+        slots = count * 8 // SLOT_BYTES
+        is_all = count == self._all_words.size
+        self._limit = self._limit_of_all if is_all else int(slots * _FULL_ENOUGH_TO_DOUBLE)
 
     def _narrow(self, used: int) -> int:
         """Halve the range, forget the keys above it; gives the slots then in use."""

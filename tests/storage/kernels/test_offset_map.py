@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage.kernels import bitmap, offset_map
+from storage.kernels import bitmap, map_room, offset_map
 from storage.kernels.layout import NOT_HERE
 from storage.kernels.signatures import Integers
 from storage.kernels.status import Disposition, Status
@@ -157,7 +157,7 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
             )
             if status == Status.MAP_FULL:
                 high, shrunk = low + (high - low) // 2, shrunk + 1
-                offset_map.shrink_range(words, counters, np.uint64(high))
+                map_room.shrink_range(words, counters, np.uint64(high))
                 assert counters[offset_map.USED] == np.count_nonzero(words[2::4])
         assert status == Status.OK
         offset_map.collect_survivors(words, bits)
@@ -201,7 +201,7 @@ def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> 
     words, counters = offset_map.new_map(7, 0.5)
     status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False)
     assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
-    offset_map.shrink_range(words, counters, np.uint64(2**61))
+    map_room.shrink_range(words, counters, np.uint64(2**61))
     limits = np.uint64(0), np.uint64(2**61), *ALL[2:]
     status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False)
     assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)

@@ -1,0 +1,90 @@
+"""More room in an offset map: by twice the slots, or by fewer keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from storage.kernels.kernel import kernel
+from storage.kernels.offset_map import USED, home_of, slot_of
+from storage.kernels.signatures import BOOLEAN, INTEGERS, U64, VOID, WORDS, Integers, Words
+
+_WORDS_A_SLOT: Final = 4
+ASIDE_WORDS: Final = _WORDS_A_SLOT << 12
+"""Of the slots at the front: their keys find no room behind themselves when a map doubles."""
+
+
+@kernel()
+def _close_gap(words: Words, free: np.uint64) -> None:
+    """Free a slot, and move back those behind it that probes would no longer reach."""
+    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    slot = free
+    while True:
+        slot = (slot + np.uint64(1)) & mask
+        at = slot << np.uint64(2)
+        if words[at + np.uint64(2)] == np.uint64(0):
+            break
+        home = home_of(words, words[at])
+        if (slot - home) & mask >= (slot - free) & mask:
+            for i in range(np.uint64(3)):
+                words[(free << np.uint64(2)) + i] = words[at + i]
+            free = slot
+    words[(free << np.uint64(2)) + np.uint64(2)] = np.uint64(0)
+
+
+@kernel(VOID(WORDS, INTEGERS, U64))
+def shrink_range(words: Words, counters: Integers, hash_max: np.uint64) -> None:
+    """Take out every key whose high word is above ``hash_max``: the map of the narrower range."""
+    for slot in range(np.uint64(words.size // _WORDS_A_SLOT)):
+        at = slot << np.uint64(2)
+        while words[at + np.uint64(2)] != np.uint64(0) and words[at + np.uint64(1)] > hash_max:
+            _close_gap(words, np.uint64(slot))
+            counters[USED] -= 1
+
+
+@kernel()
+def _is_spread(words: Words) -> bool:
+    """Whether each key lies so near to its slot that the doubled map has its place behind all that is not yet moved."""
+    slots = np.uint64(words.size // _WORDS_A_SLOT)
+    for slot in range(slots):
+        at = np.uint64(slot) << np.uint64(2)
+        if words[at + np.uint64(2)] != np.uint64(0):
+            away = (np.uint64(slot) - home_of(words, words[at])) & (slots - np.uint64(1))
+            if away >= np.uint64(ASIDE_WORDS // _WORDS_A_SLOT // 2):
+                return False
+    return True
+
+
+@kernel()
+def _put_back(words: Words, low: np.uint64, high: np.uint64, held: np.uint64) -> None:
+    at = slot_of(words, low, high)
+    words[at], words[at + np.uint64(1)], words[at + np.uint64(2)] = low, high, held
+
+
+@kernel(BOOLEAN(WORDS, WORDS))
+def double_slots(words: Words, aside: Words) -> bool:
+    """Spread the keys of the first half of the slots over all of them; nothing is copied elsewhere.
+
+    Args:
+        words: all slots; those of the second half are free.
+        aside: of ``ASIDE_WORDS`` words, for use meanwhile.
+
+    Returns:
+        False where keys lie too far from their slots; nothing has changed then.
+    """
+    half = words.size // 2
+    if not _is_spread(words[:half]):
+        return False
+    front = min(aside.size, half)
+    for at in range(front):
+        aside[at], words[at] = words[at], np.uint64(0)
+    for at in range(half - _WORDS_A_SLOT, front - 1, -_WORDS_A_SLOT):
+        held = words[at + 2]
+        if held != np.uint64(0):
+            words[at + 2] = np.uint64(0)
+            _put_back(words, words[at], words[at + 1], held)
+    for at in range(0, front, _WORDS_A_SLOT):
+        if aside[at + 2] != np.uint64(0):
+            _put_back(words, aside[at], aside[at + 1], aside[at + 2])
+    return True
