@@ -1,0 +1,76 @@
+"""Under which configurations, and with which letters, logs are enumerated; how deep, against the depth asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, NamedTuple
+
+from policies.config import TopicPolicy
+from policies.config_layers import ConfigLayers
+from tests.partition_dirs import configured
+
+DELETE_RETENTION_MS: Final = 2
+_COMPACT: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.0",
+    "delete.retention.ms": str(DELETE_RETENTION_MS),
+}
+
+
+class Scenario(NamedTuple):
+    """``seeds`` are the stories that every log begins with, one of them."""
+
+    name: str
+    configs: dict[str, str]
+    letters: str
+    deeper: int = 0
+    seeds: tuple[str, ...] = ("",)
+
+    @property
+    def replicates_later(self) -> bool:
+        return ">" in self.letters
+
+    @property
+    def layers(self) -> ConfigLayers:
+        return _layers(self.name)
+
+    @property
+    def policy(self) -> TopicPolicy:
+        return self.layers.policy_for("orders")
+
+
+SCENARIOS: Final = (
+    Scenario("keys and tombstones", _COMPACT, "ABaW|.%!", 0, ("", "AB|%", "WaB|!", "AaW|!.")),
+    Scenario("records without key", _COMPACT, "AUa|~%", 0, ("", "AU|")),
+    Scenario("producers", _COMPACT, "IiTtCX|~%!", 0, ("", "TX|!", "TXTC|", "Ii|!")),
+    Scenario("two transactions", _COMPACT, "TSCDXY|.~!", 0, ("", "STXY|", "STCD|!", "SYSD|!~")),
+    Scenario(
+        "lags",
+        _COMPACT
+        | {"min.cleanable.dirty.ratio": "0.6", "min.compaction.lag.ms": "2", "max.compaction.lag.ms": "4"},
+        "ABaTC|>.%!",
+        0,
+        ("", "AaA|>", "TATC|>.."),
+    ),
+    Scenario("small segments", _COMPACT | {"segment.bytes": "150"}, "ABaTX|.%!", 0, ("", "A|B|")),
+    Scenario(
+        "retention",
+        {"cleanup.policy": "delete", "retention.ms": "2", "retention.bytes": "150"},
+        "AWF|>.^-",
+        0,
+        ("", "A|W|>", "A|F|A|>."),
+    ),
+    Scenario(
+        "both",
+        _COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "4", "retention.bytes": "300"},
+        "AaTCX|.~^*-",
+        0,
+        ("", "Aa|A|*", "TXA|*..", "TA|X|*"),
+    ),
+)
+
+
+@cache
+def _layers(name: str) -> ConfigLayers:
+    (scenario,) = (scenario for scenario in SCENARIOS if scenario.name == name)
+    return configured(orders=scenario.configs)
