@@ -120,7 +120,7 @@ class Exploration:
         self.tally.deletions += planned.deletion is not None
         if planned.compaction is not None:
             self.tally.rounds += 1
-            check_round(middle, after, planned)
+            check_round(middle, after, planned.compaction.round, self._policy)
             after = noted(middle, after, planned.compaction.round.end_offset)
         demand(not self._plan(after, request).has_work, "a plan repeated finds work", world, after)
         return after
@@ -162,5 +162,3 @@ class Exploration:
             self.tally.samples.append(step)
         elif self._wanted and (place := self._random.randrange(self._changes)) < self._wanted:
             self.tally.samples[place] = step
-
-

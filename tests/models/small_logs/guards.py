@@ -9,7 +9,7 @@ from typing import Final
 
 from policies.config import TopicPolicy
 from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
-from policies.plan import PartitionPlan, Plan, Request, plan
+from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
 from policies.rescue import Target, Volume, narrowed
 from tests.builders import NOW_MS
@@ -77,6 +77,10 @@ def _uncommitted(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     return _planned(replace(facts, high_watermark=None, last_stable_offset=None), policy)
 
 
+def _not_asked(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return plan_partition(facts, _deleting(policy), Request(NOW_MS, only=Only.COMPACTION))
+
+
 def _torn(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     """Of the active segment alone."""
     start = max(facts.log_start_offset, facts.active.base_offset)
@@ -105,6 +109,7 @@ GUARDS: Final[tuple[Callable[[PartitionFacts, TopicPolicy], PartitionPlan], ...]
     _jumped,
     _too_much,
     _uncommitted,
+    _not_asked,
     _torn,
     _without_policy,
     _without_limit,

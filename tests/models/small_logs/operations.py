@@ -110,9 +110,7 @@ def _ended(world: World, marker: Marker, producer_id: int, *, replicates_later: 
     return _appended(world, batch, (entry,) if marker is Marker.ABORT else (), replicates_later=replicates_later)
 
 
-def _appended(
-    world: World, batch: Batch, aborted: tuple[AbortedTransaction, ...], *, replicates_later: bool
-) -> World:
+def _appended(world: World, batch: Batch, aborted: tuple[AbortedTransaction, ...], *, replicates_later: bool) -> World:
     active = world.segments[-1]
     active = Segment(active.base, NOW_MS, (*active.batches, batch), (*active.aborted, *aborted))
     end = batch.last + 1

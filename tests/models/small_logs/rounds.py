@@ -6,15 +6,22 @@ What decides can be exchanged, each function for a broken one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from policies.config import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, PartitionPlan, Request, plan_partition
-from policies.retain import AbortedTransaction, BatchFacts, BatchFate, Marker, RecordFate, TransactionFates
-from policies.retain import batch_fate as real_batch_fate
-from policies.retain import record_fate as real_record_fate
+from policies.retain import (
+    AbortedTransaction,
+    BatchFacts,
+    BatchFate,
+    Marker,
+    ProducerEnd,
+    RecordFate,
+    TransactionFates,
+    batch_fate,
+    record_fate,
+)
 from tests.builders import NOW_MS
 from tests.models.small_logs.world import Batch, Record, Segment, World, producers_of
 
@@ -22,13 +29,29 @@ EMPTYING = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)
 RETAINING_EMPTY = (BatchFate.RETAIN_EMPTY, BatchFate.DISCARD_RETAIN_EMPTY)
 
 
+def latest_offsets(world: World, aborted: Sequence[AbortedTransaction], first_dirty: int, end: int) -> dict[str, int]:
+    """The offset map, with the naive word on what was aborted: a transaction's span."""
+    found: dict[str, int] = {}
+    for batch in world.batches:
+        if batch.marker is None and not any(is_of(batch, entry) for entry in aborted):
+            found |= {r.key: r.offset for r in batch.records if r.key is not None and first_dirty <= r.offset < end}
+    return found
+
+
+def is_of(batch: Batch, entry: AbortedTransaction) -> bool:
+    """Whether the batch lies in the aborted transaction."""
+    is_within = entry.first_offset <= batch.base <= entry.last_offset
+    return batch.is_transactional and batch.producer_id == entry.producer_id and is_within
+
+
 class Rules(NamedTuple):
     """The decisions, the real ones unless one is exchanged."""
 
     plan: Callable[[PartitionFacts, TopicPolicy, Request], PartitionPlan] = plan_partition
-    record: Callable[..., RecordFate] = real_record_fate
-    batch: Callable[..., BatchFate] = real_batch_fate
+    latest: Callable[[World, Sequence[AbortedTransaction], int, int], dict[str, int]] = latest_offsets
     fates: Callable[[Iterable[AbortedTransaction]], TransactionFates] = TransactionFates.of
+    batch: Callable[..., BatchFate] = batch_fate
+    record: Callable[..., RecordFate] = record_fate
 
 
 class Round(NamedTuple):
@@ -39,7 +62,7 @@ class Round(NamedTuple):
     policy: TopicPolicy
     latest: dict[str, int]
     fates: TransactionFates
-    producers: dict[int, object]
+    producers: dict[int, ProducerEnd]
     rules: Rules
     seen: set[object]
 
@@ -62,36 +85,17 @@ def without_oldest(world: World, deletion: Deletion) -> World:
     return world._replace(segments=left, log_start=deletion.new_log_start_offset)
 
 
-def compacted(
-    world: World, compaction: Compaction, policy: TopicPolicy, rules: Rules, seen: set[object]
-) -> World:
+def compacted(world: World, compaction: Compaction, policy: TopicPolicy, rules: Rules, seen: set[object]) -> World:
     """Every group becomes one segment, of the first one's base and the last one's file time."""
     planned = compaction.round
     end = planned.end_offset
     aborted = [e for e in world.aborted if e.last_offset >= world.log_start and e.first_offset < end]
-    latest = latest_offsets(world, aborted, planned.first_dirty_offset, end)
+    latest = rules.latest(world, aborted, planned.first_dirty_offset, end)
     ends = {id_: producer.end for id_, producer in producers_of(world)[0].items()}
-    round_ = Round(planned.first_dirty_offset, end, policy, latest, rules.fates(aborted), ends, rules, seen)  # type: ignore[arg-type]
+    round_ = Round(planned.first_dirty_offset, end, policy, latest, rules.fates(aborted), ends, rules, seen)
     by_base = {segment.base: segment for segment in world.segments}
     cleaned = [_cleaned([by_base.pop(base) for base in group], round_) for group in planned.groups]
     return world._replace(segments=(*cleaned, *by_base.values()), checkpoint=end)
-
-
-def latest_offsets(
-    world: World, aborted: Sequence[AbortedTransaction], first_dirty: int, end: int
-) -> dict[str, int]:
-    """The offset map, with the naive word on what was aborted: a transaction's span."""
-    found: dict[str, int] = {}
-    for batch in world.batches:
-        if batch.marker is None and not any(is_of(batch, entry) for entry in aborted):
-            found |= {r.key: r.offset for r in batch.records if r.key is not None and first_dirty <= r.offset < end}
-    return found
-
-
-def is_of(batch: Batch, entry: AbortedTransaction) -> bool:
-    """Whether the batch lies in the aborted transaction."""
-    is_within = entry.first_offset <= batch.base <= entry.last_offset
-    return batch.is_transactional and batch.producer_id == entry.producer_id and is_within
 
 
 def _cleaned(group: Sequence[Segment], round_: Round) -> Segment:

@@ -42,15 +42,14 @@ class Scenario(NamedTuple):
 SCENARIOS: Final = (
     Scenario("keys and tombstones", _COMPACT, "ABaW|.%!", 0, ("", "AB|%", "WaB|!", "AaW|!.")),
     Scenario("records without key", _COMPACT, "AUa|~%", 0, ("", "AU|")),
-    Scenario("producers", _COMPACT, "IiTtCX|~%!", 0, ("", "TX|!", "TXTC|", "Ii|!")),
+    Scenario("producers", _COMPACT, "IiTtCX|~%!", 0, ("", "TX|!", "TCTX|", "Ii|!")),
     Scenario("two transactions", _COMPACT, "TSCDXY|.~!", 0, ("", "STXY|", "STCD|!", "SYSD|!~")),
     Scenario(
         "lags",
-        _COMPACT
-        | {"min.cleanable.dirty.ratio": "0.6", "min.compaction.lag.ms": "2", "max.compaction.lag.ms": "4"},
+        _COMPACT | {"min.cleanable.dirty.ratio": "0.6", "min.compaction.lag.ms": "2", "max.compaction.lag.ms": "4"},
         "ABaTC|>.%!",
         0,
-        ("", "AaA|>", "TATC|>.."),
+        ("", "AaA|>", "TATC|>..", "AB|>~%A|>"),
     ),
     Scenario("small segments", _COMPACT | {"segment.bytes": "150"}, "ABaTX|.%!", 0, ("", "A|B|")),
     Scenario(
@@ -58,7 +57,14 @@ SCENARIOS: Final = (
         {"cleanup.policy": "delete", "retention.ms": "2", "retention.bytes": "150"},
         "AWF|>.^-",
         0,
-        ("", "A|W|>", "A|F|A|>."),
+        ("", "A|W|>", "A|F|A|>.", "A|A|.."),
+    ),
+    Scenario(
+        "size alone",
+        {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "150"},
+        "AW|>^-",
+        0,
+        ("", "W|W|W|>"),
     ),
     Scenario(
         "both",

@@ -7,6 +7,7 @@ ages beyond every limit, are one state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from policies.config import TopicPolicy
@@ -17,6 +18,7 @@ from tests.builders import NOW_MS
 
 AGE_MAX_MS: Final = 6
 """Nothing changes with more: no limit of a scenario is as long."""
+_REMEMBERED: Final = 1 << 12
 _HEADER_BYTES, _VALUE_BYTES, _NULL_BYTES, _MARKER_BYTES = 61, 9, 8, 17
 _TIME_ENTRY_BYTES, _TXN_ENTRY_BYTES = 12, 34
 
@@ -108,6 +110,7 @@ class Producer(NamedTuple):
     open_since: int | None = None
 
 
+@lru_cache(_REMEMBERED)
 def producers_of(world: World) -> tuple[dict[int, Producer], list[tuple[int, int]]]:
     """The producers by id, and the ended transactions: first offset, offset of the marker."""
     producers: dict[int, Producer] = {}
@@ -193,6 +196,7 @@ def facts_of(world: World, policy: TopicPolicy) -> PartitionFacts:
     )
 
 
+@lru_cache(_REMEMBERED)
 def _segment_facts(segment: Segment) -> SegmentFacts:
     time_bytes = _TIME_ENTRY_BYTES if segment.batches else 0
     return SegmentFacts(

@@ -1,0 +1,101 @@
+"""Enumerate small logs under the real policies, check every step, and let the engine repeat a sample of them.
+
+    python -m tests.models [--depth 6] [--samples 100]
+
+Every log that at most so many operations make of each scenario's beginnings (tests/models/small_logs) is visited once.
+Prints states, transitions, reason codes, what the engine was asked, broken twins caught and violations; the exit
+status is 1 where there is one. Depth 6 takes several minutes, on as many processes as there are CPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from policies.reasons import ReasonCode
+from tests.models.small_logs.exploration import Exploration, Sample, Tally
+from tests.models.small_logs.invariants import Violation
+from tests.models.small_logs.on_disk import check_engine
+from tests.models.small_logs.scenarios import SCENARIOS, Scenario
+from tests.models.small_logs.twins import TWINS, Twin, violation_of
+
+TWIN_DEPTH = 4
+"""Enough for each to be caught."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    start_seconds = time.monotonic()
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(SCENARIOS))) as pool:
+        explored = pool.map(partial(_explored, depth=options.depth, samples=options.samples), SCENARIOS)
+        total, violations = _told(explored)
+        caught = sum(pool.map(_is_caught, TWINS))
+    missing = sorted(set(ReasonCode) - total.codes)
+    violations += _engine_violations(total.samples)
+    print(f"\nstates {total.states:,}, transitions {total.transitions:,}, rounds {total.rounds:,},", end=" ")
+    print(f"deletions {total.deletions:,}, logs settled {total.settled:,} (in {total.rounds_to_settle} rounds at most)")
+    print(f"reason codes {len(total.codes)} of {len(ReasonCode)}", *missing)
+    print(f"steps repeated by the engine {len(total.samples):,}")
+    print(f"broken twins caught {caught} of {len(TWINS)}")
+    print(f"violations {len(violations)}, {time.monotonic() - start_seconds:.0f} s")
+    return 1 if violations or missing or caught < len(TWINS) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.models", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--depth", type=int, default=6)
+    parser.add_argument("--samples", type=int, default=100, help="steps a scenario that the engine repeats")
+    return parser
+
+
+def _explored(scenario: Scenario, depth: int, samples: int) -> tuple[Scenario, Tally, str | None]:
+    """The tally, and the violation that ended the exploration, if one did."""
+    exploration = Exploration(scenario, samples=samples)
+    complaint = _complaint(lambda: exploration.run(depth))
+    return scenario, exploration.tally, complaint
+
+
+def _told(explored: object) -> tuple[Tally, list[str]]:
+    total, violations = Tally(), []
+    for scenario, tally, complaint in explored:  # type: ignore[attr-defined]
+        print(f"{scenario.name}: {tally.states:,} states, {tally.transitions:,} transitions", complaint or "")
+        violations += [complaint] if complaint else []
+        total.add(tally)
+    return total, violations
+
+
+def _engine_violations(samples: Sequence[Sample]) -> list[str]:
+    found = []
+    with tempfile.TemporaryDirectory(prefix="logcleaner-models-") as directory:
+        for place, sample in enumerate(samples):
+            complaint = _complaint(partial(check_engine, sample, Path(directory) / str(place)))
+            if complaint:
+                print(complaint)
+                found.append(complaint)
+    return found
+
+
+def _complaint(check: Callable[[], object]) -> str | None:
+    try:
+        check()
+    except Violation as violation:
+        return "\n  ".join(map(str, [*violation.args, *getattr(violation, "__notes__", ())]))
+    return None
+
+
+def _is_caught(twin: Twin) -> bool:
+    violation = violation_of(twin, TWIN_DEPTH)
+    print(f"{twin.name}: {violation.args[0] if violation else 'NOT CAUGHT'}")
+    return violation is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
