@@ -68,7 +68,7 @@ class Exploration:
         """Raises: Violation, with the story that led there."""
         frontier = {self._told(seed): seed for seed in self._scenario.seeds}
         visited = set(frontier)
-        for _ in range(depth + self._scenario.deeper):
+        for _ in range(depth):
             following: dict[World, str] = {}
             for world, story in frontier.items():
                 for letter, after in self._steps(world, story):

@@ -73,8 +73,13 @@ def _fields(entry: AbortedTransaction) -> tuple[int, int, int, int]:
 def encoded(batch: Batch) -> bytes:
     """As a broker or a cleaner writes it."""
     records = [
-        EncodedRecord(r.offset, batch.time_ms, r.key and r.key.encode(), bytes([r.offset]) if r.has_value else None)
-        for r in batch.records
+        EncodedRecord(
+            record.offset,
+            batch.time_ms,
+            record.key.encode() if record.key is not None else None,
+            bytes([record.offset]) if record.has_value else None,
+        )
+        for record in batch.records
     ]
     if batch.is_marker and batch.marker is not None:
         key, value = format_control_key(_TYPES[batch.marker]), format_txn_marker_value(0)

@@ -12,6 +12,7 @@ We: ``%`` compact, ``!`` compact whatever the dirty ratio, the checkpoint lost, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from policies.plan import Only, Request
@@ -132,7 +133,7 @@ def _records_deleted(world: World) -> World:
     return world._replace(log_start=ends[0])
 
 
-_BROKERS: Final = {
+_BROKERS: Final[dict[str, Callable[[World], World]]] = {
     "|": _rolled,
     ">": lambda world: world._replace(high_watermark=world.log_end),
     "^": _records_deleted,

@@ -1,4 +1,4 @@
-"""Under which configurations, and with which letters, logs are enumerated; how deep, against the depth asked for."""
+"""Under which configurations, and with which letters, logs are enumerated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class Scenario(NamedTuple):
     name: str
     configs: dict[str, str]
     letters: str
-    deeper: int = 0
     seeds: tuple[str, ...] = ("",)
 
     @property
@@ -40,37 +39,33 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS: Final = (
-    Scenario("keys and tombstones", _COMPACT, "ABaW|.%!", 0, ("", "AB|%", "WaB|!", "AaW|!.")),
-    Scenario("records without key", _COMPACT, "AUa|~%", 0, ("", "AU|")),
-    Scenario("producers", _COMPACT, "IiTtCX|~%!", 0, ("", "TX|!", "TCTX|", "Ii|!")),
-    Scenario("two transactions", _COMPACT, "TSCDXY|.~!", 0, ("", "STXY|", "STCD|!", "SYSD|!~")),
+    Scenario("keys and tombstones", _COMPACT, "ABaW|.%!", ("", "AB|%", "WaB|!", "AaW|!.")),
+    Scenario("records without key", _COMPACT, "AUa|~%", ("", "AU|")),
+    Scenario("producers", _COMPACT, "IiTtCX|~%!", ("", "TX|!", "TCTX|", "Ii|!")),
+    Scenario("two transactions", _COMPACT, "TSCDXY|.~!", ("", "STXY|", "STCD|!", "SYSD|!~")),
     Scenario(
         "lags",
         _COMPACT | {"min.cleanable.dirty.ratio": "0.6", "min.compaction.lag.ms": "2", "max.compaction.lag.ms": "4"},
         "ABaTC|>.%!",
-        0,
         ("", "AaA|>", "TATC|>..", "AB|>~%A|>"),
     ),
-    Scenario("small segments", _COMPACT | {"segment.bytes": "150"}, "ABaTX|.%!", 0, ("", "A|B|")),
+    Scenario("small segments", _COMPACT | {"segment.bytes": "150"}, "ABaTX|.%!", ("", "A|B|")),
     Scenario(
         "retention",
         {"cleanup.policy": "delete", "retention.ms": "2", "retention.bytes": "150"},
         "AWF|>.^-",
-        0,
         ("", "A|W|>", "A|F|A|>.", "A|A|.."),
     ),
     Scenario(
         "size alone",
         {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "150"},
         "AW|>^-",
-        0,
         ("", "W|W|W|>"),
     ),
     Scenario(
         "both",
         _COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "4", "retention.bytes": "300"},
         "AaTCX|.~^*-",
-        0,
         ("", "Aa|A|*", "TXA|*..", "TA|X|*"),
     ),
 )

@@ -13,7 +13,6 @@ from policies.retain import (
     AbortedTransaction,
     BatchFacts,
     BatchFate,
-    ProducerEnd,
     RecordFate,
     TransactionFates,
     batch_fate,
@@ -96,8 +95,8 @@ def drops_markers_with_data(batch: BatchFacts, can_discard: bool, *rest: Any) ->
 
 
 def drops_markers_a_tick_early(batch: BatchFacts, can_discard: bool, *rest: Any) -> BatchFate:
-    *others, now_ms = rest
-    return batch_fate(batch, can_discard, *others, now_ms + 1)
+    producers, end, now_ms = rest
+    return batch_fate(batch, can_discard, producers, end, now_ms + 1)
 
 
 def keeps_markers(batch: BatchFacts, can_discard: bool, *rest: Any) -> BatchFate:
@@ -108,12 +107,14 @@ def keeps_aborted_data(batch: BatchFacts, can_discard: bool, *rest: Any) -> Batc
     return batch_fate(batch, can_discard and batch.marker is not None, *rest)
 
 
-def forgets_producers(batch: BatchFacts, can_discard: bool, producers: dict[int, ProducerEnd], *rest: int) -> BatchFate:
-    return batch_fate(batch, can_discard, {}, *rest)
+def forgets_producers(batch: BatchFacts, can_discard: bool, *rest: Any) -> BatchFate:
+    _, end, now_ms = rest
+    return batch_fate(batch, can_discard, {}, end, now_ms)
 
 
-def forgets_the_end(batch: BatchFacts, can_discard: bool, producers: dict[int, ProducerEnd], *rest: int) -> BatchFate:
-    return batch_fate(batch, can_discard, producers, -1, rest[1])
+def forgets_the_end(batch: BatchFacts, can_discard: bool, *rest: Any) -> BatchFate:
+    producers, _, now_ms = rest
+    return batch_fate(batch, can_discard, producers, -1, now_ms)
 
 
 # Records
