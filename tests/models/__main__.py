@@ -4,7 +4,7 @@
 
 Every log that at most so many operations make of each scenario's beginnings (tests/models/small_logs) is visited once.
 Prints states, transitions, reason codes, what the engine was asked, broken twins caught and violations; the exit
-status is 1 where there is one. Depth 5 takes minutes, depth 6 six times as long, on as many processes as there are CPUs.
+status is 1 where there is one. Depth 5 takes minutes, depth 6 six times as long, on a process a CPU.
 """
 
 from __future__ import annotations

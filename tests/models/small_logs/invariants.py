@@ -128,7 +128,8 @@ def check_tombstones(before: World, after: World, policy: TopicPolicy, end: int)
 
 
 def check_markers(before: World, after: World, policy: TopicPolicy, end: int) -> None:
-    """A marker outlives its data, by ``delete.retention.ms`` from the first round that found none."""
+    """A marker outlives its data, by ``delete.retention.ms`` from the first round that found none. Below the log start
+    there is no reader."""
     left = {batch.base for batch in after.batches if batch.is_marker}
     for marker, has_data in markers_of(before):
         if before.log_start <= marker.base < end and marker.base not in left:

@@ -57,7 +57,6 @@ class Rules(NamedTuple):
 class Round(NamedTuple):
     """One compaction, with what all its groups share."""
 
-    first_dirty: int
     end: int
     policy: TopicPolicy
     latest: dict[str, int]
@@ -92,7 +91,7 @@ def compacted(world: World, compaction: Compaction, policy: TopicPolicy, rules: 
     aborted = [e for e in world.aborted if e.last_offset >= world.log_start and e.first_offset < end]
     latest = rules.latest(world, aborted, planned.first_dirty_offset, end)
     ends = {id_: producer.end for id_, producer in producers_of(world)[0].items()}
-    round_ = Round(planned.first_dirty_offset, end, policy, latest, rules.fates(aborted), ends, rules, seen)
+    round_ = Round(end, policy, latest, rules.fates(aborted), ends, rules, seen)
     by_base = {segment.base: segment for segment in world.segments}
     cleaned = [_cleaned([by_base.pop(base) for base in group], round_) for group in planned.groups]
     return world._replace(segments=(*cleaned, *by_base.values()), checkpoint=end)
