@@ -14,18 +14,18 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 from policies.reasons import ReasonCode
-from tests.models.small_logs.exploration import Exploration, Sample, Tally
-from tests.models.small_logs.invariants import Violation
+from tests.models.small_logs.exploration import Sample, Tally, explored
+from tests.models.small_logs.invariants import Violation, complaint_of
 from tests.models.small_logs.on_disk import check_engine
 from tests.models.small_logs.scenarios import SCENARIOS, Scenario
-from tests.models.small_logs.twins import TWINS, Twin, violation_of
+from tests.models.small_logs.twins import TWINS, violation_of
 
 TWIN_DEPTH = 4
 """Enough for each to be caught."""
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     start_seconds = time.monotonic()
     with ProcessPoolExecutor(min(os.cpu_count() or 1, len(SCENARIOS)), get_context("spawn")) as pool:
-        explored = pool.map(partial(_explored, depth=options.depth, samples=options.samples), SCENARIOS)
-        total, violations = _told(explored)
-        caught = sum(pool.map(_is_caught, TWINS))
+        found = pool.map(partial(explored, depth=options.depth, samples=options.samples), SCENARIOS)
+        total, violations = _told(found)
+        caught = _caught(pool.map(partial(violation_of, depth=TWIN_DEPTH), TWINS))
     missing = sorted(set(ReasonCode) - total.codes)
     violations += _engine_violations(total.samples)
     print(f"\nstates {total.states:,}, transitions {total.transitions:,}, rounds {total.rounds:,},", end=" ")
@@ -57,16 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explored(scenario: Scenario, depth: int, samples: int) -> tuple[Scenario, Tally, str | None]:
-    """The tally, and the violation that ended the exploration, if one did."""
-    exploration = Exploration(scenario, samples=samples)
-    complaint = _complaint(lambda: exploration.run(depth))
-    return scenario, exploration.tally, complaint
-
-
-def _told(explored: Iterable[tuple[Scenario, Tally, str | None]]) -> tuple[Tally, list[str]]:
+def _told(found: Iterable[tuple[Scenario, Tally, str | None]]) -> tuple[Tally, list[str]]:
     total, violations = Tally(), list[str]()
-    for scenario, tally, complaint in explored:
+    for scenario, tally, complaint in found:
         told = f"{scenario.name}: {tally.states:,} states, {tally.transitions:,} transitions"
         print(told, complaint or "", flush=True)
         violations += [complaint] if complaint else []
@@ -75,28 +68,22 @@ def _told(explored: Iterable[tuple[Scenario, Tally, str | None]]) -> tuple[Tally
 
 
 def _engine_violations(samples: Sequence[Sample]) -> list[str]:
-    found = []
+    complaints = []
     with tempfile.TemporaryDirectory(prefix="logcleaner-models-") as directory:
         for place, sample in enumerate(samples):
-            complaint = _complaint(partial(check_engine, sample, Path(directory) / str(place)))
+            complaint = complaint_of(partial(check_engine, sample, Path(directory) / str(place)))
             if complaint:
                 print(complaint)
-                found.append(complaint)
-    return found
+                complaints.append(complaint)
+    return complaints
 
 
-def _complaint(check: Callable[[], object]) -> str | None:
-    try:
-        check()
-    except Violation as violation:
-        return "\n  ".join(map(str, [*violation.args, *getattr(violation, "__notes__", ())]))
-    return None
-
-
-def _is_caught(twin: Twin) -> bool:
-    violation = violation_of(twin, TWIN_DEPTH)
-    print(f"{twin.name}: {violation.args[0] if violation else 'NOT CAUGHT'}")
-    return violation is not None
+def _caught(found: Iterable[Violation | None]) -> int:
+    count = 0
+    for twin, violation in zip(TWINS, found, strict=True):
+        print(f"{twin.name}: {violation.args[0] if violation else 'NOT CAUGHT'}", flush=True)
+        count += violation is not None
+    return count
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from policies.plan import PartitionPlan, Request
 from policies.reasons import ReasonCode
 from tests.models.small_logs.guards import checked_guards
-from tests.models.small_logs.invariants import check_deletion, check_round, check_settled, demand, noted
+from tests.models.small_logs.invariants import check_deletion, check_round, check_settled, complaint_of, demand, noted
 from tests.models.small_logs.operations import REQUESTS, forgotten, happened
 from tests.models.small_logs.rounds import Rules, executed
 from tests.models.small_logs.scenarios import Scenario
@@ -162,3 +162,10 @@ class Exploration:
             self.tally.samples.append(step)
         elif self._wanted and (place := self._random.randrange(self._changes)) < self._wanted:
             self.tally.samples[place] = step
+
+
+def explored(scenario: Scenario, depth: int, samples: int) -> tuple[Scenario, Tally, str | None]:
+    """The tally, and the complaint that ended the exploration, if one did."""
+    exploration = Exploration(scenario, samples=samples)
+    complaint = complaint_of(lambda: exploration.run(depth))
+    return scenario, exploration.tally, complaint

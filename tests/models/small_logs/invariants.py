@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from policies.compaction import CompactionRound
 from policies.config import TopicPolicy
@@ -17,6 +17,15 @@ class Violation(Exception):
 def demand(holds: bool, what: str, *about: object) -> None:
     if not holds:
         raise Violation(what, *about)
+
+
+def complaint_of(check: Callable[[], object]) -> str | None:
+    """What a check says that fails, with the story that led there."""
+    try:
+        check()
+    except Violation as violation:
+        return "\n  ".join(map(str, [*violation.args, *getattr(violation, "__notes__", ())]))
+    return None
 
 
 # Deletions
