@@ -1,0 +1,116 @@
+"""What stops or narrows a plan from outside of the log; before each of our steps, one of them in turn is put in its
+way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from policies.config import TopicPolicy
+from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
+from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
+from policies.reasons import ReasonCode
+from policies.rescue import Target, Volume, narrowed
+from tests.builders import NOW_MS
+from tests.models.small_logs.invariants import demand
+
+
+def checked_guards(facts: PartitionFacts, policy: TopicPolicy, turn: int) -> set[ReasonCode]:
+    """The reasons that a guard gives; it lets nothing happen. The last in turn lets no more happen than without it."""
+    if turn % (len(GUARDS) + 1) == len(GUARDS):
+        return _checked_narrowed(facts, _deleting(policy))
+    guarded = GUARDS[turn % (len(GUARDS) + 1)](facts, policy)
+    demand(not _takes_something(guarded), "not stopped by a guard", guarded)
+    return {verdict.reason.code for verdict in guarded.verdicts}
+
+
+def _takes_something(planned: PartitionPlan) -> bool:
+    """Segments without a byte hold nothing that a guard could keep."""
+    is_deleting = planned.deletion is not None and any(s.size_bytes for s in planned.deletion.segments)
+    return is_deleting or planned.compaction is not None
+
+
+def _checked_narrowed(facts: PartitionFacts, policy: TopicPolicy) -> set[ReasonCode]:
+    allowed = _plan(facts, policy)
+    (whole,), (part,) = allowed.partitions, narrowed(allowed, [Volume(("/data",), 1000, 0, 1)], Target(1)).partitions
+    left, right = (p.deletion.segments if p.deletion else () for p in (part, whole))
+    demand(left == right[: len(left)], "free takes what policy does not let go", facts)
+    demand(bool(left) == any(s.size_bytes for s in right), "free takes nothing", facts)
+    return {verdict.reason.code for verdict in part.verdicts}
+
+
+def _plan(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> Plan:
+    return plan([LogDirFacts("/data", None, 0, 0, (facts,), clock=clock)], lambda _: policy, Request(NOW_MS))
+
+
+def _planned(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> PartitionPlan:
+    (planned,) = _plan(facts, policy, clock).partitions
+    return planned
+
+
+def _deleting(policy: TopicPolicy) -> TopicPolicy:
+    return replace(policy, cleanup_policy="delete", retention_ms=0, retention_bytes=-1)
+
+
+def _held(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(replace(facts, held_since_ms=NOW_MS), policy)
+
+
+def _unknown(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(facts, replace(policy, unknown_because="nobody stated it"))
+
+
+def _remote(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(facts, replace(policy, remote_storage_enable=True))
+
+
+def _jumped(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(facts, policy, ClockFacts(NOW_MS, None, None, newest_file_ms=0))
+
+
+def _too_much(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(facts, replace(_deleting(policy), max_delete_ratio=0.0))
+
+
+def _uncommitted(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(replace(facts, high_watermark=None, last_stable_offset=None), policy)
+
+
+def _not_asked(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return plan_partition(facts, _deleting(policy), Request(NOW_MS, only=Only.COMPACTION))
+
+
+def _torn(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    """Of the active segment alone."""
+    start = max(facts.log_start_offset, facts.active.base_offset)
+    active = replace(facts, segments=facts.segments[-1:], log_start_offset=start, torn_tail_bytes=1)
+    return _planned(active, _deleting(policy))
+
+
+def _without_policy(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    return _planned(_from_its_base(facts), replace(policy, cleanup_policy=""))
+
+
+def _without_limit(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    limitless = replace(policy, cleanup_policy="delete", retention_ms=-1, retention_bytes=-1)
+    return _planned(_from_its_base(facts), limitless)
+
+
+def _from_its_base(facts: PartitionFacts) -> PartitionFacts:
+    """Nobody deleted records: no segment goes whatever the policy."""
+    return replace(facts, log_start_offset=facts.segments[0].base_offset)
+
+
+GUARDS: Final[tuple[Callable[[PartitionFacts, TopicPolicy], PartitionPlan], ...]] = (
+    _held,
+    _unknown,
+    _remote,
+    _jumped,
+    _too_much,
+    _uncommitted,
+    _not_asked,
+    _torn,
+    _without_policy,
+    _without_limit,
+)
