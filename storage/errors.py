@@ -61,6 +61,17 @@ class UnreadableFile(LogCleanerError):
         return f"{self.path}: cannot be read: {self.cause}"
 
 
+class UnsafeFile(LogCleanerError):
+    """A file that is to be changed in place, and is no plain file, or has a second name outside our sight."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; it is not written to: move it away"
+
+
 class CorruptBatch(LogCleanerError):
     """Bytes of a ``.log`` that are no valid record batch."""
 

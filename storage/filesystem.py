@@ -6,6 +6,8 @@ What we assume of a disk:
   subset of its renames may survive, in any order;
 - unlink works on a full disk; creating a file, growing one, and renaming to a longer name may not.
 
+Every path is worked on by way of its directory, which is not followed if it is a symlink (``storage.directory``).
+
 Not assumed: that a write is atomic, that rename implies fsync of the data, that ``mtime`` moves forward.
 """
 
@@ -20,7 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from storage.errors import OutOfSpace, UnsafeOwner
+from storage.directory import open_entry, open_to_change, opened, status_of
+from storage.errors import OutOfSpace, UnsafeFile, UnsafeOwner
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COPY_BYTES_MAX: Final = 1 << 30
@@ -138,13 +141,15 @@ class FileSystem:
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         """Create ``path``, which must not exist, with owner and mode of ``like`` (a directory lends its mode less x).
 
-        Raises: FileExistsError, OutOfSpace, UnsafeOwner.
+        Raises: FileExistsError, OutOfSpace, UnsafeOwner; UnsafeFile where ``like`` is no plain file or directory.
         """
         del purpose
-        model = like.stat()
+        model = status_of(like)
+        if not (stat.S_ISREG(model.st_mode) or stat.S_ISDIR(model.st_mode)):
+            raise UnsafeFile(like, "is neither a plain file nor a directory")
         mode = stat.S_IMODE(model.st_mode) & _MODE_OF_A_FILE
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = open_entry(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise typed(error, path, 0) from error
         try:
@@ -153,16 +158,19 @@ class FileSystem:
         except BaseException as error:
             os.close(descriptor)
             with suppress(OSError):
-                path.unlink()
+                _unlink(path)
             if isinstance(error, OSError):
                 raise typed(error, path, 0) from error
             raise
         return NewFile(path, descriptor)
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
-        """Open an existing plain file for appending. Raises: FileNotFoundError."""
+        """Open an existing plain file, without a second hard link, for appending.
+
+        Raises: FileNotFoundError, UnsafeFile.
+        """
         del purpose
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_to_change(path, os.O_WRONLY | os.O_APPEND)
         opened = NewFile(path, descriptor)
         opened.size_bytes = os.fstat(descriptor).st_size
         return opened
@@ -170,8 +178,10 @@ class FileSystem:
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         """Rename within one directory, replacing ``target``. Raises: OutOfSpace, FileNotFoundError."""
         del purpose
+        assert source.parent == target.parent
         try:
-            source.rename(target)
+            with opened(source.parent) as directory:
+                os.rename(source.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             raise typed(error, target, 0) from error
 
@@ -182,25 +192,32 @@ class FileSystem:
         """
         del purpose
         try:
-            path.unlink(missing_ok=True)
+            _unlink(path)
+        except FileNotFoundError:
+            pass
         except OSError as error:
             raise typed(error, path, 0) from error
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Make the names in a directory last. Raises: OutOfSpace."""
         del purpose
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            raise typed(error, path, 0) from error
-        finally:
-            os.close(descriptor)
+        with opened(path) as descriptor:
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                raise typed(error, path, 0) from error
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
-        """Trim a preallocated index to its entries. A ``.log`` is never truncated by us."""
+        """Trim a preallocated index to its entries. A ``.log`` is never truncated by us.
+
+        Raises: as ``open_to_append``.
+        """
         del purpose
-        os.truncate(path, size_bytes)
+        descriptor = open_to_change(path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, size_bytes)
+        finally:
+            os.close(descriptor)
 
     def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
         """Write ``data`` to ``path`` so that a crash leaves the old content or the new one, and the new one lasts.
@@ -263,6 +280,11 @@ class _Counted(NewFile):
 
     def set_mtime(self, mtime_ns: int) -> None:
         pass
+
+
+def _unlink(path: Path) -> None:
+    with opened(path.parent) as directory:
+        os.unlink(path.name, dir_fd=directory)
 
 
 def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:

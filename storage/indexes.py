@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.directory import open_plain
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -112,7 +113,7 @@ def last_time_index_entry(path: Path, base_offset: int) -> TimeIndexEntry | None
 
 def _read_last_entry(path: Path, layout: struct.Struct) -> tuple[int, int] | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_plain(path)
         try:
             at, entry = _last_entry(descriptor, layout.size)
         finally:

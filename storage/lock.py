@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from storage.directory import open_entry, open_plain, open_to_change
 from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile
 from storage.filesystem import FileSystem, Purpose, give_away, typed
 from storage.names import LOCK_FILE
@@ -36,10 +37,11 @@ class LogDirLock:
 
     @classmethod
     def acquire(cls, directory: Path, fs: FileSystem) -> Self:
-        """Take the lock. Raises: LogDirLocked, UnreadableFile, UnsafeOwner, OutOfSpace."""
+        """Take the lock. Raises: LogDirLocked, UnreadableFile, UnsafeFile, UnsafeOwner, OutOfSpace."""
         path = directory / LOCK_FILE
         for _ in range(_ATTEMPTS_MAX):
-            descriptor = _open(path, directory)
+            if (descriptor := _open(path, directory)) is None:
+                continue
             try:
                 _set_lock(descriptor, directory)
             except BaseException:
@@ -74,8 +76,8 @@ class LogDirLock:
 def holder_of(directory: Path) -> str | None:
     """Who holds the lock, in words, without creating or taking it; None where nobody does."""
     try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        descriptor = open_plain(directory / LOCK_FILE)
+    except (OSError, UnreadableFile):
         return None
     try:
         request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
@@ -87,9 +89,14 @@ def holder_of(directory: Path) -> str | None:
     return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
 
 
-def _open(path: Path, directory: Path) -> int:
+def _open(path: Path, directory: Path) -> int | None:
+    """None where somebody made the file in between. One that is there keeps its owner: it may be no file of ours."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
+        with suppress(FileNotFoundError):
+            return open_to_change(path, os.O_RDWR)
+        descriptor = open_entry(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _MODE)
+    except FileExistsError:
+        return None
     except OSError as error:
         full = isinstance(typed(error, path, 0), OutOfSpace)
         raise UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error)) from error

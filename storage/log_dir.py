@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint, parse_offset_checkpoint
+from storage.directory import open_plain, opened, status_of
 from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, holder_of
@@ -74,7 +75,7 @@ class LogDir:
         """
         if not path.is_dir():
             raise NotALogDir(path, "is not a directory" if path.exists() else "does not exist")
-        found = cls(path.absolute())
+        found = cls(path.resolve())
         if not any((path / name).exists() for name in _MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
             raise NotALogDir(path, "holds no Kafka file and no partition directory")
         return found
@@ -91,7 +92,7 @@ class LogDir:
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Live partition directories, the metadata log's left out. Raises: UnreadableFile."""
         try:
-            with os.scandir(self.path) as entries:
+            with opened(self.path) as descriptor, os.scandir(descriptor) as entries:
                 found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError as error:
             raise UnreadableFile(self.path, error.strerror or str(error)) from error
@@ -109,7 +110,7 @@ class LogDir:
         times_ms = []
         for path in paths:
             with suppress(FileNotFoundError):  # beside a live broker
-                times_ms.append(path.stat(follow_symlinks=False).st_mtime_ns // 1_000_000)
+                times_ms.append(status_of(path).st_mtime_ns // 1_000_000)
         return max(times_ms, default=None)
 
     def checkpoints(self) -> Checkpoints:
@@ -164,9 +165,10 @@ class LogDir:
 
 
 def read_file(path: Path) -> bytes | None:
-    """A small file's content, None where it is absent. Raises: UnreadableFile."""
+    """A small file's content, None where it is absent. Raises: UnreadableFile, also for what is no plain file."""
     try:
-        return path.read_bytes()
+        with os.fdopen(open_plain(path), "rb") as file:
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:

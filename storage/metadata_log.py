@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from storage.directory import open_plain, opened
 from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile
 from storage.metadata_records import (
     ConfigSet,
@@ -144,7 +145,8 @@ def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
     """Snapshots, the newest first, and (base offset, path) of the segments in ascending order."""
     snapshots, segments = [], []
     try:
-        paths = list(directory.iterdir())
+        with opened(directory) as descriptor:
+            paths = [directory / name for name in os.listdir(descriptor)]  # noqa: PTH208 - a path would be followed
     except OSError as error:
         raise UnreadableFile(directory, error.strerror or str(error)) from error
     for path in paths:
@@ -237,7 +239,7 @@ class _Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         try:
-            with self._path.open("rb") as file:
+            with os.fdopen(open_plain(self._path), "rb") as file:
                 yield from self._walk(file)
         except OSError as error:
             raise UnreadableFile(self._path, error.strerror or str(error)) from error

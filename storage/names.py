@@ -95,6 +95,8 @@ class SegmentFileName(NamedTuple):
         return segment_file_name(self.base_offset, self.kind, self.state)
 
 
+_TOPIC_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
+_PARTITION_MAX: Final = (1 << 31) - 1
 _BASE_OFFSET = re.compile(r"\d{1,20}", re.ASCII)
 _SUFFIXES: Final = {f"{kind}{state}"[1:]: (kind, state) for kind in FileKind for state in FileState}
 _SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
@@ -116,11 +118,15 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:
-    """Split ``orders-3`` at its last dash; None where either side is empty or the right one is no number."""
-    topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+    """Split ``orders-3`` at its last dash; None where that is not how a broker writes a partition of a legal topic.
+
+    So the name of a directory is always ``str`` of what was read, and nothing in it can break out of the line of a
+    checkpoint. Source: Kafka Topic.validate.
+    """
+    found = _TOPIC_PARTITION.fullmatch(name)
+    if found is None or found["topic"] in (".", "..") or (partition := int(found["partition"])) > _PARTITION_MAX:
         return None
-    return TopicPartition(topic, int(partition))
+    return TopicPartition(found["topic"], partition)
 
 
 def parse_partition_dir_name(name: str) -> PartitionDirName | None:

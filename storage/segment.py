@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from storage.directory import open_plain, status_of
 from storage.errors import UnreadableFile
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
@@ -28,7 +29,7 @@ class SegmentFile(NamedTuple):
     def at(cls, directory: Path, name: SegmentFileName) -> Self:
         """A file as it is now. Raises: FileNotFoundError."""
         file_name = str(name)
-        status = (directory / file_name).stat(follow_symlinks=False)
+        status = status_of(directory / file_name)
         return cls(directory, file_name, name, identity_of(status), status.st_ctime_ns)
 
     @property
@@ -102,8 +103,8 @@ def identity_of(status: os.stat_result) -> FileIdentity:
 
 
 def open_to_read(path: Path) -> int:
-    """A read-only descriptor; the caller closes it. Raises: UnreadableFile, also for a symlink."""
+    """A read-only descriptor; the caller closes it. Raises: UnreadableFile, also for what is no plain file."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return open_plain(path)
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error

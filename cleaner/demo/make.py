@@ -79,6 +79,7 @@ def make_demo(directory: Path, fs: FileSystem, now_ms: int, seed: int) -> list[M
     Raises: FileExistsError where something lies in ``directory``; OutOfSpace.
     """
     directory.mkdir(exist_ok=True)
+    directory = directory.resolve()
     if any(directory.iterdir()):
         raise FileExistsError(directory)
     random = Random(seed)  # noqa: S311 - test data, no secret

@@ -173,14 +173,20 @@ class Cleaner:
 
     def _facts(self, log_dir: LogDir, survey: Survey) -> LogDirFacts:
         facts = survey_log_dir(log_dir, survey)
-        return facts if facts.errors else replace(facts, clock=self._clock_facts(log_dir))
+        try:
+            return facts if facts.errors else replace(facts, clock=self._clock_facts(log_dir))
+        except LogCleanerError as error:  # an unreadable journal: what cannot be written down is not done
+            return replace(facts, partitions=(), errors=(str(error),))
 
     def _clock_facts(self, log_dir: LogDir) -> ClockFacts:
         return survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
 
     def _clock_is_believed(self, log_dir: LogDir, request: Request) -> bool:
         """Asked before the first entry of this run, which the clock would agree with; confirming it makes one."""
-        guard = clock_guard(self._clock_facts(log_dir), self._means.broker.clock_jump_max_ms)
+        try:
+            guard = clock_guard(self._clock_facts(log_dir), self._means.broker.clock_jump_max_ms)
+        except LogCleanerError:
+            return False  # the plan meets it again, and tells
         if guard and request.confirmed:
             journal = self._journal(log_dir)
             journal.record("clock", self._means.clock.now_ms(), text=guard.text)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies.facts import Boot, LastRun
+from storage.directory import open_plain
 from storage.errors import OutOfSpace, UnreadableFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log_dir import read_file
@@ -56,8 +57,13 @@ class Journal:
             fields: JSON values.
         """
         self._waiting.append(encode_entry({"time_ms": time_ms, **self._boot, "what": what, **fields}))
-        with suppress(OutOfSpace):  # deletions that policy allows must go on: they are what makes space
+        try:
             self._write_waiting()
+        except OutOfSpace:
+            pass  # deletions that policy allows must go on: they are what makes space
+        except BaseException:
+            del self._waiting[-1:]  # what cannot be written down is not done
+            raise
         return not self._waiting
 
     def close(self) -> None:
@@ -118,7 +124,7 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
     for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
         path = log_dir / name
         try:
-            with path.open("rb") as file:
+            with os.fdopen(open_plain(path), "rb") as file:
                 while line := file.readline(_LINE_BYTES_MAX):
                     if line != b"\n":  # written behind a torn line
                         yield _decoded(line.removesuffix(b"\n"))
@@ -158,7 +164,7 @@ def _decoded(line: bytes) -> dict[str, Any] | None:
 
 
 def _ends_within_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
+    with os.fdopen(open_plain(path), "rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(max(size_bytes - 1, 0))
         return file.read() not in (b"", b"\n")

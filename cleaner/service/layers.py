@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from policies.config_layers import ConfigLayers
 from policies.config_sources import ConfigSources, RawLayer, Said
 from storage.errors import InvalidConfig, InvalidConfigs
+from storage.log_dir import read_file
 from storage.metadata_log import ClusterMetadata, Configs, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
-from storage.properties import Property, read_properties
+from storage.properties import Property, parse_properties, read_properties
 
 _METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _SET: Final = "--set"
@@ -131,8 +132,8 @@ def _find_cluster_metadata(dirs: Sequence[Path]) -> ClusterMetadata | None:
 def _node_id(log_dirs: Sequence[Path]) -> str | None:
     """The broker's id, as the first ``meta.properties`` of its log dirs has it."""
     for path in (log_dir / META_PROPERTIES_FILE for log_dir in log_dirs):
-        if path.exists():
-            properties = read_properties(path)
+        if (data := read_file(path)) is not None:
+            properties = parse_properties(data, str(path))
             for key in ("node.id", "broker.id"):
                 if key in properties:
                     return properties[key].value.strip()

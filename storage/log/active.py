@@ -20,6 +20,7 @@ from storage.errors import CorruptBatch, TornTail
 from storage.filesystem import FileSystem, Purpose
 from storage.indexes import IndexBuilder
 from storage.log.roll import ActiveFacts, segment_at
+from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
 from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, open_to_read
@@ -134,7 +135,7 @@ class ActiveSegment:
         index, time_index = copy.deepcopy(self._indexes).seal()
         for kind, data in ((FileKind.INDEX, index), (FileKind.TIME_INDEX, time_index)):
             path = self.directory / segment_file_name(self.base_offset, kind)
-            if not path.exists() or path.read_bytes() != data:
+            if read_file(path) != data:
                 self._fs.replace_file(path, data, Purpose.APPEND)
 
     def _txn_index_path(self) -> Path:

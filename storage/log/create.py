@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs
+from storage.directory import opened
 from storage.filesystem import FileSystem, Purpose, give_away
 from storage.log.roll import create_segment
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE
@@ -27,8 +27,5 @@ def create_partition(fs: FileSystem, directory: Path, topic_id: str, leader_epoc
 
 
 def _give_to_owner_of(model: Path, directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(directory) as descriptor:
         give_away(descriptor, directory, model.stat())
-    finally:
-        os.close(descriptor)

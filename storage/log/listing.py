@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
+from storage.directory import opened
 from storage.errors import UnreadableFile
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.segment import Segment, SegmentFile, identity_of
@@ -48,7 +49,7 @@ def list_partition(directory: Path) -> Listing:
     Raises: UnreadableFile.
     """
     try:
-        with os.scandir(directory) as entries:
+        with opened(directory) as descriptor, os.scandir(descriptor) as entries:
             found = [file for entry in entries if (file := _listed(directory, entry)) is not None]
     except OSError as error:
         raise UnreadableFile(directory, error.strerror or str(error)) from error

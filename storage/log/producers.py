@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from storage.errors import CorruptSnapshot
+from storage.log_dir import read_file
 from storage.producer_state import ProducerState, parse_snapshot
 from storage.segment import Segment, SegmentFile, open_to_read
 
@@ -45,8 +46,11 @@ def _newest_valid(snapshots: Sequence[SegmentFile]) -> tuple[ProducerState, int]
     """As the broker: where a snapshot is damaged the next older one is taken, and the replay is longer."""
     for snapshot in reversed(snapshots):
         try:
-            entries = parse_snapshot(snapshot.path.read_bytes(), snapshot.path)
-        except (CorruptSnapshot, FileNotFoundError):
+            data = read_file(snapshot.path)
+            if data is None:
+                continue
+            entries = parse_snapshot(data, snapshot.path)
+        except CorruptSnapshot:
             continue
         return ProducerState(entries), snapshot.name.base_offset
     return None

@@ -12,12 +12,13 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
+from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import (
     OffsetIndexEntry,
     floor_by_offset,
     parse_offset_index,
 )
+from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.records import Batch, LegacyBatch, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, open_to_read
@@ -95,14 +96,7 @@ def largest_timestamp(segment: Segment) -> int:
 def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
     """Empty where the file is absent: indexes can be missed."""
     file = segment.files.get(kind)
-    if file is None:
-        return b""
-    try:
-        return file.path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise UnreadableFile(file.path, error.strerror or str(error)) from error
+    return (read_file(file.path) or b"") if file else b""
 
 
 def indexed_position(segment: Segment, offset: int) -> int:

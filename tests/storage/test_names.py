@@ -58,6 +58,12 @@ def test_other_names_are_no_segment_files(name):
         ("-3", None),
         ("orders-x", None),
         ("orders-²", None),
+        ("orders-03", None),  # would be taken for orders-3
+        ("orders-4294967296", None),
+        ("two words-0", None),
+        ("orders 0 999\nclicks-0", None),  # would be two lines of a checkpoint
+        ("..-0", None),
+        ("x" * 250 + "-0", None),
         ("lost+found", None),
     ],
 )

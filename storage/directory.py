@@ -1,0 +1,79 @@
+"""Entries of a directory, by a descriptor of the directory itself: no symlink that took its place is followed.
+
+A path is resolved anew at every use, and whoever may write to a log dir can put a symlink where a partition directory
+was. So each operation opens the directory that holds the entry, which must be a directory and no symlink, and names the
+entry relative to it; the entry is not followed either. What leads to a log dir is the user's own: it is resolved once,
+when the log dir is opened.
+
+Assumes:    two operations may meet two directories of one name, both in the log dir; an action therefore looks at its
+            files again just before it acts (``segment.ensure_unchanged``).
+Not chosen: a descriptor kept for each partition: thousands of them stay open for a moment of use. openat2: not in
+            every kernel and container we run on.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from storage.errors import UnreadableFile, UnsafeFile
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+# opening a FIFO that nobody writes to, or a device, must not wait
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _ENTRY
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[int]:
+    """A descriptor of a directory. Raises: OSError, also for a symlink to one."""
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_entry(path: Path, flags: int, mode: int = 0) -> int:
+    """Open a file by its directory; the caller closes it. Raises: OSError, also for symlinks."""
+    parent = os.open(path.parent, _DIRECTORY)
+    try:
+        return os.open(path.name, flags | _ENTRY, mode, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def open_plain(path: Path) -> int:
+    """Open a plain file for reading; the caller closes it.
+
+    Raises: OSError, also for symlinks; UnreadableFile for FIFOs, devices and sockets.
+    """
+    descriptor = open_entry(path, _READ)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableFile(path, "is no plain file")
+    return descriptor
+
+
+def open_to_change(path: Path, flags: int) -> int:
+    """Open a plain file in order to change it in place; the caller closes it.
+
+    Raises: OSError, also for symlinks; UnsafeFile for what is no plain file, and for one with a second hard link, which
+        would carry the change out of the log dir.
+    """
+    descriptor = open_entry(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise UnsafeFile(path, "is no plain file, or has a second hard link")
+    return descriptor
+
+
+def status_of(path: Path) -> os.stat_result:
+    """Of the entry itself. Raises: OSError."""
+    with opened(path.parent) as parent:
+        return os.stat(path.name, dir_fd=parent, follow_symlinks=False)
