@@ -35,6 +35,8 @@ class SegmentFacts:
     identity: FileIdentity
     first_batch_ms: int = NO_TIMESTAMP
     """Largest timestamp of the first batch; read only where ``max.compaction.lag.ms`` needs it."""
+    companions_identity: int | None = None
+    """As ``identity``, of the index files; None where nobody looked at them."""
     newest_record_offset: int | None = None
     """Last offset of the batch with the newest record, by the time index."""
 

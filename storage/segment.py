@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from storage.directory import open_plain, status_of
-from storage.errors import UnreadableFile
+from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
 
@@ -42,6 +42,15 @@ class SegmentFile(NamedTuple):
         """As listed."""
         return self.identity.size_bytes
 
+    def ensure_as_listed(self) -> None:
+        """Look again, just before acting. Raises: PlanOutOfDate where it is another file, size or time by now."""
+        try:
+            found = identity_of(status_of(self.path))
+        except FileNotFoundError:
+            raise PlanOutOfDate(self.path, "it is gone") from None
+        if found != self.identity:
+            raise PlanOutOfDate(self.path, "another size, time or file")
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -65,6 +74,16 @@ class Segment:
     def companions_bytes(self) -> int:
         """Of the index files."""
         return sum(file.size_bytes for kind, file in self.files.items() if kind is not FileKind.LOG)
+
+    @property
+    def companions_identity(self) -> int:
+        """A hash of the index files' identities: tells whether one of them changed, in the space of a number."""
+        return hash(tuple(sorted(file.identity for kind, file in self.files.items() if kind is not FileKind.LOG)))
+
+    def ensure_as_listed(self) -> None:
+        """As of each of its files."""
+        for file in self.files.values():
+            file.ensure_as_listed()
 
     @property
     def mtime_ms(self) -> int:

@@ -40,9 +40,12 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
         cleaned: its files carry ``.cleaned``, are complete and fsynced; its base offset is the first source's.
         sources: ascending; all in the same directory.
 
-    Raises: OutOfSpace, and the cleaned files are gone then; in step 3 the next recovery finishes the swap.
+    Raises: PlanOutOfDate before the first step where a source is not as it was listed; OutOfSpace, and the cleaned
+        files are gone then; in step 3 the next recovery finishes the swap.
     """
     assert cleaned.base_offset == sources[0].base_offset
+    for segment in sources:
+        segment.ensure_as_listed()
     directory, covered_to = cleaned.directory, next_offset_of(cleaned)
     _expose(fs, cleaned)
     for place, segment in enumerate(sources):

@@ -33,7 +33,7 @@ from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.roll import create_segment, write_snapshot
 from storage.names import LEADER_EPOCH_CHECKPOINT, SEGMENT_KINDS, FileKind, FileState, segment_file_name
-from storage.segment import Segment, SegmentFile, identity_of
+from storage.segment import Segment, SegmentFile
 
 Renames = list[tuple[Path, Path]]
 
@@ -48,36 +48,39 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
         snapshot_at_end: makes the producer snapshot of the log end; called only where everything goes and there is
             none.
 
-    Raises: PlanOutOfDate before the first step where a file is not as it was, CorruptCheckpoint where the leader
-        epochs do not parse; OutOfSpace, and the partition is as it was.
+    Raises: PlanOutOfDate where a file is not as it was, CorruptCheckpoint where the leader epochs do not parse;
+        OutOfSpace; and the partition is as it was.
     """
     doomed = _checked(listing, deletion)
     rolled = _roll(fs, listing, deletion, snapshot_at_end)
-    renames: Renames = [names for segment in doomed for names in segment.names(FileState.DELETED)]
-    renames += [(snapshot.path, _retired(snapshot)) for snapshot in retired_snapshots(listing, doomed)]
     done: Renames = []
     try:
-        for source, target in renames:
-            fs.rename(source, target, Purpose.RETIRE)
-            done.append((source, target))
+        for segment in doomed:
+            segment.ensure_as_listed()
+            _rename(fs, segment.names(FileState.DELETED), done)
+        _rename(fs, [(s.path, _retired(s)) for s in retired_snapshots(listing, doomed)], done)
         fs.fsync_dir(listing.directory, Purpose.RETIRE)
         truncate_leader_epochs(fs, listing.directory, deletion.new_log_start_offset)
-    except OutOfSpace:
+    except (OutOfSpace, PlanOutOfDate):
         _undo(fs, listing.directory, done, rolled)
         raise
 
 
 def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
     """Unlink the segments of a deletion; the leader epochs are left to the caller. Arguments and errors as above:
-    there is an OutOfSpace only where everything goes, and nothing is gone then."""
+    there is an OutOfSpace only where everything goes, and nothing is gone then; before a PlanOutOfDate older segments
+    may have gone."""
     doomed = _checked(listing, deletion)
     _roll(fs, listing, deletion, snapshot_at_end)
     companions = [s.files[kind].path for s in doomed for kind in SEGMENT_KINDS[1:] if kind in s.files]
     companions += [snapshot.path for snapshot in retired_snapshots(listing, doomed)]
-    for paths in ([segment.log.path for segment in doomed], companions):
-        for path in paths:
-            fs.unlink(path, Purpose.REMOVE)
-        fs.fsync_dir(listing.directory, Purpose.REMOVE)
+    for segment in doomed:
+        segment.ensure_as_listed()
+        fs.unlink(segment.log.path, Purpose.REMOVE)
+    fs.fsync_dir(listing.directory, Purpose.REMOVE)
+    for path in companions:
+        fs.unlink(path, Purpose.REMOVE)
+    fs.fsync_dir(listing.directory, Purpose.REMOVE)
 
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
@@ -93,9 +96,12 @@ def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -
     segments: list[Segment] = []
     for facts in planned:
         segment = by_base.get(facts.base_offset)
-        if segment is None or identity_of(segment.log.path.stat()) != facts.identity:
-            path = segment.log.path if segment else Path(segment_file_name(facts.base_offset, FileKind.LOG))
-            raise PlanOutOfDate(path, "another size, time or file" if segment else "it is gone")
+        if segment is None:
+            raise PlanOutOfDate(Path(segment_file_name(facts.base_offset, FileKind.LOG)), "it is gone")
+        is_same = segment.log.identity == facts.identity
+        if not is_same or facts.companions_identity not in (None, segment.companions_identity):
+            what = "an index file has another size or time" if is_same else "another size, time or file"
+            raise PlanOutOfDate(segment.log.path, what)
         segments.append(segment)
     return segments
 
@@ -118,6 +124,12 @@ def _roll(
         _unlink(fs, listing.directory, made)
         raise
     return (*(file.path for file in segment.files.values()), *made)
+
+
+def _rename(fs: FileSystem, renames: Iterable[tuple[Path, Path]], done: Renames) -> None:
+    for source, target in renames:
+        fs.rename(source, target, Purpose.RETIRE)
+        done.append((source, target))
 
 
 def _undo(fs: FileSystem, directory: Path, done: Renames, rolled: Sequence[Path]) -> None:

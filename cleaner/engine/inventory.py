@@ -180,6 +180,7 @@ def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
         newest.timestamp_ms if newest else NO_TIMESTAMP,
         segment.log.identity,
         _first_batch_ms(segment) if wants_first else NO_TIMESTAMP,
+        segment.companions_identity,
         newest.offset if newest else None,
     )
 

@@ -58,9 +58,12 @@ def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int, renamed_
         now_ms: the clock's time, epoch ms; never a time the user made up.
         delay_ms: ``file.delete.delay.ms``.
         renamed_ms: of the partition, as the journal has it.
+
+    Raises: PlanOutOfDate where a file is not the one that was listed any more.
     """
     due = list(due_leftovers(listing, now_ms, delay_ms, renamed_ms))
     for file in due:
+        file.ensure_as_listed()
         fs.unlink(file.path, Purpose.REMOVE)
     if due:
         fs.fsync_dir(listing.directory, Purpose.REMOVE)

@@ -1,10 +1,11 @@
 """A swap, cut short at every step, by a process that dies or a disk that loses what was not fsynced."""
 
+import os
 import shutil
 
 import pytest
 
-from storage.errors import OutOfSpace
+from storage.errors import OutOfSpace, PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition, segments_of
 from storage.names import FileState
@@ -130,6 +131,16 @@ def test_source_whose_longer_name_finds_no_room_is_unlinked(tmp_path, survivors)
     swap_in(NoRoom(1, "deleted"), cleaned, sources)
     assert offsets(directory.path) == offsets_of(survivors)
     assert [name for name in file_names(directory.path) if not name.startswith(f"{0:020d}.")] == []
+
+
+@swaps
+def test_swap_with_a_source_that_changed_is_not_begun(tmp_path, survivors):
+    directory, cleaned, sources = a_swap(tmp_path, *survivors)
+    os.utime(directory.path / f"{10:020d}.index")
+    before = file_names(directory.path)
+    with pytest.raises(PlanOutOfDate, match=r"\.index"):
+        swap_in(FileSystem(), cleaned, sources)
+    assert file_names(directory.path) == before
 
 
 class NoRoom(FileSystem):

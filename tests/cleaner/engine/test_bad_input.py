@@ -293,6 +293,29 @@ def test_file_that_vanishes_between_plan_and_execution_is_told(log_dir):
     assert errors[OTHER] is None
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+@pytest.mark.parametrize("partition", ["orders-0", "clicks-0"])
+def test_file_that_changed_between_plan_and_execution_leaves_its_partition_alone_until_the_next_run(
+    tmp_path, partition, suffix
+):
+    expired = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "x=1", timestamp_ms=OLD_MS))
+    expired.segment(1, keyed(1, "x=2"))
+    log_dir = committed(tmp_path, expired, compactable(tmp_path, "orders-0"))
+    cleaner = a_cleaner(log_dir, LAYERS)
+    planned = cleaner.plan(request())
+    os.utime(log_dir / partition / f"{0:020d}{suffix}")
+    before = contents(log_dir / partition)
+    executor = Executor(LogDir(log_dir), cleaner._means, NOW_MS)
+    executor.delete(planned.log_dirs[0])
+    executor.compact(planned.log_dirs[0])
+    errors = {str(key[1]): result.error for key, result in executor.results.items()}
+    assert "changed since the plan was made" in errors.pop(partition)
+    assert not any(errors.values())
+    assert contents(log_dir / partition) == before
+    _, outcome = cleaner.clean(request())
+    assert [result.error for result in outcome.results.values()] == [None]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to give the log dir to another user")
 def test_run_as_root_gives_every_new_file_the_owner_and_mode_of_its_dir(tmp_path):
     expired = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1", timestamp_ms=OLD_MS))

@@ -6,6 +6,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.leftovers import due_leftovers, sweep
 from cleaner.service.layers import Settings, load_layers
 from policies import Request
+from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, file_names, keyed
@@ -54,6 +55,16 @@ def test_time_of_the_records_does_not_matter_only_that_of_the_rename(directory, 
     for name in names(directory, ".deleted"):
         os.utime(directory / name, ns=(1, 1))
     assert list(due_leftovers(list_partition(directory), renamed_ms - 1_000, DELAY_MS)) == []
+
+
+def test_file_that_took_the_name_of_a_leftover_since_the_listing_stays(directory, renamed_ms):
+    listing = list_partition(directory)
+    log = directory / f"{0:020d}.log.deleted"
+    log.unlink()
+    log.write_bytes(b"another")
+    with pytest.raises(PlanOutOfDate, match="another size, time or file"):
+        sweep(FileSystem(), listing, renamed_ms, 0)
+    assert log.read_bytes() == b"another"
 
 
 def test_oldest_base_goes_first(tmp_path):
