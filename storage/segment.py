@@ -78,7 +78,7 @@ class Segment:
     @property
     def companions_identity(self) -> int:
         """A hash of the index files' identities: tells whether one of them changed, in the space of a number."""
-        return hash(tuple(sorted(file.identity for kind, file in self.files.items() if kind is not FileKind.LOG)))
+        return hash(frozenset(file.identity for kind, file in self.files.items() if kind is not FileKind.LOG))
 
     def ensure_as_listed(self) -> None:
         """As of each of its files."""

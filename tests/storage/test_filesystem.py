@@ -125,11 +125,21 @@ def test_full_disk_at_the_rename_leaves_the_old_content_and_no_temporary_file(tm
 def test_full_disk_has_its_own_error_wherever_it_shows(fs, tmp_path, monkeypatch, call, act):
     path = tmp_path / "there"
     path.write_bytes(b"")
-    monkeypatch.setattr(os, call, lambda *_, **__: _no_space())
+    monkeypatch.setattr(os, call, _no_space_to_change(call))
     with pytest.raises(OutOfSpace):
         act(fs, path)
     monkeypatch.undo()
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
+
+
+def _no_space_to_change(call):
+    """A directory can be opened on a full disk."""
+    real = getattr(os, call)
+
+    def refusing(*args, **options):
+        return real(*args, **options) if call == "open" and not args[1] & os.O_CREAT else _no_space()
+
+    return refusing
 
 
 def test_used_up_quota_of_the_new_owner_is_no_matter_of_permissions(fs, tmp_path, monkeypatch):
