@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from storage.directory import open_plain, status_of
+from storage.directory import open_plain, opened, status_of
 from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
@@ -44,12 +44,8 @@ class SegmentFile(NamedTuple):
 
     def ensure_as_listed(self) -> None:
         """Look again, just before acting. Raises: PlanOutOfDate where it is another file, size or time by now."""
-        try:
-            found = identity_of(status_of(self.path))
-        except FileNotFoundError:
-            raise PlanOutOfDate(self.path, "it is gone") from None
-        if found != self.identity:
-            raise PlanOutOfDate(self.path, "another size, time or file")
+        with opened(self.directory) as descriptor:
+            _ensure_as_listed(self, descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +78,9 @@ class Segment:
 
     def ensure_as_listed(self) -> None:
         """As of each of its files."""
-        for file in self.files.values():
-            file.ensure_as_listed()
+        with opened(self.directory) as descriptor:
+            for file in self.files.values():
+                _ensure_as_listed(file, descriptor)
 
     @property
     def mtime_ms(self) -> int:
@@ -114,6 +111,15 @@ class Segment:
             for kind in SEGMENT_KINDS
             if kind in self.files
         ]
+
+
+def _ensure_as_listed(file: SegmentFile, directory: int) -> None:
+    try:
+        found = identity_of(os.stat(file.file_name, dir_fd=directory, follow_symlinks=False))
+    except FileNotFoundError:
+        raise PlanOutOfDate(file.path, "it is gone") from None
+    if found != file.identity:
+        raise PlanOutOfDate(file.path, "another size, time or file")
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:

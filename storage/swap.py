@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.errors import OutOfSpace
+from storage.errors import OutOfSpace, PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.names import SEGMENT_KINDS, FileKind, FileState, segment_file_name
@@ -40,14 +40,12 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
         cleaned: its files carry ``.cleaned``, are complete and fsynced; its base offset is the first source's.
         sources: ascending; all in the same directory.
 
-    Raises: PlanOutOfDate before the first step where a source is not as it was listed; OutOfSpace, and the cleaned
+    Raises: PlanOutOfDate before the first step, where a source is not as it was listed; OutOfSpace; and the cleaned
         files are gone then; in step 3 the next recovery finishes the swap.
     """
     assert cleaned.base_offset == sources[0].base_offset
-    for segment in sources:
-        segment.ensure_as_listed()
     directory, covered_to = cleaned.directory, next_offset_of(cleaned)
-    _expose(fs, cleaned)
+    _expose(fs, cleaned, sources)
     for place, segment in enumerate(sources):
         _supersede(fs, segment)
         if segment.base_offset >= covered_to and place + 1 < len(sources):
@@ -64,13 +62,15 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
     fs.fsync_dir(directory, Purpose.SWAP_IN)
 
 
-def _expose(fs: FileSystem, cleaned: Segment) -> None:
+def _expose(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> None:
     """Step 1. Undone from the ``.swap`` names on: recovery takes them for nothing while there is a ``.cleaned`` one."""
     names = cleaned.names(FileState.SWAP)
     try:
+        for segment in sources:
+            segment.ensure_as_listed()
         for source, target in names:
             fs.rename(source, target, Purpose.SWAP_IN)
-    except OutOfSpace:
+    except (OutOfSpace, PlanOutOfDate):
         for doomed in ([target for _, target in names], [source for source, _ in names]):
             for path in doomed:
                 fs.unlink(path, Purpose.SWAP_IN)

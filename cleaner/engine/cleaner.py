@@ -16,6 +16,7 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Listener, Outcome, Silent
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.rescue import Rescue, Rescued, volumes_of
+from cleaner.engine.spending import spend
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
@@ -118,12 +119,7 @@ class Cleaner:
             executors = [
                 locks.enter_context(closing(Executor(log_dir, means, request.now_ms))) for log_dir in self._log_dirs
             ]
-            for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
-                executor.delete(log_dir_plan)
-            for executor in executors:
-                executor.settle()
-            for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
-                executor.compact(log_dir_plan)
+            planned = spend(planned, executors, lambda: self.plan(request, topics))
         results = {key: result for executor in executors for key, result in executor.results.items()}
         errors += [error for executor in executors for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds

@@ -68,19 +68,17 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
 
 def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
     """Unlink the segments of a deletion; the leader epochs are left to the caller. Arguments and errors as above:
-    there is an OutOfSpace only where everything goes, and nothing is gone then; before a PlanOutOfDate older segments
-    may have gone."""
+    there is an OutOfSpace only where everything goes, and nothing is gone then."""
     doomed = _checked(listing, deletion)
+    for segment in doomed:
+        segment.ensure_as_listed()
     _roll(fs, listing, deletion, snapshot_at_end)
     companions = [s.files[kind].path for s in doomed for kind in SEGMENT_KINDS[1:] if kind in s.files]
     companions += [snapshot.path for snapshot in retired_snapshots(listing, doomed)]
-    for segment in doomed:
-        segment.ensure_as_listed()
-        fs.unlink(segment.log.path, Purpose.REMOVE)
-    fs.fsync_dir(listing.directory, Purpose.REMOVE)
-    for path in companions:
-        fs.unlink(path, Purpose.REMOVE)
-    fs.fsync_dir(listing.directory, Purpose.REMOVE)
+    for paths in ([segment.log.path for segment in doomed], companions):
+        for path in paths:
+            fs.unlink(path, Purpose.REMOVE)
+        fs.fsync_dir(listing.directory, Purpose.REMOVE)
 
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:

@@ -23,9 +23,9 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan
+from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_steps, deletion_steps
-from storage.errors import LogCleanerError, OutOfSpace
+from storage.errors import LogCleanerError, OutOfSpace, PlanOutOfDate
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
 from storage.log_dir import LogDir
@@ -46,7 +46,10 @@ class Executor:
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot())
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
+        self.changed: set[PartitionKey] = set()
+        """Partitions that were skipped, since a file is not as it was planned with; to be planned anew, and retried."""
         self._postponed: list[PartitionPlan] = []
+        self._retried: set[PartitionKey] = set()
         self._deleted: list[PartitionPlan] = []
         self._uncut: list[tuple[Path, int]] = []
         """Directories whose leader epochs a full disk did not take yet, with their log start offsets."""
@@ -77,11 +80,18 @@ class Executor:
         """Carry the compactions out, or until asked to stop; then the corrections of the cleaner's checkpoint."""
         for step in compaction_steps(plan):
             self.compact_partition(step)
-        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan)))
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan, self._failed())))
 
     def compact_partition(self, partition: PartitionPlan) -> None:
         """One compaction."""
         self._attempt(partition, self._compact)
+
+    def retry(self, planned: Plan) -> None:
+        """Forgive the partitions whose files had changed, where the new plan has them; each only once."""
+        for key in self.changed & {p.key for p in planned.partitions}:
+            self.results[key] = replace(self.results[key], error=None)
+        self._retried |= self.changed
+        self.changed.clear()
 
     def close(self) -> None:
         """Close the journal; calling it again does nothing."""
@@ -104,10 +114,23 @@ class Executor:
             after = self._with_space_back(partition, step(partition, before))
         except Stopped:
             after = before
+        except PlanOutOfDate as error:
+            after = replace(before, error=str(error))
+            self._tell_changed(key, error)
         except (LogCleanerError, OSError, MemoryError) as error:
             after = replace(before, error=str(error) or "not enough memory")
             self._event("partition_failed", key[1], error=after.error)
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
+
+    def _tell_changed(self, key: PartitionKey, error: PlanOutOfDate) -> None:
+        if key in self._retried:
+            self._event("partition_failed", key[1], error=str(error))
+        else:
+            self.changed.add(key)
+            self._event("partition_changed", key[1], path=str(error.path), cause=error.cause)
+
+    def _failed(self) -> set[PartitionKey]:
+        return {key for key, result in self.results.items() if result.error}
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
         """With no delay, what a step renamed is unlinked before the next step needs space."""
@@ -247,9 +270,11 @@ def _log_starts(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPart
         yield partition.facts.topic_partition, deletion.new_log_start_offset if is_inside else None
 
 
-def _corrected(plan: LogDirPlan) -> Iterator[tuple[TopicPartition, int | None]]:
+def _corrected(plan: LogDirPlan, failed: set[PartitionKey]) -> Iterator[tuple[TopicPartition, int | None]]:
     for partition in plan.partitions:
-        if isinstance(partition, PartitionPlan) and partition.checkpoint_offset is not None:
+        if not isinstance(partition, PartitionPlan) or partition.key in failed:
+            continue
+        if partition.checkpoint_offset is not None:
             yield partition.facts.topic_partition, partition.checkpoint_offset
 
 

@@ -82,6 +82,8 @@ class Rescue:
                 self._executors[str(log_dir.path)] = journals.enter_context(closing(executor))
             swept_bytes = sum(self._sweep(log_dir_plan, errors) for log_dir_plan in planned.log_dirs)
             self._compact(self._delete(planned))
+            if self._has_changed():
+                self._compact(self._retry())
         errors += [error for executor in self._executors.values() for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
         outcome = Outcome(False, self._results(), swept_bytes, seconds, self._means.stopping(), tuple(errors))
@@ -117,7 +119,8 @@ class Rescue:
     def _delete(self, planned: Plan) -> Plan:
         """Rounds of deletions, until no volume is short or nothing more may go; gives the plan of what is left.
 
-        A round either deletes something or finds a partition that fails, which the next ones pass over.
+        A round either deletes something or finds a partition that fails, which the next ones pass over: one whose files
+        changed only when it fails again.
         """
         while True:
             chosen = narrowed(self._sound(planned), volumes_of(self._log_dirs), self._target)
@@ -126,9 +129,9 @@ class Rescue:
                 self._executors[log_dir_plan.facts.path].delete(log_dir_plan)
             for executor in self._executors.values():
                 executor.settle()
-            if self._progress() == before:
+            if self._progress() == before and not self._has_changed():
                 return planned
-            planned = self._make_plan()
+            planned = self._retry()
 
     def _compact(self, planned: Plan) -> None:
         for volume in volumes_of(self._log_dirs):
@@ -140,6 +143,16 @@ class Rescue:
                     break
                 del left[step.key]
                 self._executors[step.facts.log_dir].compact_partition(step)
+
+    def _has_changed(self) -> bool:
+        return any(executor.changed for executor in self._executors.values())
+
+    def _retry(self) -> Plan:
+        """A new plan; partitions whose files had changed since the last one get one more chance."""
+        planned = self._make_plan()
+        for executor in self._executors.values():
+            executor.retry(planned)
+        return planned
 
     def _sound(self, planned: Plan) -> Plan:
         """The plan without the partitions that failed in this run."""

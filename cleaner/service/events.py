@@ -16,6 +16,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
     journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, the journal's line
                                       is kept in memory until there is space
+    partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
+                                      partition was skipped, and is planned anew once
     partition_failed         error    topic, partition, error
     log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
     =======================  =======  ===================================================================
@@ -43,6 +45,7 @@ class Event(StrEnum):
     PARTITION_RELEASED = "partition_released"
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
     JOURNAL_WAITS = "journal_waits"
+    PARTITION_CHANGED = "partition_changed"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
 
@@ -57,6 +60,7 @@ class LogFormat(StrEnum):
 LEVELS: Final[Mapping[str, int]] = {
     Event.UNKEYED_RECORDS_DROPPED: logging.WARNING,
     Event.JOURNAL_WAITS: logging.WARNING,
+    Event.PARTITION_CHANGED: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
 }

@@ -1,0 +1,48 @@
+"""A second plan for the partitions whose files changed between the first one and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
+
+
+def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
+    """The plan without all other partitions, those that cannot be read among them."""
+    log_dirs = (
+        replace(d, partitions=tuple(p for p in d.partitions if isinstance(p, PartitionPlan) and p.key in keys))
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> Plan:
+    """What a run did in the end: the first plan, with the partitions of the second one in their places.
+
+    Args:
+        plan: the first one.
+        again: the second one.
+        deleted: how many of its oldest segments the first one had deleted of each partition of the second one.
+    """
+    anew = {planned.key: planned for planned in again.partitions}
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(
+                _joined(p, anew[p.key], deleted[p.key]) if isinstance(p, PartitionPlan) and p.key in anew else p
+                for p in d.partitions
+            ),
+        )
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def _joined(first: PartitionPlan, second: PartitionPlan, deleted: int) -> PartitionPlan:
+    """The second plan, behind the segments that went by the first one."""
+    segments = first.facts.segments[:deleted] + second.facts.segments
+    facts = replace(second.facts, segments=segments)
+    count = deleted + (len(second.deletion.segments) if second.deletion else 0)
+    verdicts = first.verdicts[:deleted] + second.verdicts
+    return replace(second, facts=facts, verdicts=verdicts, deletion=deletion_of(facts, count))
