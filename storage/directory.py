@@ -73,6 +73,15 @@ def open_to_change(path: Path, flags: int) -> int:
     return descriptor
 
 
+def world_writable_mode(path: Path) -> int | None:
+    """The permissions of a file or directory that everybody may write to, symlinks followed; else None."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # who opens it, tells
+        return None
+    return stat.S_IMODE(mode) if mode & stat.S_IWOTH else None
+
+
 def status_of(path: Path) -> os.stat_result:
     """Of the entry itself. Raises: OSError."""
     with opened(path.parent) as parent:

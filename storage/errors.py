@@ -6,7 +6,12 @@ Facts go into ``args``, so that an error survives pickling on its way back from 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
+
+_SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
+"""Keys of server.properties whose values nobody is to see."""
 
 
 class LogCleanerError(Exception):
@@ -34,6 +39,20 @@ class LogDirLocked(LogCleanerError):
     def __str__(self) -> str:
         holder = f"process {self.holder_pid}" if self.holder_pid else "a process that the lock does not name"
         return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
+
+
+class UnreliableLock(LogCleanerError):
+    """Where the log dir lies, ``.lock`` may not keep a broker out."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.cause}: its lock may not keep a broker or another logcleaner out; make sure that none "
+            f"runs on any machine, then say --force-lock"
+        )
 
 
 class UnsafeOwner(LogCleanerError):
@@ -249,7 +268,8 @@ class InvalidConfig(LogCleanerError):
 
     def __str__(self) -> str:
         at = f"{self.where}: " if self.where else ""
-        said = "" if self.value is None else f" = {self.value!r}"
+        shown = "[hidden]" if _SECRET.search(self.key) else repr(self.value)
+        said = "" if self.value is None else f" = {shown}"
         return f"{at}{self.key}{said}: {self.reason}"
 
 

@@ -16,13 +16,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_plain, open_to_change
-from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile
+from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile, UnreliableLock
 from storage.filesystem import FileSystem, Purpose, give_away, typed
 from storage.names import LOCK_FILE
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
 _ATTEMPTS_MAX: Final = 16
+_NO_LOCKS: Final = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _MODE: Final = 0o644
 _NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
 
@@ -36,14 +37,17 @@ class LogDirLock:
         self._fs = fs
 
     @classmethod
-    def acquire(cls, directory: Path, fs: FileSystem) -> Self:
-        """Take the lock. Raises: LogDirLocked, UnreadableFile, UnsafeFile, UnsafeOwner, OutOfSpace."""
+    def acquire(cls, directory: Path, fs: FileSystem, *, forced: bool = False) -> Self:
+        """Take the lock; forced, also where the file system knows no locks and nobody is kept out.
+
+        Raises: LogDirLocked, UnreliableLock, UnreadableFile, UnsafeFile, UnsafeOwner, OutOfSpace.
+        """
         path = directory / LOCK_FILE
         for _ in range(_ATTEMPTS_MAX):
             if (descriptor := _open(path, directory)) is None:
                 continue
             try:
-                _set_lock(descriptor, directory)
+                _set_lock(descriptor, directory, forced=forced)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -82,6 +86,8 @@ def holder_of(directory: Path) -> str | None:
     try:
         request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
+    except OSError:  # no locks there, so no holder
+        return None
     finally:
         os.close(descriptor)
     if kind == fcntl.F_UNLCK:
@@ -108,12 +114,16 @@ def _open(path: Path, directory: Path) -> int | None:
     return descriptor
 
 
-def _set_lock(descriptor: int, directory: Path) -> None:
+def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             raise LogDirLocked(directory, _holder_pid(directory)) from error
+        if error.errno in _NO_LOCKS and forced:
+            return
+        if error.errno in _NO_LOCKS:
+            raise UnreliableLock(directory, f"lies on a file system without locks ({error.strerror})") from error
         raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
 
 

@@ -11,9 +11,10 @@ from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint, parse_offset_checkpoint
 from storage.directory import open_plain, opened, status_of
-from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile
+from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile, UnreliableLock
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, holder_of
+from storage.mounts import shared_type
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -80,10 +81,19 @@ class LogDir:
             raise NotALogDir(path, "holds no Kafka file and no partition directory")
         return found
 
-    def lock(self, fs: FileSystem) -> LogDirLock:
-        """Exclude the broker and other cleaners. Raises: LogDirLocked, UnsafeOwner, UnreadableFile, OutOfSpace."""
+    def lock(self, fs: FileSystem, *, forced: bool = False) -> LogDirLock:
+        """Exclude the broker and other cleaners.
+
+        Args:
+            fs: the disk.
+            forced: also where the lock may not do that, and then nobody does.
+
+        Raises: LogDirLocked, UnreliableLock, UnsafeOwner, UnreadableFile, OutOfSpace.
+        """
         check_owner(self.path)
-        return LogDirLock.acquire(self.path, fs)
+        if not forced and (shared := shared_type(self.path)):
+            raise UnreliableLock(self.path, f"lies on {shared}, which other machines may share")
+        return LogDirLock.acquire(self.path, fs, forced=forced)
 
     def locked_by(self) -> str | None:
         """Who holds the lock, in words; None where nobody does."""

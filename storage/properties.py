@@ -56,8 +56,9 @@ def parse_properties(data: bytes, name: str) -> dict[str, Property]:
     for line, text in _logical_lines(_decode(data)):
         end_of_key = _end(_KEY, text, 0)
         start_of_value = _end(_SEPARATOR, text, end_of_key)
-        key = _unescape(text[:end_of_key], name, line)
-        found[key] = Property(_unescape(text[start_of_value:], name, line), line)
+        written = text[:end_of_key]
+        key = _unescape(written, written, f"{name} line {line}")
+        found[key] = Property(_unescape(text[start_of_value:], key, f"{name} line {line}"), line)
     return found
 
 
@@ -94,11 +95,13 @@ def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
     return found.end()
 
 
-def _unescape(text: str, name: str, line: int) -> str:
+def _unescape(text: str, key: str, where: str) -> str:
+    """An error names the key alone: the value may be a password."""
+
     def replacement(escape: re.Match[str]) -> str:
         said = escape[1]
         if said == "u":
-            raise InvalidConfig(text, None, "malformed \\uXXXX", f"{name} line {line}")
+            raise InvalidConfig(key, None, "malformed \\uXXXX", where)
         return chr(int(said[1:], 16)) if len(said) > 1 else _CONTROLS.get(said, said)
 
     return _ESCAPE.sub(replacement, text)

@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "policies": {"policies", "storage.names", "storage.errors"},
     "cleaner/engine": {"cleaner.engine", "policies", "storage"},
     "cleaner/report": {"cleaner.report", "cleaner.engine", "policies", "storage"},
-    "cleaner/service": {"cleaner.service", "cleaner.engine", "policies", "storage"},
+    "cleaner/service": {"cleaner.service", "cleaner.engine", "cleaner.report.printable", "policies", "storage"},
     "cleaner/demo": {"cleaner.demo", "policies", "storage"},
     "cleaner": {"cleaner", "policies", "storage"},
 }

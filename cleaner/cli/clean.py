@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cleaner.cli.confirming import confirm, confirm_guards, tell_guards
+from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
@@ -59,6 +59,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="a partition without a checkpointed high watermark is committed to its end",
     )
+    add_force_lock(group)
     group.add_argument(
         "-y", "--yes", action="store_true", help="do what is dangerous, or held back by a guard rail, without asking"
     )
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check_usage(args)
     request = _request(args)
+    confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with ProgressBar() as bar:

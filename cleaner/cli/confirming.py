@@ -26,6 +26,21 @@ def confirm(args: argparse.Namespace, danger: str) -> None:
     _ask(f"{danger}. Go on?")
 
 
+def add_force_lock(group: argparse._ArgumentGroup) -> None:
+    """``--force-lock``."""
+    group.add_argument(
+        "--force-lock",
+        action="store_true",
+        help="go on where the lock may keep no broker out, as on NFS; make sure that none runs, on any machine",
+    )
+
+
+def confirm_force_lock(args: argparse.Namespace) -> None:
+    """Have ``--force-lock`` confirmed where it is said. Raises: Refused."""
+    if args.force_lock:
+        confirm(args, "--force-lock goes on beside a broker that the lock does not keep out, which destroys data")
+
+
 def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> Request:
     """On a terminal, have what guard rails would hold back confirmed before anything is done.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from cleaner.report.printable import printable
-from storage.errors import InvalidConfig, InvalidConfigs, LogCleanerError, LogDirLocked, NotALogDir
+from storage.errors import InvalidConfig, InvalidConfigs, LogCleanerError, LogDirLocked, NotALogDir, UnreliableLock
 
 
 class ExitStatus(IntEnum):
@@ -99,7 +99,7 @@ def _status(error: BaseException) -> int:
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):
         return ExitStatus.LOCKED
-    return ExitStatus.REFUSED if isinstance(error, Refused) else ExitStatus.FAILED
+    return ExitStatus.REFUSED if isinstance(error, Refused | UnreliableLock) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:

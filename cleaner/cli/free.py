@@ -6,13 +6,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cleaner.cli.confirming import tell_guards
+from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
+from cleaner.report.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is to be free on each file system of the log dirs: 20GiB, or 15%% of it",
     )
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what a run would do")
-    group.add_argument("-y", "--yes", action="store_true", help="what a guard rail would hold back is meant")
+    add_force_lock(group)
+    group.add_argument("-y", "--yes", action="store_true", help="what is dangerous, or held back, is meant")
     group.add_argument("--compact", action="store_true", help="where deletions do not suffice, compact too")
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
@@ -57,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     """Open, look, act, show."""
     from cleaner.service.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
 
+    confirm_force_lock(args)
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
         cleaner = open_cleaner(args, listener)
@@ -98,7 +101,9 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Tar
     for earlier, later in zip(before, after, strict=True):
         was = f", {size(earlier.free_bytes)} before" if later.free_bytes != earlier.free_bytes else ""
         asked = f"{size(wanted.wanted_bytes(later))} {'missed' if wanted.short_bytes(later) else 'met'}"
-        sys.stdout.write(f"{', '.join(later.log_dirs)}: {size(later.free_bytes)} free{was}; target {asked}\n")
+        sys.stdout.write(
+            f"{printable(', '.join(later.log_dirs))}: {size(later.free_bytes)} free{was}; target {asked}\n"
+        )
 
 
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:

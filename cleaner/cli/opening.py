@@ -75,9 +75,12 @@ def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int =
         NotALogDir, UnreadableFile: of a log dir.
     """
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
+    from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
     loaded = _load(args)
-    return Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads)
+    force_lock = getattr(args, "force_lock", False)  # of commands that take a lock
+    tell_world_writable((*loaded.log_dirs, *loaded.files), listener)
+    return Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads, force_lock=force_lock)
 
 
 def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cleaner.cli.confirming import add_force_lock, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.values import topic_partition
@@ -26,7 +27,7 @@ _OPERAND = "TOPIC-PARTITION"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``restore`` takes."""
     parser.usage = f"%(prog)s [{_OPERAND} | --all] [--release] [-n] [options]"
-    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED)
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED)
     parser.add_argument(
         "topic_partition",
         nargs="?",
@@ -37,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every partition, or those that --topic names")
     parser.add_argument("--release", action="store_true", help="give up the hold: retention and compaction go on")
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what would be done")
+    group = parser.add_argument_group("danger")
+    add_force_lock(group)
+    group.add_argument("-y", "--yes", action="store_true", help="what is dangerous is meant")
     add_place_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.restore/1")
 
@@ -49,10 +53,11 @@ def run(args: argparse.Namespace) -> int:
     from storage.filesystem import FileSystem  # noqa: PLC0415 - not for --help
 
     _check_usage(args)
+    confirm_force_lock(args)
     log_dirs = open_log_dirs(args)
     _check_known(args, log_dirs)
     listener = EventLog(args.verbose, LogFormat(args.log_format))
-    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener)
+    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock)
     return _release(args, restorer) if args.release else _restore(args, restorer)
 
 

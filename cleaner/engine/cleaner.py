@@ -43,6 +43,7 @@ class Cleaner:
         clock: Clock | None = None,
         listener: Listener | None = None,
         threads: int = 1,
+        force_lock: bool = False,
     ) -> None:
         """Open the log dirs.
 
@@ -53,11 +54,13 @@ class Cleaner:
             clock: the wall clock.
             listener: hears events and progress.
             threads: that one compaction may use.
+            force_lock: go on where the lock of a log dir may keep nobody out.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
         self._layers = layers
         self._log_dirs = [LogDir.open(path) for path in log_dirs]
+        self._force_lock = force_lock
         self._stopping = False
         self._means = Means(
             fs or FileSystem(),
@@ -108,7 +111,7 @@ class Cleaner:
             topics: as for ``plan``.
             delete_delay_ms: overrides ``file.delete.delay.ms``; 0 unlinks in this run.
 
-        Raises: LogDirLocked, UnsafeOwner before anything was changed.
+        Raises: LogDirLocked, UnreliableLock, UnsafeOwner before anything was changed.
         """
         start_seconds = self._means.clock.seconds()
         means = replace(self._means, delete_delay_ms=delete_delay_ms)
@@ -154,7 +157,7 @@ class Cleaner:
     def _locked(self, locks: ExitStack, request: Request, topics: Sequence[str]) -> list[str]:
         """Take every lock, and only then recover; gives what failed of that."""
         for log_dir in self._log_dirs:
-            locks.enter_context(log_dir.lock(self._means.fs))
+            locks.enter_context(log_dir.lock(self._means.fs, forced=self._force_lock))
         survey = self._survey(request, topics)
         return [
             error

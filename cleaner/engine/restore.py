@@ -42,8 +42,17 @@ from storage.names import (
 class Restorer:
     """Restores and releases partitions of some log dirs."""
 
-    def __init__(self, log_dirs: Sequence[LogDir], fs: FileSystem, clock: Clock, listener: Listener) -> None:
+    def __init__(
+        self,
+        log_dirs: Sequence[LogDir],
+        fs: FileSystem,
+        clock: Clock,
+        listener: Listener,
+        *,
+        force_lock: bool = False,
+    ) -> None:
         self._log_dirs = log_dirs
+        self._force_lock = force_lock
         self._fs = fs
         self._clock = clock
         self._listener = listener
@@ -62,7 +71,7 @@ class Restorer:
     def restore(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
         """Restore what can be of the wanted partitions, and put these on hold.
 
-        Raises: LogDirLocked, UnsafeOwner; as ``plan``.
+        Raises: LogDirLocked, UnreliableLock, UnsafeOwner; as ``plan``.
         """
         with self._locked():
             return tuple(result for log_dir in self._log_dirs for result in self._restore_in(log_dir, wanted))
@@ -82,7 +91,7 @@ class Restorer:
         locks = ExitStack()
         try:
             for log_dir in self._log_dirs:
-                locks.enter_context(log_dir.lock(self._fs))
+                locks.enter_context(log_dir.lock(self._fs, forced=self._force_lock))
         except BaseException:
             locks.close()
             raise

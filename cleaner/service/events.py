@@ -16,6 +16,7 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
     journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, the journal's line
                                       is kept in memory until there is space
+    world_writable           warning  path, mode: everybody may change this log dir or configuration file
     partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
                                       partition was skipped, and is planned anew once
     partition_failed         error    topic, partition, error
@@ -32,6 +33,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from cleaner.report.printable import printable
+
 
 class Event(StrEnum):
     """The closed list of events."""
@@ -45,6 +48,7 @@ class Event(StrEnum):
     PARTITION_RELEASED = "partition_released"
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
     JOURNAL_WAITS = "journal_waits"
+    WORLD_WRITABLE = "world_writable"
     PARTITION_CHANGED = "partition_changed"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
@@ -60,6 +64,7 @@ class LogFormat(StrEnum):
 LEVELS: Final[Mapping[str, int]] = {
     Event.UNKEYED_RECORDS_DROPPED: logging.WARNING,
     Event.JOURNAL_WAITS: logging.WARNING,
+    Event.WORLD_WRITABLE: logging.WARNING,
     Event.PARTITION_CHANGED: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
@@ -123,5 +128,11 @@ def _processors(log_format: LogFormat) -> list[Processor]:
     return [
         structlog.processors.add_log_level,
         stamp,
+        _escaped,
         structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False),
     ]
+
+
+def _escaped(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Control characters of file names cannot reach the terminal; structlog quotes only some of them."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}

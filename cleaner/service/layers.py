@@ -46,11 +46,12 @@ class Settings:
 
 
 class LoadedLayers(NamedTuple):
-    """The layers, the log dirs they are for, and the cluster metadata that was read for them, if any."""
+    """The layers, the log dirs they are for, the cluster metadata that was read for them, if any, and the files."""
 
     layers: ConfigLayers
     log_dirs: tuple[Path, ...]
     cluster: ClusterMetadata | None
+    files: tuple[Path, ...]
 
 
 def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: Sequence[str] = ()) -> LoadedLayers:
@@ -79,7 +80,8 @@ def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: 
         node_id=_node_id(dirs) if cluster else None,
         set_options=set_options,
     )
-    return LoadedLayers(layers, dirs, cluster)
+    files = tuple(path for path in (settings.path, settings.server_properties) if path)
+    return LoadedLayers(layers, dirs, cluster, files)
 
 
 def build_layers(

@@ -45,6 +45,14 @@ def test_console_line_is_plain_where_stderr_is_no_terminal(capsys: pytest.Captur
     assert "\x1b" not in told
 
 
+@pytest.mark.parametrize("log_format", LogFormat)
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nb", "a b\rc", "a\u202eb", "a\udc80b"])
+def test_no_name_moves_the_cursor(log_format, name, capsys) -> None:
+    EventLog(log_format=log_format).event("log_dir_failed", error=name)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+
+
 def test_progress_goes_to_the_bar() -> None:
     class Sum:
         done_bytes = 0

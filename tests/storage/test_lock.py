@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from storage.errors import LogDirLocked, UnreadableFile
+from storage.errors import LogDirLocked, UnreadableFile, UnreliableLock
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock, holder_of
 
@@ -22,6 +22,20 @@ except OSError:
 else:
     print("locked", flush=True)
     sys.stdin.read()
+"""
+
+OUR_LOCK = """
+import sys
+from pathlib import Path
+from storage.errors import LogDirLocked
+from storage.filesystem import FileSystem
+from storage.lock import LogDirLock
+try:
+    LogDirLock.acquire(Path(sys.argv[1]), FileSystem()).release()
+except LogDirLocked:
+    print("locked out")
+else:
+    print("acquired")
 """
 
 
@@ -137,3 +151,34 @@ def test_full_disk_without_room_for_the_lock_file_says_so(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(UnreadableFile, match=r"the disk is too full to create it"):
         LogDirLock.acquire(tmp_path, FileSystem())
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_file_system_without_locks_is_refused_unless_forced(tmp_path, fs, monkeypatch, code):
+    def without_locks(*_):
+        raise OSError(code, "not here")
+
+    monkeypatch.setattr(fcntl, "fcntl", without_locks)
+    with pytest.raises(UnreliableLock, match="--force-lock"):
+        LogDirLock.acquire(tmp_path, fs)
+    with LogDirLock.acquire(tmp_path, fs, forced=True):
+        assert holder_of(tmp_path) is None
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_forced_lock_is_no_way_past_a_holder(tmp_path, fs):
+    with Broker(tmp_path), pytest.raises(LogDirLocked):
+        LogDirLock.acquire(tmp_path, fs, forced=True)
+
+
+def test_lock_file_opened_and_closed_again_by_us_keeps_other_cleaners_out(tmp_path, fs):
+    with LogDirLock.acquire(tmp_path, fs):
+        for flags in (os.O_RDONLY, os.O_RDWR):
+            os.close(os.open(tmp_path / ".lock", flags))
+        assert asked_by_another_process(tmp_path) == "locked out"
+    assert asked_by_another_process(tmp_path) == "acquired"
+
+
+def asked_by_another_process(directory):
+    command = [sys.executable, "-c", OUR_LOCK, str(directory)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()

@@ -53,6 +53,28 @@ def test_a_malformed_unicode_escape_names_file_and_line(text: str) -> None:
         values("\n" + text)
 
 
+def test_a_malformed_password_is_not_told() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        values("ssl.key.password=hunter2\\u12")
+    assert "ssl.key.password" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_hidden"),
+    [
+        ("ssl.keystore.password", True),
+        ("listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config", True),
+        ("sasl.oauthbearer.client.credentials.client.secret", True),
+        ("ssl.keystore.key", True),
+        ("retention.ms", False),
+    ],
+)
+def test_no_error_shows_the_value_of_a_key_that_may_be_a_secret(key: str, is_hidden: bool) -> None:
+    told = str(InvalidConfig(key, "hunter2", "must be a number", "server.properties line 3"))
+    assert ("hunter2" in told, "[hidden]" in told) == (not is_hidden, is_hidden)
+
+
 def test_a_file_that_is_not_there_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile):
         read_properties(tmp_path / "server.properties")

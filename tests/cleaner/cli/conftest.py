@@ -24,12 +24,15 @@ class FakeCleaner:
     while_cleaning: Callable[[], object] = lambda: None
     log_dirs: Sequence[Path] = ()
     threads: int = 0
+    force_lock: bool = False
     asked: list[tuple[str, Any]] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     stopped: bool = False
 
-    def open(self, log_dirs: Sequence[Path], layers: object, *, listener: Any, threads: int) -> FakeCleaner:
-        self.log_dirs, self.threads, self.listener = log_dirs, threads, listener
+    def open(
+        self, log_dirs: Sequence[Path], layers: object, *, listener: Any, threads: int, force_lock: bool
+    ) -> FakeCleaner:
+        self.log_dirs, self.threads, self.listener, self.force_lock = log_dirs, threads, listener, force_lock
         return self
 
     def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:

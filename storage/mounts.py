@@ -1,0 +1,62 @@
+"""Which file system a path lies on, and whether a lock taken there keeps everybody out.
+
+On a network file system, or a folder that a virtual machine shares with its host, a lock may be this machine's alone: a
+broker on another one would start beside us.
+
+Source: proc(5), ``/proc/PID/mountinfo``. Not chosen: ``statfs``: all of FUSE is one number to it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePath
+from typing import Final
+
+MOUNT_INFO: Final = Path("/proc/self/mountinfo")
+SHARED_TYPES: Final = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph",
+    "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs",
+    "fuse.mfs", "fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs", "fuse.vmhgfs-fuse", "glusterfs", "gpfs",
+    "lustre", "ncpfs", "nfs", "nfs4", "orangefs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs",
+})  # fmt: skip
+"""File systems that other machines may have open at the same time."""
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_MOUNT_POINT, _SEPARATOR = 4, "-"
+
+
+def shared_type(path: Path, mount_info: Path = MOUNT_INFO) -> str | None:
+    """The type of the file system that a path lies on, where other machines share it; else None.
+
+    Args:
+        path: absolute, symlinks resolved.
+        mount_info: of this process. Where it cannot be read, nothing is known to be shared.
+    """
+    try:
+        text = mount_info.read_text(errors="surrogateescape")
+    except OSError:
+        return None
+    found = type_of(path, text)
+    return found if found in SHARED_TYPES else None
+
+
+def type_of(path: PurePath, mount_info: str) -> str | None:
+    """The type of the file system that a path lies on; None where no line tells.
+
+    Args:
+        path: absolute, symlinks resolved.
+        mount_info: lines of ``/proc/PID/mountinfo``, in the order of the mounts: of two at one place the later holds.
+    """
+    deepest, found = -1, None
+    for line in mount_info.splitlines():
+        fields = line.split(" ")
+        if _SEPARATOR not in fields[_MOUNT_POINT + 1 : -1]:
+            continue
+        point = PurePath(_OCTAL.sub(_character, fields[_MOUNT_POINT]))
+        if path.is_relative_to(point) and len(point.parts) >= deepest:
+            deepest, found = len(point.parts), fields[fields.index(_SEPARATOR, _MOUNT_POINT) + 1]
+    return found
+
+
+def _character(escape: re.Match[str]) -> str:
+    """Blanks, tabs, newlines and backslashes of a name are escaped."""
+    return chr(int(escape[1], 8))
