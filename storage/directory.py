@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from storage.errors import UnreadableFile, UnsafeFile
 
@@ -26,6 +26,24 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 # opening a FIFO that nobody writes to, or a device, must not wait
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _ENTRY
+
+
+_LOOKS_MAX: Final = 4
+_T = TypeVar("_T")
+
+
+def despite_vanishing(read: Callable[[], _T]) -> _T:
+    """Read what a live broker may delete between listing and reading: then ``read`` lists and reads anew, a few times.
+
+    Raises: as ``read`` does.
+    """
+    for _ in range(_LOOKS_MAX - 1):
+        try:
+            return read()
+        except UnreadableFile as error:
+            if not error.has_vanished:
+                raise
+    return read()
 
 
 @contextmanager

@@ -79,6 +79,11 @@ class UnreadableFile(LogCleanerError):
     def __str__(self) -> str:
         return f"{self.path}: cannot be read: {self.cause}"
 
+    @property
+    def has_vanished(self) -> bool:
+        """Whether it was gone when it was to be read: beside a live broker files go."""
+        return isinstance(self.__cause__, FileNotFoundError)
+
 
 class UnsafeFile(LogCleanerError):
     """A file that is to be changed in place, and is no plain file, or has a second name outside our sight."""

@@ -15,7 +15,8 @@ from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from storage.checkpoints import parse_partition_metadata
-from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart
+from storage.directory import despite_vanishing
+from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart, UnreadableFile
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
@@ -64,7 +65,8 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         found = [(tp, path) for tp, path in log_dir.partitions() if survey.wants(tp)]
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
-    partitions = tuple(_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found)
+    surveyed = (_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found)
+    partitions = tuple(partition for partition in surveyed if partition is not None)
     size_bytes = sum(
         p.size_bytes
         if isinstance(p, UnreadablePartition)
@@ -101,13 +103,21 @@ def _newest_file_ms(partition: Path) -> int:
 
 def _survey_partition(
     log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
-) -> PartitionFacts | UnreadablePartition:
+) -> PartitionFacts | UnreadablePartition | None:
+    """None where a live broker has deleted it meanwhile."""
     size_bytes = 0
-    try:
+
+    def survey_now() -> PartitionFacts:
+        nonlocal size_bytes
         listing = list_partition(path)
         size_bytes = sum(file.identity.size_bytes for file in listing.files)
         return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+
+    try:
+        return despite_vanishing(survey_now)
     except LogCleanerError as error:
+        if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
+            return None
         return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
 
 

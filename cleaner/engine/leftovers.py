@@ -81,7 +81,10 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
     times = _rename_times(Path(plan.facts.path), partitions) if partitions else {}
     for partition in partitions:
         delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
-        listing = list_partition(Path(path_of(partition.facts)))
+        try:
+            listing = list_partition(Path(path_of(partition.facts)))
+        except UnreadableFile:  # its actions meet it again, and tell; beside a live broker it may be gone
+            continue
         yield Leftovers(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cleaner.engine.deletion import check_unchanged
 from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from policies.plan import LogDirPlan, PartitionPlan, path_of
-from storage.errors import LogCleanerError
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.producers import load_producer_state
 from storage.recovery import plan_recovery
@@ -31,6 +32,8 @@ class Rehearsal:
         try:
             measured = self._measured(partition, expected)
         except (LogCleanerError, OSError) as error:
+            if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
+                return expected  # a live broker changed what was planned: the estimate has to do
             measured = replace(expected, error=str(error))
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
@@ -63,8 +66,7 @@ class Rehearsal:
         facts, compaction = partition.facts, partition.compaction
         assert compaction is not None
         listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
-        by_base = {segment.base_offset: segment for segment in listing.segments}
-        segments = tuple(by_base[planned.base_offset] for planned in compaction.segments)
+        segments = tuple(check_unchanged(listing.segments, compaction.segments))
         producers = load_producer_state(
             listing.snapshots, listing.segments, facts.log_start_offset, facts.log_end_offset,
             self._now_ms, self._means.broker.producer_id_expiration_ms,

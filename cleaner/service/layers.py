@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from policies.config_layers import ConfigLayers
 from policies.config_sources import ConfigSources, RawLayer, Said
+from storage.directory import despite_vanishing
 from storage.errors import InvalidConfig, InvalidConfigs
 from storage.log_dir import read_file
 from storage.metadata_log import ClusterMetadata, Configs, read_cluster_metadata
@@ -128,7 +130,7 @@ def build_layers(
 def _find_cluster_metadata(dirs: Sequence[Path]) -> ClusterMetadata | None:
     """The metadata partition lies in one of the dirs: in ``metadata.log.dir``, else in the first log dir."""
     found = next((path for log_dir in dirs if (path := log_dir / _METADATA_DIR).is_dir()), None)
-    return read_cluster_metadata(found) if found else None
+    return despite_vanishing(partial(read_cluster_metadata, found)) if found else None
 
 
 def _node_id(log_dirs: Sequence[Path]) -> str | None:
