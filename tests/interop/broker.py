@@ -66,6 +66,12 @@ class Broker:
         """What a client connects to."""
         return f"127.0.0.1:{self.ports[0]}"
 
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
     def __enter__(self) -> Self:
         self.launch()
         try:

@@ -42,6 +42,13 @@ PARTITIONS: Final = {
     **{f"{topic}-{number}": INTERNAL for topic in ("__consumer_offsets", "__transaction_state") for number in (0, 1)},
 }
 TRIMMED_BEFORE: Final = 7
+CHANGING: Final = (
+    ("clean",),
+    ("clean", "--force-lock", "--yes"),
+    ("free", "--target", "100%"),
+    ("restore", "--all"),
+    ("restore", "--all", "--release"),
+)
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 CLI_SECONDS_MAX: Final = 120
 CLEANER_SECONDS_MAX: Final = 60
@@ -189,13 +196,18 @@ def test_retention_and_delete_records_moved_log_starts(cleaned: Cleaned) -> None
     assert starts["trimmed-0"].log_start_offset == TRIMMED_BEFORE
 
 
-def test_clean_is_refused_while_the_broker_runs(serving: Serving, cleaned: Cleaned) -> None:
+@pytest.mark.parametrize("command", CHANGING, ids=" ".join)
+def test_command_that_changes_things_is_refused_while_the_broker_runs(
+    command: tuple[str, ...], serving: Serving, cleaned: Cleaned
+) -> None:
     names = [name for name in PARTITIONS if not name.startswith("__")]
     before = {name: files_of(cleaned.ours / name) for name in names}
-    refused = logcleaner("clean", "--log-dir", str(cleaned.ours))
+    beside = {path.name for path in cleaned.ours.iterdir()}
+    refused = logcleaner(*command, "--log-dir", str(cleaned.ours))
     assert refused.returncode == 3
-    assert "held by" in refused.stderr
+    assert f"held by process {serving.broker.pid}" in refused.stderr
     assert {name: files_of(cleaned.ours / name) for name in names} == before
+    assert {path.name for path in cleaned.ours.iterdir()} == beside
 
 
 def test_plan_and_topics_are_told_while_the_broker_runs(serving: Serving, cleaned: Cleaned) -> None:
@@ -212,22 +224,26 @@ def test_broker_goes_on_producing_and_cleaning(serving: Serving, cleaned: Cleane
     with Broker(serving.broker.classpath, cleaned.ours, BUSY) as broker:
         writer = Writer(broker.bootstrap, random.Random(6), clients.FIRST_MS + 10_000_000)
         write(writer, "third")
-        wait_for_its_cleaner(cleaned.ours, before)
+        looks = wait_for_its_cleaner(cleaned.ours, before)
         latest = {record.key: record for record in clients.consumed(broker.bootstrap, "codecs", 0, ISOLATIONS[1])}
         assert len(latest) == 12
+    assert [look.returncode for look in looks] == [0] * len(looks), [look.stderr for look in looks]
     assert "ERROR" not in broker.last_words()
     assert (cleaned.ours / ".kafka_cleanshutdown").exists()
 
 
-def wait_for_its_cleaner(log_dir: Path, before: dict[str, int]) -> None:
-    """Until the broker's own cleaner has moved on in every topic that is compacted and has no open transaction."""
+def wait_for_its_cleaner(log_dir: Path, before: dict[str, int]) -> list[subprocess.CompletedProcess[str]]:
+    """Until the broker's own cleaner has moved on in every topic that is compacted and has no open transaction; gives
+    what our dry runs and lists said of files that it wrote, swapped and deleted meanwhile."""
+    looks = []
     compacted = [t for t, config in TOPICS.items() if "compact" in config["cleanup.policy"] and t != "left-open"]
     deadline = time.monotonic() + CLEANER_SECONDS_MAX
     while time.monotonic() < deadline:
+        looks.append(logcleaner("clean", "--dry-run", "--exact", "--log-dir", str(log_dir)))
+        looks.append(logcleaner("topics", "--log-dir", str(log_dir)))
         now = cleaner_checkpoint(log_dir)
         if all(now.get(topic, 0) > before.get(topic, 0) for topic in compacted):
-            return
-        time.sleep(0.3)
+            return looks
     raise TimeoutError(f"{before} -> {cleaner_checkpoint(log_dir)}")
 
 
