@@ -7,13 +7,14 @@ The rules are the broker's own, so that either side may crash anywhere and the o
     3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
        delete it.
     4. Take the ``.swap`` suffix off.
-    5. An index file without a ``.log`` is what is left of a segment: delete it, or, where its ``.log`` waits as
-       ``.deleted``, have it wait too: the deletion can still be taken back.
+    5. An index file without a ``.log``, and a producer snapshot that no segment begins at, unless it is the newest, are
+       what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
+       deletion can still be taken back.
 ``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
 
 A torn tail is never cut, and no ``.log`` outside a swap is touched.
 
-Source: Kafka LogLoader.load steps 1 to 6.
+Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnapshots.
 """
 
 from __future__ import annotations
@@ -115,12 +116,15 @@ def _retire(fs: FileSystem, file: SegmentFile) -> None:
 
 
 def _orphans(recovered: Listing) -> Iterator[SegmentFile]:
-    """Index files of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files."""
+    """Index files and snapshots of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files,
+    and the newest snapshot saves a broker a long replay wherever it lies."""
     plain = recovered.in_state(FileState.PLAIN)
     logs = {file.name.base_offset for file in plain if file.name.kind is FileKind.LOG}
+    newest = max((file.name.base_offset for file in recovered.snapshots), default=None)
     for file in plain:
         base, kind, _ = file.name
-        is_orphan = kind is not FileKind.SNAPSHOT and base not in logs and file.file_name == str(file.name)
+        is_newest = kind is FileKind.SNAPSHOT and base == newest
+        is_orphan = base not in logs and not is_newest and file.file_name == str(file.name)
         if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
             yield file
 
