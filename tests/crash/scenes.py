@@ -1,0 +1,196 @@
+"""Small log dirs whose clean takes every kind of step: a scene is drawn once and copied for each trial.
+
+Every scene has ``.deleted`` files of an earlier run, producer snapshots, leader epochs and checkpoint lines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from storage.checkpoints import format_offset_checkpoint
+from storage.compression import Compression
+from storage.filesystem import FileSystem
+from storage.log import Log, LogConfig
+from storage.log.append import Producer
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    FileKind,
+    FileState,
+    TopicPartition,
+    parse_topic_partition,
+    segment_file_name,
+)
+from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS
+
+FS: Final = FileSystem()
+AT_MS: Final = max(NOW_MS, time.time_ns() // 1_000_000 + DAY_MS)
+"""When everything is cleaned; later than the change times of real files, or none of them could be swept."""
+OLD_MS: Final = AT_MS - 2 * DAY_MS
+TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
+TWO_SEGMENTS: Final = {"segment.bytes": "420", "index.interval.bytes": "0"}
+"""Groups of about two segments of these scenes."""
+TOPICS: Final = {
+    "clicks": EXPIRING,
+    "gone": EXPIRING,
+    "orders": {**COMPACT, **TWO_SEGMENTS},
+    "prices": {**COMPACT, "index.interval.bytes": "0"},
+    "payments": {**COMPACT, **TWO_SEGMENTS, "segment.bytes": "1200"},
+    "accounts": {**COMPACT, **EXPIRING, "cleanup.policy": "compact,delete"},
+}
+PADDING: Final = "-" * 60
+
+
+class Writing:
+    """A log being written, a batch a call."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.epoch = 0
+        self._sequences: dict[int, int] = {}
+
+    def put(self, *pairs: str, by: int | None = None, at_ms: int = AT_MS, transactional: bool = False) -> None:
+        """``"key=value"`` is a record, ``"key"`` a tombstone; compressed where no producer is named."""
+        producer = None
+        if by is not None:
+            producer = Producer(by, 0, self._sequences.get(by, 0), transactional)
+            self._sequences[by] = producer.base_sequence + len(pairs)
+        codec = Compression.NONE if producer else Compression.LZ4
+        records = [a_record(pair, at_ms) for pair in pairs]
+        self.log.append_records(records, now_ms=at_ms, leader_epoch=self.epoch, compression=codec, producer=producer)
+
+    def bury(self, key: str, horizon_ms: int) -> None:
+        """A tombstone that an earlier round stamped."""
+        self.log.append(encode_batch([a_record(key, OLD_MS)], delete_horizon_ms=horizon_ms), now_ms=AT_MS)
+
+    def end(self, kind: ControlType, by: int) -> None:
+        """The marker of a transaction."""
+        marker = encode_control_batch(
+            kind, offset=0, timestamp_ms=AT_MS, producer_id=by, producer_epoch=0, coordinator_epoch=0
+        )
+        self.log.append(marker, now_ms=AT_MS)
+
+    def roll(self) -> None:
+        """A new segment, in a new leader epoch."""
+        self.log.roll(AT_MS)
+        self.epoch += 1
+
+
+def a_record(pair: str, at_ms: int) -> Record:
+    key, has_value, value = pair.partition("=")
+    return Record(0, at_ms, key.encode(), (value + PADDING).encode() if has_value else None)
+
+
+@contextmanager
+def writing(log_dir: Path, name: str) -> Iterator[Writing]:
+    """A new partition; closed, it looks as a broker's clean stop leaves it, with leftovers of an earlier run."""
+    directory = log_dir / name
+    with Log.create(directory, LogConfig(index_interval_bytes=0), FS, topic_id=TOPIC_ID) as log:
+        yield Writing(log)
+    for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.SNAPSHOT):
+        (directory / segment_file_name(0, kind, FileState.DELETED)).write_bytes(b"of an earlier run")
+
+
+def clicks(log_dir: Path) -> None:
+    """Deleted by time: three segments go, one stays."""
+    with writing(log_dir, "clicks-0") as log:
+        for number in range(3):
+            log.put(f"a={number}", "b=0", by=7, at_ms=OLD_MS)
+            log.roll()
+        log.put("c=3", by=7)
+
+
+def gone(log_dir: Path) -> None:
+    """Everything is deleted, the active segment too: a new one is rolled."""
+    with writing(log_dir, "gone-0") as log:
+        log.put("a=0", by=7, at_ms=OLD_MS)
+        log.roll()
+        log.put("a=1", by=7, at_ms=OLD_MS)
+
+
+def orders(log_dir: Path) -> None:
+    """Compacted, several groups of several segments; a tombstone past its horizon lies behind the value it deletes."""
+    with writing(log_dir, "orders-0") as log:
+        for pairs in (("a=1", "b=1"), ("c=1", "d=1"), ("b=2", "e=1"), ("a=2", "f"), ("d=2", "g=1"), ("h=1", "b=3")):
+            log.put(*pairs)
+            log.roll()
+        log.bury("e", OLD_MS)
+        log.put("i=1")
+        log.roll()
+        log.put("j=1")
+
+
+def prices(log_dir: Path) -> None:
+    """Compacted into one segment, the last sources of which keep nothing: what they delete must not come back."""
+    with writing(log_dir, "prices-0") as log:
+        log.put("a=1", "b=1", by=7)
+        log.roll()
+        for key in "bc":
+            log.put(f"{key}=2", by=8)
+            log.roll()
+            log.bury(key, OLD_MS)
+            log.roll()
+        log.put("d=1", by=7)
+
+
+def payments(log_dir: Path) -> None:
+    """Compacted: transactions that span segments, committed and aborted, some of them with their markers alone."""
+    with writing(log_dir, "payments-0") as log:
+        for number in range(4):
+            log.put(f"a={number}", f"b{number}=1", by=1, transactional=True)
+            log.put(f"x={number}", f"y{number}=1", by=2, transactional=True)
+            log.roll()
+            log.end(ControlType.COMMIT if number % 2 else ControlType.ABORT, by=1)
+            log.end(ControlType.ABORT if number % 2 else ControlType.COMMIT, by=2)
+        log.roll()
+        log.put("z=1")
+
+
+def accounts(log_dir: Path) -> None:
+    """Its oldest segments are deleted, the others compacted."""
+    with writing(log_dir, "accounts-0") as log:
+        for number, at_ms in enumerate((OLD_MS, OLD_MS, AT_MS, AT_MS)):
+            log.put(f"a={number}", f"b{number}=1", by=7, at_ms=at_ms)
+            log.roll()
+        log.put("a=9", by=7)
+
+
+Draw = Callable[[Path], None]
+SCENES: Final[dict[str, tuple[Draw, ...]]] = {
+    "retention": (clicks, gone),
+    "groups": (orders,),
+    "one group": (prices,),
+    "transactions": (payments,),
+    "both": (accounts, clicks),
+}
+
+
+def draw(name: str, log_dir: Path) -> Path:
+    """Make a scene in an absent directory."""
+    log_dir.mkdir(parents=True)
+    for partition in SCENES[name]:
+        partition(log_dir)
+    names = [path.name for path in log_dir.iterdir()]
+    ends = {topic_partition(n): Log.open(log_dir / n, LogConfig(), FS).log_end_offset for n in names}
+    lines = {
+        HIGH_WATERMARK_CHECKPOINT: ends,
+        LOG_START_OFFSET_CHECKPOINT: {tp: 1 for tp in ends if tp.topic in ("accounts", "clicks")},
+        CLEANER_OFFSET_CHECKPOINT: {tp: 2 for tp in ends if tp.topic in ("orders", "prices")},
+    }
+    for checkpoint, offsets in lines.items():
+        (log_dir / checkpoint).write_bytes(format_offset_checkpoint(offsets))
+    (log_dir / CLEAN_SHUTDOWN_FILE).touch()
+    return log_dir
+
+
+def topic_partition(name: str) -> TopicPartition:
+    found = parse_topic_partition(name)
+    assert found is not None
+    return found
