@@ -28,7 +28,7 @@ def memory() -> Iterator[Path]:
 
 @pytest.fixture
 def scratch(memory: Path) -> Iterator[Path]:
-    """A directory to be made, and made again."""
+    """A path at which nothing is yet."""
     yield memory / "scratch"
     shutil.rmtree(memory / "scratch", ignore_errors=True)
 

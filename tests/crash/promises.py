@@ -70,7 +70,7 @@ def _state(directory: Path, log_start_offset: int) -> State:
         for batch in batches
         for txn in aborted
         if batch.header.producer_id == txn.producer_id and txn.first_offset <= batch.last_offset < txn.last_offset
-        for offset in range(batch.header.base_offset, batch.last_offset + 1)
+        for offset in (record.offset for record in batch.records())
     }
     markers = frozenset((txn.producer_id, txn.last_offset) for txn in aborted)
     return State(log.log_start_offset, log.log_end_offset, tuple(records), markers, data)
@@ -158,7 +158,7 @@ def told_of(batch: AnyBatch) -> object:
     """A marker may have got its delete horizon already: the stopped round took its data, the next one finds none."""
     header = batch.header
     if header.is_control:
-        return header.base_offset, header.producer_id, [(record.key, record.value) for record in batch.records()]
+        return batch.last_offset, header.producer_id, [(record.key, record.value) for record in batch.records()]
     return bytes(batch.data)
 
 
