@@ -100,16 +100,17 @@ class Expected:
         """Between before and after, for every partition."""
         assert found.keys() == self.before.keys()
         for name, state in found.items():
-            self._check_partition(name, state, (where, name))
+            self.check_partition(name, state, (where, name))
 
     def check_finished(self, log_dir: Path, where: object) -> None:
         """The next clean ended where the uninterrupted one did."""
         self.check_stopped(states_of(log_dir), where)
         found = finish_of(log_dir)
-        differing = {key for key in found.keys() | self.finish.keys() if found.get(key) != self.finish.get(key)}
-        assert differing == set(), where
+        differing = {key: told for key, told in found.items() if told != self.finish[key]}
+        assert not differing, (where, differing)
 
-    def _check_partition(self, name: str, found: State, where: object) -> None:
+    def check_partition(self, name: str, found: State, where: object) -> None:
+        """As it opened: to us or to Kafka."""
         before, after = self.before[name], self.after[name]
         lost = set(after.records) - set(found.records)
         TALLY.records_lost += len(lost)

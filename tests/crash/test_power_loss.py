@@ -21,7 +21,8 @@ from tests.crash.scenes import draw
 from tests.crash.stops import clean
 from tests.crash.tally import TALLY
 
-STATES_AT_A_STEP: Final = int(os.environ.get("LOGCLEANER_POWER_LOSSES", "6"))
+STATES_IN_CI: Final = 6
+STATES_AT_A_STEP: Final = int(os.environ.get("LOGCLEANER_POWER_LOSSES", str(STATES_IN_CI)))
 
 
 def power_losses(
