@@ -2,19 +2,18 @@
 
 Order, each step safe to crash behind:
     1. where everything goes, an empty segment is rolled at the log end, with a producer snapshot;
-    2. the segments, oldest first, to ``.deleted``; fsync of the directory. What a crash leaves is a log with a later
+    2. every ``.log``, oldest first, to ``.deleted``; fsync of the directory. What a crash leaves is a log with a later
        start, or, after a power loss, one with a gap among segments that were to go anyway: the next run takes the rest;
-    3. producer snapshots of the deleted bases, but never the newest;
+    3. their index files and the producer snapshots of the deleted bases, but never the newest; fsync. Not before: for a
+       ``.log`` without its index files, a broker that was stopped cleanly forgets its producers;
     4. leader epochs are cut at the new log start.
 The checkpoints of the log dir are the executor's, once for all partitions.
 
 ``retire_segments`` does this. On a full disk a longer name, or the leader epochs, may find no room: then all is undone.
 
-``remove_segments`` unlinks in step 2, which works with 0 bytes free: every ``.log`` first, fsync, then the rest of the
-set, since a ``.log`` without its index files would have to be indexed anew by a starting broker, while index files
-without a ``.log`` are nothing to it, nor to our recovery. Step 4 needs a block, which step 2 has made, but perhaps not
-on a disk that others fill: it is the caller's, who can try again. Without it a log is sound: a broker cuts its leader
-epochs some time after it deleted, too.
+``remove_segments`` unlinks in the same order, which works with 0 bytes free. Step 4 needs a block, which step 2 has
+made, but perhaps not on a disk that others fill: it is the caller's, who can try again. Without it a log is sound: a
+broker cuts its leader epochs some time after it deleted, too.
 
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStart.
 """
@@ -53,18 +52,26 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     """
     doomed = _checked(listing, deletion)
     rolled = _roll(fs, listing, deletion, snapshot_at_end)
-    renames: Renames = [names for segment in doomed for names in segment.names(FileState.DELETED)]
-    renames += [(snapshot.path, _retired(snapshot)) for snapshot in retired_snapshots(listing, doomed)]
+    logs, companions = _renames(listing, doomed)
     done: Renames = []
     try:
-        for source, target in renames:
-            fs.rename(source, target, Purpose.RETIRE)
-            done.append((source, target))
-        fs.fsync_dir(listing.directory, Purpose.RETIRE)
+        for renames in (logs, companions):
+            for source, target in renames:
+                fs.rename(source, target, Purpose.RETIRE)
+                done.append((source, target))
+            fs.fsync_dir(listing.directory, Purpose.RETIRE)
         truncate_leader_epochs(fs, listing.directory, deletion.new_log_start_offset)
     except OutOfSpace:
         _undo(fs, listing.directory, done, rolled)
         raise
+
+
+def _renames(listing: Listing, doomed: Sequence[Segment]) -> tuple[Renames, Renames]:
+    """Of the ``.log`` files, and of all that is theirs."""
+    named = [segment.names(FileState.DELETED) for segment in doomed]
+    companions = [pair for _, *others in named for pair in others]
+    companions += [(snapshot.path, _retired(snapshot)) for snapshot in retired_snapshots(listing, doomed)]
+    return [log for log, *_ in named], companions
 
 
 def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:

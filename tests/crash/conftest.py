@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from tests.crash.promises import Expected
-from tests.crash.scenes import SCENES, draw
-from tests.crash.stops import clean
+from tests.crash.scenes import SCENES
+from tests.crash.stops import cleaning
 from tests.crash.tally import TALLY
 
 MEMORY: Final = Path("/dev/shm")
@@ -33,10 +33,16 @@ def scratch(memory: Path) -> Iterator[Path]:
     shutil.rmtree(memory / "scratch", ignore_errors=True)
 
 
+def an_expected(name: str, directory: Path) -> Expected:
+    """A scene drawn in a directory that holds no other of its name."""
+    scene = SCENES[name]
+    return Expected.of(scene.draw(directory / name / "data"), cleaning(scene))
+
+
 @pytest.fixture(scope="session", params=SCENES)
 def expected(request: pytest.FixtureRequest, memory: Path) -> Expected:
     """Each scene, with what an uninterrupted clean makes of it."""
-    return Expected.of(draw(request.param, memory / request.param / "data"), clean)
+    return an_expected(request.param, memory)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

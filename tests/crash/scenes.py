@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -35,14 +36,14 @@ AT_MS: Final = max(NOW_MS, time.time_ns() // 1_000_000 + DAY_MS)
 """When everything is cleaned; later than the change times of real files, or none of them could be swept."""
 OLD_MS: Final = AT_MS - 2 * DAY_MS
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
-TWO_SEGMENTS: Final = {"segment.bytes": "420", "index.interval.bytes": "0"}
-"""Groups of about two segments of these scenes."""
+GROUPS: Final = {"segment.bytes": "420", "index.interval.bytes": "0"}
+"""Groups of two or three segments."""
 TOPICS: Final = {
     "clicks": EXPIRING,
     "gone": EXPIRING,
-    "orders": {**COMPACT, **TWO_SEGMENTS},
-    "prices": {**COMPACT, "index.interval.bytes": "0"},
-    "payments": {**COMPACT, **TWO_SEGMENTS, "segment.bytes": "1200"},
+    "orders": {**COMPACT, **GROUPS},
+    "prices": {**COMPACT, **GROUPS, "segment.bytes": "700"},
+    "payments": {**COMPACT, **GROUPS, "segment.bytes": "1200"},
     "accounts": {**COMPACT, **EXPIRING, "cleanup.policy": "compact,delete"},
 }
 PADDING: Final = "-" * 60
@@ -128,16 +129,18 @@ def orders(log_dir: Path) -> None:
 
 
 def prices(log_dir: Path) -> None:
-    """Compacted into one segment, the last sources of which keep nothing: what they delete must not come back."""
+    """Compacted: the last sources of the first group keep nothing; what they delete must not come back."""
     with writing(log_dir, "prices-0") as log:
         log.put("a=1", "b=1", by=7)
         log.roll()
         for key in "bc":
-            log.put(f"{key}=2", by=8)
+            log.put(f"{key}=2")
             log.roll()
             log.bury(key, OLD_MS)
             log.roll()
-        log.put("d=1", by=7)
+        log.put("d=1", "e=1", "f=1", by=8)
+        log.roll()
+        log.put("d=2", by=7)
 
 
 def payments(log_dir: Path) -> None:
@@ -162,32 +165,39 @@ def accounts(log_dir: Path) -> None:
         log.put("a=9", by=7)
 
 
-Draw = Callable[[Path], None]
-SCENES: Final[dict[str, tuple[Draw, ...]]] = {
-    "retention": (clicks, gone),
-    "groups": (orders,),
-    "one group": (prices,),
-    "transactions": (payments,),
-    "both": (accounts, clicks),
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Partitions of one log dir, and whether its clean unlinks what it retires, or lets it wait."""
+
+    draws: tuple[Callable[[Path], None], ...]
+    delete_delay_ms: int | None
+
+    def draw(self, log_dir: Path) -> Path:
+        """Make it in an absent directory."""
+        log_dir.mkdir(parents=True)
+        for draw in self.draws:
+            draw(log_dir)
+        names = [path.name for path in log_dir.iterdir()]
+        ends = {topic_partition(name): Log.open(log_dir / name, LogConfig(), FS).log_end_offset for name in names}
+        lines = {
+            HIGH_WATERMARK_CHECKPOINT: ends,
+            LOG_START_OFFSET_CHECKPOINT: {tp: 1 for tp in ends if tp.topic in ("accounts", "clicks")},
+            CLEANER_OFFSET_CHECKPOINT: {tp: 2 for tp in ends if tp.topic in ("orders", "prices")},
+        }
+        for checkpoint, offsets in lines.items():
+            (log_dir / checkpoint).write_bytes(format_offset_checkpoint(offsets))
+        (log_dir / CLEAN_SHUTDOWN_FILE).touch()
+        return log_dir
+
+
+SCENES: Final = {
+    "retention": Scene((clicks, gone), None),
+    "retention at once": Scene((clicks, gone), 0),
+    "groups": Scene((orders,), 0),
+    "emptied sources": Scene((prices,), None),
+    "transactions": Scene((payments,), 0),
+    "both": Scene((accounts, clicks), None),
 }
-
-
-def draw(name: str, log_dir: Path) -> Path:
-    """Make a scene in an absent directory."""
-    log_dir.mkdir(parents=True)
-    for partition in SCENES[name]:
-        partition(log_dir)
-    names = [path.name for path in log_dir.iterdir()]
-    ends = {topic_partition(n): Log.open(log_dir / n, LogConfig(), FS).log_end_offset for n in names}
-    lines = {
-        HIGH_WATERMARK_CHECKPOINT: ends,
-        LOG_START_OFFSET_CHECKPOINT: {tp: 1 for tp in ends if tp.topic in ("accounts", "clicks")},
-        CLEANER_OFFSET_CHECKPOINT: {tp: 2 for tp in ends if tp.topic in ("orders", "prices")},
-    }
-    for checkpoint, offsets in lines.items():
-        (log_dir / checkpoint).write_bytes(format_offset_checkpoint(offsets))
-    (log_dir / CLEAN_SHUTDOWN_FILE).touch()
-    return log_dir
 
 
 def topic_partition(name: str) -> TopicPartition:

@@ -14,12 +14,14 @@ from typing import Final
 
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
-from tests.crash.scenes import AT_MS, TOPICS
+from tests.crash.promises import Expected
+from tests.crash.scenes import AT_MS, TOPICS, Scene
 from tests.faults import SteppingFileSystem
 from tests.partition_dirs import FakeClock, a_cleaner, configured, request
 
 LAYERS: Final = configured(**TOPICS)
-Stop = Callable[[Path, int], bool]
+Clean = Callable[[Path, FileSystem], None]
+Stop = Callable[[Clean, Path, int], bool]
 """Cleans a log dir and stops before the step of that number; whether it came that far."""
 
 
@@ -30,8 +32,8 @@ class Counting(SteppingFileSystem):
         self.steps = 0
 
     def step(self, purpose: Purpose) -> None:
-        self.at(self.steps)
         self.steps += 1
+        self.at(self.steps - 1)
 
     def at(self, number: int) -> None:
         """Called before each step."""
@@ -57,12 +59,17 @@ class KillingAt(FailingAt):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def clean(log_dir: Path, fs: FileSystem | None = None) -> None:
-    """One clean of a scene, the unlinks of what it retired included; failures of a partition are in its outcome."""
-    a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).clean(request(AT_MS), delete_delay_ms=0)
+def cleaning(scene: Scene) -> Clean:
+    """One clean of a log dir; failures of a partition are in its outcome."""
+
+    def clean(log_dir: Path, fs: FileSystem) -> None:
+        cleaner = a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS))
+        cleaner.clean(request(AT_MS), delete_delay_ms=scene.delete_delay_ms)
+
+    return clean
 
 
-def by_error(log_dir: Path, number: int) -> bool:
+def by_error(clean: Clean, log_dir: Path, number: int) -> bool:
     """A step that fails may end the run, or the run may go on with other partitions: both are right."""
     disk = FailingAt(number)
     with suppress(OSError, LogCleanerError):
@@ -70,7 +77,7 @@ def by_error(log_dir: Path, number: int) -> bool:
     return disk.steps > number
 
 
-def by_kill(log_dir: Path, number: int) -> bool:
+def by_kill(clean: Clean, log_dir: Path, number: int) -> bool:
     """SIGKILL in a process of its own, forked from this one, which has the kernels loaded."""
     child = os.fork()
     if child == 0:
@@ -88,18 +95,18 @@ def by_kill(log_dir: Path, number: int) -> bool:
     return False
 
 
-def steps_of(scene: Path, scratch: Path) -> int:
+def steps_of(expected: Expected, scratch: Path) -> int:
     """How many steps an uninterrupted clean takes."""
     disk = Counting()
-    clean(shutil.copytree(scene, scratch), disk)
+    expected.clean(shutil.copytree(expected.scene, scratch), disk)
     shutil.rmtree(scratch)
     return disk.steps
 
 
-def stopped(scene: Path, scratch: Path, stop: Stop) -> Iterator[tuple[int, Path]]:
-    """The scene stopped before its first step, its second one, and so on; each in the same place."""
-    for number in range(steps_of(scene, scratch)):
-        log_dir = shutil.copytree(scene, scratch)
-        assert stop(log_dir, number) or stop is by_error, f"step {number} was not reached"
+def stopped(expected: Expected, scratch: Path, stop: Stop, every: int = 1) -> Iterator[tuple[int, Path]]:
+    """The scene stopped before its first step, its second one (or only so many-th ones); each in the same place."""
+    for number in range(0, steps_of(expected, scratch), every):
+        log_dir = shutil.copytree(expected.scene, scratch)
+        assert stop(expected.clean, log_dir, number), f"step {number} was not reached"
         yield number, log_dir
         shutil.rmtree(scratch)

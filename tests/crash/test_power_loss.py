@@ -15,10 +15,9 @@ import pytest
 
 from storage.errors import LogCleanerError
 from storage.filesystem import Purpose
+from tests.crash.conftest import an_expected
 from tests.crash.power import Disk, Inode, Left, RecordingFileSystem, lay_down
 from tests.crash.promises import Expected, states_of
-from tests.crash.scenes import draw
-from tests.crash.stops import clean
 from tests.crash.tally import TALLY
 
 STATES_IN_CI: Final = 6
@@ -26,7 +25,7 @@ STATES_AT_A_STEP: Final = int(os.environ.get("LOGCLEANER_POWER_LOSSES", str(STAT
 
 
 def power_losses(
-    scene: Path, scratch: Path, disk: type[RecordingFileSystem] = RecordingFileSystem
+    expected: Expected, scratch: Path, disk: type[RecordingFileSystem] = RecordingFileSystem
 ) -> list[tuple[int, Left]]:
     """Different states, each with the number of a step before which the power went; paths as in ``scratch``."""
     found: dict[frozenset[tuple[Path, tuple[bytes, int]]], tuple[int, Left]] = {}
@@ -38,22 +37,17 @@ def power_losses(
             found.setdefault(frozenset(left.items()), (steps, left))
         steps += 1
 
-    shutil.copytree(scene, scratch)
-    clean(scratch, disk(scratch, before_step))
+    shutil.copytree(expected.scene, scratch)
+    expected.clean(scratch, disk(scratch, before_step))
     return list(found.values())
-
-
-def check(expected: Expected, log_dir: Path, number: int) -> None:
-    expected.check_stopped(states_of(log_dir), number)
-    clean(log_dir)
-    expected.check_finished(log_dir, number)
 
 
 def test_power_loss_at_any_step_loses_nothing_and_the_next_clean_finishes(expected: Expected, scratch: Path) -> None:
     cleaned = scratch / "cleaned"
-    for number, left in power_losses(expected.scene, cleaned):
+    for number, left in power_losses(expected, cleaned):
         log_dir = lay_down(left, cleaned, scratch / "data")
-        check(expected, log_dir, number)
+        expected.check_stopped(states_of(log_dir), number)
+        expected.finishes(log_dir, number)
         shutil.rmtree(log_dir)
         TALLY.power_losses += 1
 
@@ -83,12 +77,13 @@ def test_a_missing_fsync_is_caught(
     scratch: Path, twin: type[RecordingFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TALLY, "records_lost", 0)  # by a twin: put back afterwards
-    expected = Expected.of(draw("groups", scratch / "scene" / "data"), clean)
+    expected = an_expected("groups", scratch)
     cleaned, is_caught = scratch / "cleaned", False
-    for number, left in power_losses(expected.scene, cleaned, twin):
+    for number, left in power_losses(expected, cleaned, twin):
         log_dir = lay_down(left, cleaned, scratch / "data")
         try:
-            check(expected, log_dir, number)
+            expected.check_stopped(states_of(log_dir), number)
+            expected.finishes(log_dir, number)
         except (AssertionError, LogCleanerError):
             is_caught = True
             break

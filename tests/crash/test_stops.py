@@ -8,7 +8,7 @@ import pytest
 
 from storage.filesystem import FileSystem, NewFile
 from tests.crash.promises import Expected, states_of
-from tests.crash.stops import Stop, by_error, by_kill, clean, steps_of, stopped
+from tests.crash.stops import Stop, by_error, by_kill, steps_of, stopped
 from tests.crash.tally import TALLY
 from tests.faults import SteppingFile, SteppingFileSystem
 
@@ -26,16 +26,15 @@ def test_every_operation_is_a_step(real: type, stepping: type) -> None:
 def test_clean_stopped_before_any_step_loses_nothing_and_is_finished_by_the_next(
     expected: Expected, scratch: Path, stop: Stop
 ) -> None:
-    for number, log_dir in stopped(expected.scene, scratch, stop):
+    for number, log_dir in stopped(expected, scratch, stop):
         where = f"{stop.__name__}, step {number}"
         expected.check_stopped(states_of(log_dir), where)
-        clean(log_dir)
-        expected.check_finished(log_dir, where)
+        expected.finishes(log_dir, where)
         TALLY.errors += stop is by_error
         TALLY.kills += stop is by_kill
 
 
 def test_clean_takes_the_same_steps_each_time(expected: Expected, scratch: Path) -> None:
-    steps = steps_of(expected.scene, scratch)
-    assert steps == steps_of(expected.scene, scratch) > 70
+    steps = steps_of(expected, scratch)
+    assert steps == steps_of(expected, scratch) > 60
     TALLY.steps += steps
