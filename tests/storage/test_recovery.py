@@ -176,9 +176,16 @@ def test_snapshot_that_an_interrupted_deletion_had_not_come_to_waits_with_its_lo
     assert snapshots == {name(0, ".snapshot.deleted"), name(10, ".snapshot"), name(20, ".snapshot")}
 
 
-def test_newest_snapshot_stays_though_no_segment_begins_at_it(tmp_path):
-    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=2"))
-    for offset in (1, 2):
-        (made.path / name(offset, ".snapshot")).write_bytes(b"")
+def test_newest_snapshot_stays_though_its_log_waits(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=2"))
+    made.log(0).rename(made.path / name(0, ".log.deleted"))
+    (made.path / name(0, ".snapshot")).write_bytes(b"")
     recovered_offsets(made.path)
-    assert {found for found in file_names(made.path) if ".snapshot" in found} == {name(2, ".snapshot")}
+    assert name(0, ".snapshot") in file_names(made.path)
+
+
+def test_snapshots_that_clean_stops_of_a_broker_left_within_a_segment_are_no_leftovers(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=2", "c=3"))
+    for offset in (1, 2, 3):
+        (made.path / name(offset, ".snapshot")).write_bytes(b"")
+    assert not plan_recovery(list_partition(made.path)).is_needed
