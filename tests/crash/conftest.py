@@ -13,7 +13,6 @@ import pytest
 
 from tests.crash.promises import Expected
 from tests.crash.scenes import SCENES
-from tests.crash.stops import cleaning
 from tests.crash.tally import TALLY
 
 MEMORY: Final = Path("/dev/shm")
@@ -33,22 +32,12 @@ def scratch(memory: Path) -> Iterator[Path]:
     shutil.rmtree(memory / "scratch", ignore_errors=True)
 
 
-def an_expected(name: str, directory: Path) -> Expected:
-    """A scene drawn in a directory that holds no other of its name."""
-    scene = SCENES[name]
-    return Expected.of(scene.draw(directory / name / "data"), cleaning(scene))
-
-
 @pytest.fixture(scope="session", params=SCENES)
 def expected(request: pytest.FixtureRequest, memory: Path) -> Expected:
-    """Each scene, with what an uninterrupted clean makes of it."""
-    return an_expected(request.param, memory)
+    """Each scene, with what comes of it uninterrupted."""
+    return Expected.of(SCENES[request.param], memory / request.param)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Nothing tried must be seen."""
-    terminalreporter.write_line(
-        f"crash points: {TALLY.steps}; stopped by {TALLY.errors} errors, {TALLY.kills} kills, "
-        f"{TALLY.power_losses} power losses; {TALLY.opened_by_kafka} of them opened by Kafka; "
-        f"records lost: {TALLY.records_lost}"
-    )
+    terminalreporter.write_line(str(TALLY))

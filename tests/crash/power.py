@@ -8,7 +8,7 @@ them, as many zeros, or all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import product
@@ -17,10 +17,11 @@ from random import Random
 from typing import Final
 
 from storage.filesystem import NewFile, Purpose
+from tests.crash.acts import Act
 from tests.faults import SteppingFile, SteppingFileSystem
 
-EXHAUSTIVE_MAX: Final = 6
-"""Of so many changes all subsets are tried; of more, a sample."""
+EXHAUSTIVE_MAX: Final = 5
+"""Of so many changes all subsets are made; of more, a sample."""
 
 
 class Fate(Enum):
@@ -96,31 +97,26 @@ class Disk:
                 apply(self.durable, change)
         self.pending = [change for change in self.pending if change.directory != directory]
 
-    def after_power_loss(self, states_max: int, dice: Random) -> Iterator[Left]:
-        """At most so many of the states that it may leave: those where all or nothing survives, and a sample.
+    def after_power_loss(self, dice: Random) -> Iterator[Left]:
+        """The states that it may leave: all where few changes are pending, else a sample; some come up twice.
 
-        Files share a fate, but for those of the sample.
+        Files share a fate, or each has its own.
         """
-        yield self._left([True] * len(self.pending), lambda: Fate.KEPT)
-        yield self._left([False] * len(self.pending), lambda: Fate.LOST)
-        others = list(self._others(dice, states_max))
-        for survives, fate in dice.sample(others, min(len(others), states_max - 2)):
-            yield self._left(survives, fate)
+        for survives in self._subsets(dice):
+            for fate in Fate:
+                yield self._left(survives, lambda fate=fate: fate)  # type: ignore[misc]
+            yield self._left(survives, lambda: dice.choice(list(Fate)))
 
-    def _others(self, dice: Random, states_max: int) -> Iterator[tuple[list[bool], Callable[[], Fate]]]:
+    def _subsets(self, dice: Random) -> list[Sequence[bool]]:
         count = len(self.pending)
         if count <= EXHAUSTIVE_MAX:
-            subsets = [list(subset) for subset in product((True, False), repeat=count)]
-        else:
-            single = [[place == lone for place in range(count)] for lone in range(count)]
-            subsets = single + [[not survives for survives in subset] for subset in single]
-            subsets += [[dice.random() < 0.5 for _ in range(count)] for _ in range(states_max)]
-        for subset in subsets:
-            for fate in Fate:
-                yield subset, lambda fate=fate: fate  # type: ignore[misc]
-            yield subset, lambda: dice.choice(list(Fate))
+            return list(product((True, False), repeat=count))
+        single = [[place == lone for place in range(count)] for lone in range(count)]
+        subsets: list[Sequence[bool]] = [[True] * count, [False] * count, *single]
+        subsets += [[not survives for survives in subset] for subset in single]
+        return subsets + [[dice.random() < 0.5 for _ in range(count)] for _ in range(2**EXHAUSTIVE_MAX)]
 
-    def _left(self, survives: list[bool], fate: Callable[[], Fate]) -> Left:
+    def _left(self, survives: Sequence[bool], fate: Callable[[], Fate]) -> Left:
         names = dict(self.durable)
         for change, is_there in zip(self.pending, survives, strict=True):
             if is_there:
@@ -212,3 +208,23 @@ def lay_down(left: Left, log_dir: Path, scratch: Path) -> Path:
         target.write_bytes(content)
         os.utime(target, ns=(mtime_ns, mtime_ns))
     return scratch
+
+
+def power_losses(
+    log_dir: Path, act: Act, states_at_a_step: int, dice: Random, disk: type[RecordingFileSystem] = RecordingFileSystem
+) -> list[tuple[int, Left]]:
+    """Act on a log dir, and tell what a power loss before each step may leave: at most so many states that no earlier
+    step may, among them those where all and where nothing survives. Each comes with the number of its step."""
+    found: dict[frozenset[tuple[Path, tuple[bytes, int]]], tuple[int, Left]] = {}
+    steps = 0
+
+    def before_step(disk: Disk) -> None:
+        nonlocal steps
+        states = {frozenset(left.items()): (steps, left) for left in disk.after_power_loss(dice)}
+        new = [state for state in states if state not in found]
+        chosen = new if len(new) <= states_at_a_step else [new[0], new[-1], *dice.sample(new[1:-1], states_at_a_step - 2)]
+        found.update((state, states[state]) for state in chosen)
+        steps += 1
+
+    act(log_dir, disk(log_dir, before_step))
+    return list(found.values())

@@ -1,16 +1,16 @@
-"""What must hold of a log dir whose clean was stopped: nothing lost or brought back, and the next one finishes."""
+"""What must hold of a log dir where a clean, a ``free`` or a restore was stopped: nothing that is to stay is lost,
+nothing that was gone comes back, and the next one finishes."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from storage.checkpoints import truncate_from_start
-from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition
@@ -19,7 +19,8 @@ from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, FileKind
 from storage.recovery import plan_recovery
 from storage.txn_index import AbortedTxn, parse_txn_index
-from tests.crash.scenes import AT_MS, FS, TOPICS
+from tests.crash.acts import AT_MS, FS, TOPICS
+from tests.crash.scenes import Scene
 from tests.crash.tally import TALLY
 
 
@@ -84,24 +85,26 @@ def seen(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A scene, and what an uninterrupted clean makes of it."""
+    """A scene, and what comes of it uninterrupted."""
 
-    scene: Path
-    clean: Callable[[Path, FileSystem], None]
+    scene: Scene
+    drawn: Path
+    """Its log dir, to be copied."""
     before: States
     after: States
     finish: Mapping[str, object]
 
     @classmethod
-    def of(cls, scene: Path, clean: Callable[[Path, FileSystem], None]) -> Self:
-        """Clean a copy beside it."""
-        cleaned = shutil.copytree(scene, scene.with_name("cleaned"))
-        clean(cleaned, FS)
-        return cls(scene, clean, states_of(scene), states_of(cleaned), finish_of(cleaned))
+    def of(cls, scene: Scene, directory: Path) -> Self:
+        """Draw it in an absent directory, and act on a copy."""
+        drawn = scene.draw(directory / "data")
+        done = shutil.copytree(drawn, directory / "done")
+        scene.act(done, FS)
+        return cls(scene, drawn, states_of(drawn), states_of(done), finish_of(done))
 
     def finishes(self, log_dir: Path, where: object) -> None:
-        """The next clean comes where the uninterrupted one did."""
-        self.clean(log_dir, FS)
+        """The next act comes where the uninterrupted one did."""
+        self.scene.act(log_dir, FS)
         self.check_stopped(states_of(log_dir), where)
         differing = {key: told for key, told in finish_of(log_dir).items() if told != self.finish[key]}
         assert not differing, (where, differing)
@@ -115,16 +118,20 @@ class Expected:
     def check_partition(self, name: str, found: State, where: object) -> None:
         """As it opened: to us or to Kafka."""
         before, after = self.before[name], self.after[name]
-        lost = set(after.records) - set(found.records)
+        lost = set(before.records) & set(after.records) - set(found.records)
         TALLY.records_lost += len(lost)
         assert lost == set(), where
-        assert set(found.records) <= set(before.records), where
+        more = max(before, after, key=lambda state: len(state.records))
+        assert set(found.records) <= set(more.records), where
         offsets = [record.offset for record in found.records]
         assert offsets == sorted(set(offsets)), where
-        assert found.log_end_offset == before.log_end_offset, where
-        assert before.log_start_offset <= found.log_start_offset <= after.log_start_offset, where
-        still = {before.aborted_data[offset] for offset in offsets if offset in before.aborted_data}
-        assert still <= found.aborted <= before.aborted, where
+        assert found.log_end_offset == before.log_end_offset == after.log_end_offset, where
+        starts = sorted(state.log_start_offset for state in (before, after))
+        assert starts[0] <= found.log_start_offset <= starts[1], where
+        still = {more.aborted_data[offset] for offset in offsets if offset in more.aborted_data}
+        assert still <= found.aborted <= more.aborted, where
+        if self.scene.grows:
+            assert found.records == more.records[len(more.records) - len(found.records) :], where
         if "delete" not in TOPICS[name.rpartition("-")[0]]["cleanup.policy"]:
             assert latest(found, before) == latest(before, before) == latest(after, before), where
 
@@ -141,22 +148,25 @@ def latest(state: State, before: State) -> dict[str, str]:
 
 
 def finish_of(log_dir: Path) -> dict[str, object]:
-    """What a clean comes to: every batch, and all that is told of them.
+    """What it comes to: every batch, and all that is told of them.
 
     Not compared: how the batches are spread over segments, which a round that finds some groups done decides anew; the
     index entries of aborted transactions without data; leader epochs and a line in the log start checkpoint that lie
     below the log start, which a broker ignores and the next deletion cuts; the epoch of an empty log, which a broker
-    forgets; files that wait as ``.deleted``.
+    forgets; files that wait as ``.deleted``; the snapshot of a segment that was gone before older ones, which the run
+    behind the next one takes.
     """
     checkpoints = LogDir(log_dir).checkpoints()
     told: dict[str, object] = {"cleaned": checkpoints.cleaned, "high watermarks": checkpoints.high_watermarks}
+    told["holds"] = LogDir(log_dir).holds()
     for tp, path in LogDir(log_dir).partitions():
         log = Log.open(path, LogConfig(), FS, log_start_offset=checkpoints.log_starts.get(tp, 0))
         told[f"{tp} log"] = log.log_start_offset, log.log_end_offset, [told_of(batch) for batch in log.read()]
         told[f"{tp} producers"] = log.producer_state(AT_MS).to_snapshot_bytes()
         epochs = truncate_from_start(read_leader_epochs(path), log.log_start_offset)
         told[f"{tp} epochs"] = [epoch for epoch in epochs if epoch.start_offset < log.log_end_offset]
-        told[f"{tp} unfinished"] = plan_recovery(list_partition(path)).names
+        leftovers = plan_recovery(list_partition(path)).names
+        told[f"{tp} unfinished"] = [name for name in leftovers if not name.endswith(".snapshot")]
     return told
 
 

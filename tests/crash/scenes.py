@@ -1,20 +1,19 @@
-"""Small log dirs whose clean takes every kind of step: a scene is drawn once and copied for each trial.
+"""Small log dirs in which every kind of step is taken: a scene is drawn once and copied for each trial.
 
 Every scene has ``.deleted`` files of an earlier run, producer snapshots, leader epochs and checkpoint lines.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint
 from storage.compression import Compression
-from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.append import Producer
 from storage.names import (
@@ -29,23 +28,11 @@ from storage.names import (
     segment_file_name,
 )
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
-from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS
+from tests.crash.acts import AT_MS, FS, Act, clean, clean_at_once, free, restore
+from tests.partition_dirs import DAY_MS
 
-FS: Final = FileSystem()
-AT_MS: Final = max(NOW_MS, time.time_ns() // 1_000_000 + DAY_MS)
-"""When everything is cleaned; later than the change times of real files, or none of them could be swept."""
-OLD_MS: Final = AT_MS - 2 * DAY_MS
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
-GROUPS: Final = {"segment.bytes": "420", "index.interval.bytes": "0"}
-"""Groups of two or three segments."""
-TOPICS: Final = {
-    "clicks": EXPIRING,
-    "gone": EXPIRING,
-    "orders": {**COMPACT, **GROUPS},
-    "prices": {**COMPACT, **GROUPS, "segment.bytes": "700"},
-    "payments": {**COMPACT, **GROUPS, "segment.bytes": "1200"},
-    "accounts": {**COMPACT, **EXPIRING, "cleanup.policy": "compact,delete"},
-}
+OLD_MS: Final = AT_MS - 2 * DAY_MS
 PADDING: Final = "-" * 60
 
 
@@ -71,12 +58,12 @@ class Writing:
         """A tombstone that an earlier round stamped."""
         self.log.append(encode_batch([a_record(key, OLD_MS)], delete_horizon_ms=horizon_ms), now_ms=AT_MS)
 
-    def end(self, kind: ControlType, by: int) -> None:
+    def end(self, kind: ControlType, by: int, at_ms: int = AT_MS) -> None:
         """The marker of a transaction."""
         marker = encode_control_batch(
-            kind, offset=0, timestamp_ms=AT_MS, producer_id=by, producer_epoch=0, coordinator_epoch=0
+            kind, offset=0, timestamp_ms=at_ms, producer_id=by, producer_epoch=0, coordinator_epoch=0
         )
-        self.log.append(marker, now_ms=AT_MS)
+        self.log.append(marker, now_ms=at_ms)
 
     def roll(self) -> None:
         """A new segment, in a new leader epoch."""
@@ -100,10 +87,12 @@ def writing(log_dir: Path, name: str) -> Iterator[Writing]:
 
 
 def clicks(log_dir: Path) -> None:
-    """Deleted by time: three segments go, one stays."""
+    """Deleted by time: three segments go, each with an aborted transaction; one stays."""
     with writing(log_dir, "clicks-0") as log:
         for number in range(3):
             log.put(f"a={number}", "b=0", by=7, at_ms=OLD_MS)
+            log.put(f"x={number}", by=8, at_ms=OLD_MS, transactional=True)
+            log.end(ControlType.ABORT, by=8, at_ms=OLD_MS)
             log.roll()
         log.put("c=3", by=7)
 
@@ -165,12 +154,41 @@ def accounts(log_dir: Path) -> None:
         log.put("a=9", by=7)
 
 
+def drawn(seed: int) -> Callable[[Path], None]:
+    """Compacted: segments of records, tombstones and transactions as the dice fall."""
+
+    def draw(log_dir: Path) -> None:
+        dice = Random(seed)
+        with writing(log_dir, "drawn-0") as log:
+            for _ in range(dice.randrange(4, 8)):
+                for _ in range(dice.randrange(4)):
+                    _draw_one(log, dice)
+                log.roll()
+            log.put("last=1")
+
+    return draw
+
+
+def _draw_one(log: Writing, dice: Random) -> None:
+    pairs = [f"{key}=1" if dice.random() < 0.8 else key for key in dice.sample("abcdef", dice.randrange(1, 4))]
+    match dice.randrange(4):
+        case 0:
+            log.put(*pairs)
+        case 1:
+            log.bury(pairs[0][0], OLD_MS)
+        case by:
+            log.put(*pairs, by=by, transactional=True)
+            log.end(dice.choice([ControlType.COMMIT, ControlType.ABORT]), by=by)
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Partitions of one log dir, and whether its clean unlinks what it retires, or lets it wait."""
+    """Partitions of one log dir, and what is done to it."""
 
+    act: Act
     draws: tuple[Callable[[Path], None], ...]
-    delete_delay_ms: int | None
+    prepare: Act | None = None
+    """Done before, uninterrupted."""
 
     def draw(self, log_dir: Path) -> Path:
         """Make it in an absent directory."""
@@ -187,16 +205,25 @@ class Scene:
         for checkpoint, offsets in lines.items():
             (log_dir / checkpoint).write_bytes(format_offset_checkpoint(offsets))
         (log_dir / CLEAN_SHUTDOWN_FILE).touch()
+        if self.prepare:
+            self.prepare(log_dir, FS)
         return log_dir
+
+    @property
+    def grows(self) -> bool:
+        """Whether something comes back."""
+        return self.act is restore
 
 
 SCENES: Final = {
-    "retention": Scene((clicks, gone), None),
-    "retention at once": Scene((clicks, gone), 0),
-    "groups": Scene((orders,), 0),
-    "emptied sources": Scene((prices,), None),
-    "transactions": Scene((payments,), 0),
-    "both": Scene((accounts, clicks), None),
+    "retention": Scene(clean, (clicks, gone)),
+    "retention at once": Scene(clean_at_once, (clicks, gone)),
+    "groups": Scene(clean_at_once, (orders,)),
+    "emptied sources": Scene(clean, (prices,)),
+    "transactions": Scene(clean_at_once, (payments,)),
+    "both": Scene(clean, (accounts, clicks)),
+    "free": Scene(free, (accounts, clicks)),
+    "restore": Scene(restore, (clicks, gone), prepare=clean),
 }
 
 
