@@ -52,13 +52,12 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     """
     doomed = _checked(listing, deletion)
     rolled = _roll(fs, listing, deletion, snapshot_at_end)
-    logs, companions = _renames(listing, doomed)
     done: Renames = []
     try:
-        for renames in (logs, companions):
-            for source, target in renames:
-                fs.rename(source, target, Purpose.RETIRE)
-                done.append((source, target))
+        for files in _in_order(listing, doomed):
+            for file in files:
+                fs.rename(file.path, _retired(file), Purpose.RETIRE)
+                done.append((file.path, _retired(file)))
             fs.fsync_dir(listing.directory, Purpose.RETIRE)
         truncate_leader_epochs(fs, listing.directory, deletion.new_log_start_offset)
     except OutOfSpace:
@@ -66,25 +65,21 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
         raise
 
 
-def _renames(listing: Listing, doomed: Sequence[Segment]) -> tuple[Renames, Renames]:
-    """Of the ``.log`` files, and of all that is theirs."""
-    named = [segment.names(FileState.DELETED) for segment in doomed]
-    companions = [pair for _, *others in named for pair in others]
-    companions += [(snapshot.path, _retired(snapshot)) for snapshot in retired_snapshots(listing, doomed)]
-    return [log for log, *_ in named], companions
-
-
 def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
     """Unlink the segments of a deletion; the leader epochs are left to the caller. Arguments and errors as above:
     there is an OutOfSpace only where everything goes, and nothing is gone then."""
     doomed = _checked(listing, deletion)
     _roll(fs, listing, deletion, snapshot_at_end)
-    companions = [s.files[kind].path for s in doomed for kind in SEGMENT_KINDS[1:] if kind in s.files]
-    companions += [snapshot.path for snapshot in retired_snapshots(listing, doomed)]
-    for paths in ([segment.log.path for segment in doomed], companions):
-        for path in paths:
-            fs.unlink(path, Purpose.REMOVE)
+    for files in _in_order(listing, doomed):
+        for file in files:
+            fs.unlink(file.path, Purpose.REMOVE)
         fs.fsync_dir(listing.directory, Purpose.REMOVE)
+
+
+def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[SegmentFile], list[SegmentFile]]:
+    """Steps 2 and 3: every ``.log``, and all that is theirs."""
+    companions = [segment.files[kind] for segment in doomed for kind in SEGMENT_KINDS[1:] if kind in segment.files]
+    return [segment.log for segment in doomed], companions + retired_snapshots(listing, doomed)
 
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
@@ -149,8 +144,8 @@ def retired_snapshots(listing: Listing, segments: Iterable[Segment]) -> list[Seg
     return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
 
 
-def _retired(snapshot: SegmentFile) -> Path:
-    return snapshot.path.with_name(segment_file_name(snapshot.name.base_offset, FileKind.SNAPSHOT, FileState.DELETED))
+def _retired(file: SegmentFile) -> Path:
+    return file.path.with_name(str(file.name._replace(state=FileState.DELETED)))
 
 
 def retire_snapshots(fs: FileSystem, listing: Listing, segments: Iterable[Segment]) -> None:

@@ -102,10 +102,13 @@ class Disk:
 
         Files share a fate, or each has its own.
         """
+        inodes = {*self.durable.values(), *(change.inode for change in self.pending)}
+        is_all_durable = all(inode.content == inode.durable for inode in inodes)
         for survives in self._subsets(dice):
-            for fate in Fate:
+            for fate in (Fate.KEPT,) if is_all_durable else Fate:
                 yield self._left(survives, lambda fate=fate: fate)  # type: ignore[misc]
-            yield self._left(survives, lambda: dice.choice(list(Fate)))
+            if not is_all_durable:
+                yield self._left(survives, lambda: dice.choice(list(Fate)))
 
     def _subsets(self, dice: Random) -> list[Sequence[bool]]:
         count = len(self.pending)
@@ -222,8 +225,9 @@ def power_losses(
         nonlocal steps
         states = {frozenset(left.items()): (steps, left) for left in disk.after_power_loss(dice)}
         new = [state for state in states if state not in found]
-        chosen = new if len(new) <= states_at_a_step else [new[0], new[-1], *dice.sample(new[1:-1], states_at_a_step - 2)]
-        found.update((state, states[state]) for state in chosen)
+        if len(new) > states_at_a_step:
+            new = [new[0], new[-1], *dice.sample(new[1:-1], states_at_a_step - 2)]
+        found.update((state, states[state]) for state in new)
         steps += 1
 
     act(log_dir, disk(log_dir, before_step))

@@ -1,4 +1,4 @@
-"""Every kind of act is stopped by an error, by SIGKILL and by a power loss: the bounded form of ``python -m tests.crash``."""
+"""Every act is stopped by an error, by SIGKILL and by a power loss: the bounded form of ``python -m tests.crash``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults import SteppingFile, SteppingFileSystem
 
 NO_STEPS = {"close", "replace_file"}
 """The one changes nothing, the other is made of steps."""
-EVERY: Final = {by_error: Thoroughness(every=2), by_kill: Thoroughness(every=7)}
+EVERY: Final = {by_error: Thoroughness(every=3), by_kill: Thoroughness(every=8)}
 POWER: Final = Thoroughness(states_at_a_step=4, states_max=70)
 
 
