@@ -103,28 +103,29 @@ class Disk:
         Files share a fate, or each has its own.
         """
         inodes = {*self.durable.values(), *(change.inode for change in self.pending)}
-        is_all_durable = all(inode.content == inode.durable for inode in inodes)
+        is_all_durable = all(inode.content is inode.durable for inode in inodes)
         for survives in self._subsets(dice):
+            names = dict(self.durable)
+            for change, is_there in zip(self.pending, survives, strict=True):
+                if is_there:
+                    apply(names, change)
             for fate in (Fate.KEPT,) if is_all_durable else Fate:
-                yield self._left(survives, lambda fate=fate: fate)  # type: ignore[misc]
+                yield _left(names, dict.fromkeys(inodes, fate))
             if not is_all_durable:
-                yield self._left(survives, lambda: dice.choice(list(Fate)))
+                yield _left(names, {inode: dice.choice(list(Fate)) for inode in names.values()})
 
     def _subsets(self, dice: Random) -> list[Sequence[bool]]:
         count = len(self.pending)
         if count <= EXHAUSTIVE_MAX:
             return list(product((True, False), repeat=count))
-        single = [[place == lone for place in range(count)] for lone in range(count)]
-        subsets: list[Sequence[bool]] = [[True] * count, [False] * count, *single]
-        subsets += [[not survives for survives in subset] for subset in single]
-        return subsets + [[dice.random() < 0.5 for _ in range(count)] for _ in range(2**EXHAUSTIVE_MAX)]
+        others = [[place == lone for place in range(count)] for lone in range(count)]
+        others += [[not survives for survives in subset] for subset in others]
+        others += [[dice.random() < 0.5 for _ in range(count)] for _ in range(2 * count)]
+        return [[True] * count, [False] * count, *dice.sample(others, 2**EXHAUSTIVE_MAX - 2)]
 
-    def _left(self, survives: Sequence[bool], fate: Callable[[], Fate]) -> Left:
-        names = dict(self.durable)
-        for change, is_there in zip(self.pending, survives, strict=True):
-            if is_there:
-                apply(names, change)
-        return {path: (inode.after(fate()), inode.mtime_ns) for path, inode in names.items()}
+
+def _left(names: Mapping[Path, Inode], fates: Mapping[Inode, Fate]) -> Left:
+    return {path: (inode.after(fates[inode]), inode.mtime_ns) for path, inode in names.items()}
 
 
 def apply(names: dict[Path, Inode], change: Change) -> None:

@@ -1,4 +1,4 @@
-"""Deliberately broken twins, each an fsync or an order away from the real thing: the crash tests must catch every one."""
+"""Broken twins, each an fsync or an order away from the real thing: the crash tests must catch every one."""
 
 from __future__ import annotations
 
