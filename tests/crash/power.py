@@ -120,7 +120,7 @@ class Disk:
             return list(product((True, False), repeat=count))
         others = [[place == lone for place in range(count)] for lone in range(count)]
         others += [[not survives for survives in subset] for subset in others]
-        others += [[dice.random() < 0.5 for _ in range(count)] for _ in range(2 * count)]
+        others += [[dice.random() < 0.5 for _ in range(count)] for _ in range(2**EXHAUSTIVE_MAX)]
         return [[True] * count, [False] * count, *dice.sample(others, 2**EXHAUSTIVE_MAX - 2)]
 
 
