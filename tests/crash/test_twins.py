@@ -57,7 +57,6 @@ def without_fsync(left_out: Purpose) -> type[RecordingFileSystem]:
         ("retention", WithoutFileFsync),
         ("retention", without_fsync(Purpose.RETIRE)),
         ("retention at once", without_fsync(Purpose.REMOVE)),
-        ("free", without_fsync(Purpose.REMOVE)),
         ("restore", without_fsync(Purpose.RESTORE)),
         ("restore", WithoutFileFsync),
     ],
@@ -65,7 +64,7 @@ def without_fsync(left_out: Purpose) -> type[RecordingFileSystem]:
 def test_a_missing_fsync_is_caught(scene: str, twin: type[RecordingFileSystem], scratch: Path) -> None:
     expected = Expected.of(SCENES[scene], scratch)
     with pytest.raises((AssertionError, LogCleanerError)):
-        try_power_losses(expected, scratch / "lost", Thoroughness(states_at_a_step=12), twin)
+        try_power_losses(expected, scratch / "lost", Thoroughness(states_at_a_step=4), twin)
 
 
 def retires_before_it_exposes(monkeypatch: pytest.MonkeyPatch) -> None:
