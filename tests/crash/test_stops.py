@@ -16,8 +16,8 @@ from tests.faults import SteppingFile, SteppingFileSystem
 
 NO_STEPS = {"close", "replace_file"}
 """The one changes nothing, the other is made of steps."""
-EVERY: Final = {by_error: Thoroughness(every=3), by_kill: Thoroughness(every=8)}
-POWER: Final = Thoroughness(states_at_a_step=4, states_max=70)
+EVERY: Final = {by_error: Thoroughness(every=3), by_kill: Thoroughness(every=10)}
+POWER: Final = Thoroughness(states_at_a_step=4, states_max=50)
 
 
 @pytest.mark.parametrize(("real", "stepping"), [(FileSystem, SteppingFileSystem), (NewFile, SteppingFile)])

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kafka
 
 __all__ = ["expected", "memory", "scratch"]
 """Fixtures."""
-IN_CI: Final = Thoroughness(every=5, states_at_a_step=4, states_max=20)
+IN_CI: Final = Thoroughness(every=8, states_at_a_step=4, states_max=15)
 
 
 def test_kafka_finds_what_was_left_and_the_next_finishes(referee: Referee, expected: Expected, scratch: Path) -> None:
