@@ -2,8 +2,8 @@
 
 Of a file, its bytes up to its last fsync; of a directory, its names as of its own last fsync. Of what came later, any
 part may have reached the disk: any subset of a directory's changes, and of each file none of the newer bytes, half of
-them, as many zeros, or all. Orders are subsets, too: what another order leaves under a
-name, the subset without the later change does.
+them, as many zeros, or all. Orders are subsets, too: what another order leaves under a name, the subset without the
+later change does.
 """
 
 from __future__ import annotations
