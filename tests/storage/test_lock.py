@@ -137,3 +137,14 @@ def test_full_disk_without_room_for_the_lock_file_says_so(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(UnreadableFile, match=r"the disk is too full to create it"):
         LogDirLock.acquire(tmp_path, FileSystem())
+
+
+def test_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path, fs):
+    class Stubborn(FileSystem):
+        def unlink(self, path, purpose):
+            raise PermissionError(1, "not permitted", str(path))
+
+    lock = LogDirLock.acquire(tmp_path, Stubborn())
+    with pytest.raises(PermissionError):
+        lock.release()
+    LogDirLock.acquire(tmp_path, fs).release()
