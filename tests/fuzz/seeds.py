@@ -32,6 +32,7 @@ from tests.legacy_logs import legacy_log_dir
 from tests.partition_dirs import DAY_MS, NOW_MS
 
 SEGMENTS: Final = 4
+_ENDS: Final = (ControlType.COMMIT, ControlType.ABORT)
 FS: Final = FileSystem()
 _COMPACT: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}
 _TIMED: Final = {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
@@ -76,19 +77,22 @@ def _write(root: Path, name: str, random: Random, codec: Compression) -> None:
 
 
 def _write_transactions(path: Path, random: Random) -> None:
-    """Two producers interleaved: committed and aborted transactions, the last one left open."""
-    sequences = {7: 0, 8: 0}
+    """Two producers interleaved: committed and aborted transactions; none reaches from one segment into another, but
+    in the last one some are left open."""
+    sequences, begun = {7: 0, 8: 0}, set[int]()
     with _created(path) as log:
-        for place in range(24):
+        for place in range(22):
             producer_id = random.choice((7, 8))
             records = list(_records(random, NOW_MS))
             producer = Producer(producer_id, 0, sequences[producer_id], True)
             log.append_records(records, now_ms=NOW_MS, producer=producer, compression=Compression(place % 5))
             sequences[producer_id] += len(records)
-            if random.random() < 0.5:
-                kind = random.choice((ControlType.COMMIT, ControlType.ABORT))
-                log.append(_marker(kind, producer_id), now_ms=NOW_MS)
-            if place % 6 == 5:
+            begun.add(producer_id)
+            ending = begun.copy() if place % 6 == 5 else {producer_id} if random.random() < 0.5 else set()
+            for ending_id in sorted(ending):
+                log.append(_marker(random.choice(_ENDS), ending_id), now_ms=NOW_MS)
+            begun -= ending
+            if place % 6 == 5 and place < 18:
                 log.roll(NOW_MS)
 
 
