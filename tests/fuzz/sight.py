@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def sights(log_dir: Path) -> dict[str, Sight]:
 def sight_of(partition: Path) -> Sight:
     """A partition as it is."""
     logs = sorted(path for path in partition.iterdir() if _holds_records(path))
-    read = [_readable(path) for path in logs]
+    read = [_readable(path.read_bytes()) for path in logs]
     data = [record for found, _ in read for record in found]
     broken = {int(path.name[:20]) for path, (_, is_whole) in zip(logs, read, strict=True) if not is_whole}
     files = {path.name: sha256(path.read_bytes()).hexdigest() for path in partition.iterdir() if path.is_file()}
@@ -49,21 +50,21 @@ def _holds_records(path: Path) -> bool:
     return name is not None and name.kind.value == ".log" and name.state in WITH_DATA
 
 
-def _readable(path: Path) -> tuple[list[Record], bool]:
-    """The records that can be read and vouched for, and whether that is all there is."""
-    data = path.read_bytes()
+@lru_cache(maxsize=1000)
+def _readable(data: bytes) -> tuple[tuple[Record, ...], bool]:
+    """The records of a ``.log`` that can be read and vouched for, and whether that is all there is."""
     found: list[Record] = []
-    walk, is_whole = iter_batches(data, path), True
+    walk, is_whole = iter_batches(data, Path()), True
     while True:
         try:
             for batch in walk:
                 batch.ensure_valid()
                 found += batch.records()
-            return found, is_whole and walk.position == len(data)
+            return tuple(found), is_whole and walk.position == len(data)
         except CorruptBatch as error:
             is_whole = False
             if error.position >= walk.position:  # a header: nobody knows where the next one is
-                return found, False
+                return tuple(found), False
 
 
 def _latest(records: Iterable[Record]) -> dict[bytes, Record]:

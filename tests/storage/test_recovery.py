@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from storage.errors import UnreadableFile
+from storage.errors import CorruptBatch, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.recovery import plan_recovery, recover
@@ -164,3 +164,13 @@ def test_index_files_of_a_log_that_is_a_symlink_stay(directory):
     (directory / name(30, ".index")).touch()
     (directory / name(30, ".log")).symlink_to(directory / name(0, ".log"))
     assert not plan_recovery(list_partition(directory)).is_needed
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"], ids=["cut", "altered"])
+def test_damaged_swap_log_takes_the_place_of_nothing(directory, damage):
+    move(directory, ".cleaned", ".swap")
+    swap = directory / name(0, ".log.swap")
+    swap.write_bytes(damage(swap.read_bytes()))
+    with pytest.raises(CorruptBatch, match="swap"):
+        plan_recovery(list_partition(directory))
+    assert [record.offset for record in records_in(directory)] == ORIGINAL
