@@ -1,4 +1,4 @@
-"""Whole log dirs, damaged: an error or the right result, in bounded memory (``tests.fuzz.trial`` says what is right)."""
+"""Whole log dirs, damaged: an error or the right result, in bounded memory; ``tests.fuzz.trial`` says what is right."""
 
 from __future__ import annotations
 
