@@ -68,12 +68,12 @@ def test_damaged_samples_of_kafka_2(old_samples: Samples, tmp_path: Path) -> Non
         Damage("timed-0/{1}.timeindex", Kind.TRUNCATE, 12, 0),
         Damage("timed-0/{1}.timeindex", Kind.TRUNCATE, 0, 0),
         Damage("swapped-0/{0}.log.swap", Kind.FLIP, 100, 0),
+        Damage(".logcleaner-holds", Kind.TRUNCATE, 1, 0),
     ],
     ids=lambda damage: f"{damage.file} {damage.kind}",
 )
 def test_what_was_found_does_not_come_back(subject: Subject, tmp_path: Path, damage: Damage) -> None:
-    partition = subject.path / damage.file.partition("/")[0]
-    bases = [path.stem for path in sorted(partition.glob("*.log"))]
+    bases = [path.stem for path in sorted((subject.path / damage.file).parent.glob("*.log"))]
     found = Damage(damage.file.format(*bases), damage.kind, damage.position, damage.value)
     assert (subject.path / found.file).is_file()
     try_damages(subject, [found], tmp_path)
