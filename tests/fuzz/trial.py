@@ -84,7 +84,9 @@ def try_damages(subject: Subject, damages: Sequence[Damage], scratch: Path) -> s
             return "refused"
         _read_all(copy)
         _judge(_Case(subject, copy, damages, damaged, sights(copy), plan, outcome))
-        return "failed" if plan.failures or any(r.error for r in outcome.results.values()) else "cleaned"
+        errors = [*plan.failures, *(error for log_dir in plan.log_dirs for error in log_dir.facts.errors)]
+        errors += [result.error for result in outcome.results.values() if result.error]
+        return "failed" if errors else "cleaned"
     finally:
         shutil.rmtree(copy)
 
