@@ -25,12 +25,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storage.errors import OutOfSpace
+from storage.errors import CorruptBatch, OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, segments_of
 from storage.names import FileKind, FileState, segment_file_name
-from storage.segment import SegmentFile
+from storage.records import iter_headers, read_batch
+from storage.segment import SegmentFile, open_to_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Recovery:
 def plan_recovery(listing: Listing) -> Recovery:
     """Decide what becomes of the leftovers of one partition.
 
-    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log cannot be read to its end.
+    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log that is to take the place of another is not whole.
     """
     recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
     waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
@@ -136,13 +137,33 @@ def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFi
 
 
 def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:
-    """Plain files with a base in the range that the finished swaps cover."""
+    """Plain files with a base in the range that the finished swaps cover.
+
+    Where a ``.log`` is among them, the swap was not far: what takes its place is verified before it goes.
+    """
     logs = [file for file in finished if file.name.kind is FileKind.LOG]
     if not logs:
         return ()
     start = min(file.name.base_offset for file in logs)
     end = max(next_offset_of(segment) for segment in segments_of(listing.directory, finished))
-    return tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
+    replaced = tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
+    if any(file.name.kind is FileKind.LOG for file in replaced):
+        for file in logs:
+            _verify(file)
+    return replaced
+
+
+def _verify(log: SegmentFile) -> None:
+    """Read all of a ``.swap`` log. Raises: CorruptBatch, UnreadableFile."""
+    descriptor = open_to_read(log.path)
+    try:
+        headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
+        for found in headers:
+            read_batch(descriptor, log.path, found).ensure_valid()
+        if headers.position != log.size_bytes:
+            raise CorruptBatch(log.path, headers.position, "the file ends within a batch")
+    finally:
+        os.close(descriptor)
 
 
 def _plain(file: SegmentFile) -> Path:

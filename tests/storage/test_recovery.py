@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from storage.errors import UnreadableFile
+from storage.errors import CorruptBatch, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.recovery import plan_recovery, recover
@@ -189,3 +189,13 @@ def test_snapshots_that_clean_stops_of_a_broker_left_within_a_segment_are_no_lef
     for offset in (1, 2, 3):
         (made.path / name(offset, ".snapshot")).write_bytes(b"")
     assert not plan_recovery(list_partition(made.path)).is_needed
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"], ids=["cut", "altered"])
+def test_damaged_swap_log_takes_the_place_of_nothing(directory, damage):
+    move(directory, ".cleaned", ".swap")
+    swap = directory / name(0, ".log.swap")
+    swap.write_bytes(damage(swap.read_bytes()))
+    with pytest.raises(CorruptBatch, match="swap"):
+        plan_recovery(list_partition(directory))
+    assert [record.offset for record in records_in(directory)] == ORIGINAL
