@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from storage.errors import ContradictedTxnIndex
+
 
 class RecordFate(Enum):
     """Why a record of a data batch stays or goes."""
@@ -58,6 +60,9 @@ class Marker(Enum):
     """Not a transaction's."""
     NONE = auto()
     """The batch is empty: its record was removed by an earlier round."""
+
+
+_ENDS = frozenset({Marker.COMMIT, Marker.ABORT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,8 @@ def ends_a_producer(batch: BatchFacts, producers: Mapping[int, ProducerEnd]) -> 
 @dataclass(slots=True)
 class _Ongoing:
     transaction: AbortedTransaction
+    is_met: bool
+    """Whether its marker is going to be fed; else the next abort marker of the producer is taken for it."""
     has_batches: bool = False
 
 
@@ -187,8 +194,14 @@ class TransactionFates:
 
     def can_discard(self, batch: BatchFacts) -> bool:
         """Feed the next batch: data of an aborted transaction goes; a marker goes once its transaction has no batch
-        left."""
-        self.begin_up_to(batch.last_offset)
+        left.
+
+        Raises: ContradictedTxnIndex where a marker says otherwise than the index, which no checksum covers: what one
+            wrong entry makes of committed data, or of the keys of aborted data, cannot be taken back.
+        """
+        self._begin_up_to(batch.last_offset, is_met=True)
+        if cause := self._contradiction(batch):
+            raise ContradictedTxnIndex(cause)
         if batch.marker is None:
             return batch.is_transactional and self._is_aborted_data(batch)
         if batch.marker is Marker.ABORT:
@@ -200,11 +213,32 @@ class TransactionFates:
         return batch.marker is Marker.NONE
 
     def begin_up_to(self, offset: int) -> None:
+        """Pass over the batches up to ``offset``: aborted transactions begin in them, and none ends."""
+        self._begin_up_to(offset, is_met=False)
+
+    def _begin_up_to(self, offset: int, *, is_met: bool) -> None:
         """Take up the aborted transactions that begin at or below ``offset``, the last one of the next batch."""
         while self.waiting and self.waiting[0][0] <= offset:
             _, _, transaction = heapq.heappop(self.waiting)
             if transaction.last_offset >= offset:  # else its marker lies before the first batch of the walk
-                self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction))
+                self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction, is_met))
+
+    def _contradiction(self, batch: BatchFacts) -> str | None:
+        """What the index has otherwise than the log, up to this batch: every entry's marker is where it says, and no
+        other marker ends the transaction."""
+        producer_id, offset, marker = batch.producer_id, batch.last_offset, batch.marker
+        for aborted_id, ongoing in self._aborted.items():
+            if not ongoing.is_met:
+                continue
+            end = ongoing.transaction.last_offset
+            is_its_marker = end == offset and marker is Marker.ABORT and producer_id == aborted_id
+            if end <= offset and not is_its_marker:
+                return f"producer {aborted_id} has no abort marker at offset {end}, as the index says"
+            if producer_id == aborted_id and marker in _ENDS and not is_its_marker:
+                return f"the marker at offset {offset} ends what producer {aborted_id} aborts at {end} by the index"
+        if marker is Marker.ABORT and producer_id in self._committed:
+            return f"the marker at offset {offset} aborts data of producer {producer_id} that the index does not have"
+        return None
 
     def _is_aborted_data(self, batch: BatchFacts) -> bool:
         ongoing = self._aborted.get(batch.producer_id)

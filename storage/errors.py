@@ -140,6 +140,17 @@ class CorruptIndex(LogCleanerError):
         return f"{self.path} at byte {self.position}: {self.cause}"
 
 
+class ContradictedTxnIndex(LogCleanerError):
+    """A transaction index that has it otherwise than the markers in the log. The round makes it a ``CorruptIndex``."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return self.cause
+
+
 class CorruptSnapshot(LogCleanerError):
     """A producer ``.snapshot`` with a wrong version, length or CRC."""
 

@@ -121,6 +121,10 @@ class NewFile:
         except OSError as error:
             raise typed(error, self.path, 0) from error
 
+    def let_go(self) -> None:
+        """Take it out of the page cache, after ``fsync``."""
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def set_mtime(self, mtime_ns: int) -> None:
         """Kafka gives a cleaned segment the time of its last source: retention falls back to it. Raises: OutOfSpace."""
         try:

@@ -92,7 +92,7 @@ def last_offset_index_entry(path: Path, base_offset: int) -> OffsetIndexEntry | 
 
     Raises:
         UnreadableFile: the file is missing or cannot be read.
-        CorruptIndex: an entry whose offset or position is negative.
+        CorruptIndex: an entry whose offset or position is negative, or not above that before it.
     """
     found = _read_last_entry(path, _OFFSET_ENTRY)
     return OffsetIndexEntry(base_offset + found[0], found[1]) if found else None
@@ -105,7 +105,7 @@ def last_time_index_entry(path: Path, base_offset: int) -> TimeIndexEntry | None
 
     Raises:
         UnreadableFile: the file is missing or cannot be read.
-        CorruptIndex: an entry whose timestamp or offset is negative.
+        CorruptIndex: an entry whose timestamp or offset is negative, or that does not follow the one before it.
     """
     found = _read_last_entry(path, _TIME_ENTRY)
     return TimeIndexEntry(found[0], base_offset + found[1]) if found else None
@@ -115,7 +115,7 @@ def _read_last_entry(path: Path, layout: struct.Struct) -> tuple[int, int] | Non
     try:
         descriptor = open_plain(path)
         try:
-            at, entry = _last_entry(descriptor, layout.size)
+            at, before, entry = _last_entries(descriptor, layout.size)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -125,11 +125,15 @@ def _read_last_entry(path: Path, layout: struct.Struct) -> tuple[int, int] | Non
     first, second = layout.unpack(entry)
     if first < 0 or second < 0:
         raise CorruptIndex(path, at, f"negative entry ({first}, {second})")
+    previous = layout.unpack(before) if before else (-1, 0)
+    if first <= previous[0] or second < previous[1]:
+        raise CorruptIndex(path, at, f"entry ({first}, {second}) does not follow {previous}")
     return first, second
 
 
-def _last_entry(descriptor: int, entry_bytes: int) -> tuple[int, bytes]:
-    """Position and bytes of the last entry that is not all zeros; no bytes where there is none."""
+def _last_entries(descriptor: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
+    """Position of the last entry that is not all zeros, the bytes of the one before it where they were read at once,
+    and its own; no bytes where there is none."""
     count = os.fstat(descriptor).st_size // entry_bytes
     first = max(0, count - _TAIL_ENTRIES)
     tail = os.pread(descriptor, (count - first) * entry_bytes, first * entry_bytes)
@@ -138,8 +142,10 @@ def _last_entry(descriptor: int, entry_bytes: int) -> tuple[int, bytes]:
         first = max(0, _first_zero_entry(descriptor, first, entry_bytes) - 1)
         tail = os.pread(descriptor, entry_bytes, first * entry_bytes)
         used_bytes = _without_zeros(tail, entry_bytes) if any(tail) else 0
+    if not used_bytes:
+        return 0, b"", b""
     at = used_bytes - entry_bytes
-    return first * entry_bytes + at, tail[at:used_bytes] if used_bytes else b""
+    return first * entry_bytes + at, tail[max(at - entry_bytes, 0) : at], tail[at:used_bytes]
 
 
 def _first_zero_entry(descriptor: int, count: int, entry_bytes: int) -> int:

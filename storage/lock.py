@@ -64,9 +64,11 @@ class LogDirLock:
     def release(self) -> None:
         """Delete the file and let go, as Kafka does since 3.8; calling it again does nothing."""
         if self._descriptor >= 0:
-            self._fs.unlink(self._path, Purpose.LOCK)
-            os.close(self._descriptor)
-            self._descriptor = -1
+            try:
+                self._fs.unlink(self._path, Purpose.LOCK)
+            finally:  # a file that cannot be deleted must not keep the lock held
+                os.close(self._descriptor)
+                self._descriptor = -1
 
     def __enter__(self) -> Self:
         return self

@@ -150,9 +150,13 @@ class LogDir:
         Raises: CorruptHolds, UnreadableFile.
         """
         try:
-            return self.offsets(HOLDS_FILE)
+            holds = self.offsets(HOLDS_FILE)
         except CorruptCheckpoint as error:
             raise CorruptHolds(error.path, error.line, error.cause) from error
+        path = self.path / HOLDS_FILE
+        if not holds and path.exists():  # a broker's checkpoint may be empty; this one is never written so
+            raise CorruptHolds(path, 0, "names no partition: it was cut short")
+        return holds
 
     def write_holds(self, holds: Offsets, fs: FileSystem) -> None:
         """Replace the holds; without any there is no file. Raises: OutOfSpace."""

@@ -35,12 +35,12 @@ from storage.metadata_records import (
 )
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.records.control import ControlType, parse_control_type
-from storage.records.header import LOG_OVERHEAD_BYTES
+from storage.records.header import MAGIC_POSITION, MAGIC_V2
 from storage.records.reader import PositionedHeader, iter_headers, read_batch
 from storage.records.v2 import Batch
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
-_LENGTH_POSITION: Final = 8
+_MAGIC: Final = bytes([MAGIC_V2])
 
 Configs = Mapping[str, str]
 """Config key -> value, as a user gave it."""
@@ -252,10 +252,13 @@ class _Batches:
                 batch = _whole_batch(file, self._path, found)
                 yield batch
                 end = batch.position + batch.header.size_bytes
-        except CorruptBatch as error:
-            if not self._may_be_torn or _is_followed_by_a_batch(file, self._path, error.position, size_bytes):
+        except CorruptBatch:
+            if not self._may_be_torn:
                 raise
         self.torn_bytes = size_bytes - end
+        whole = _whole_batch_behind(file, self._path, end, size_bytes) if self._may_be_torn else None
+        if whole is not None:
+            raise CorruptBatch(self._path, end, f"damage in front of the whole batch at byte {whole}")
 
 
 def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
@@ -266,15 +269,24 @@ def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
     return batch
 
 
-def _is_followed_by_a_batch(file: BinaryIO, path: Path, position: int, size_bytes: int) -> bool:
-    """Whether a whole batch stands where the damaged one at ``position`` says that it ends: no torn tail."""
-    prefix = os.pread(file.fileno(), LOG_OVERHEAD_BYTES, position)
-    length_bytes = int.from_bytes(prefix[_LENGTH_POSITION:], "big", signed=True)
-    following = position + LOG_OVERHEAD_BYTES + length_bytes
-    if not position < following < size_bytes:
-        return False
+def _whole_batch_behind(file: BinaryIO, path: Path, end: int, size_bytes: int) -> int | None:
+    """Where a whole batch stands behind the end of the readable ones, which then is no torn tail.
+
+    The length of the damaged one is not asked: that may be what was damaged.
+    """
+    data = os.pread(file.fileno(), size_bytes - end, end)
+    magic_at = data.find(_MAGIC, MAGIC_POSITION + 1)
+    while magic_at >= 0:
+        position = end + magic_at - MAGIC_POSITION
+        if _is_whole_batch(file, path, position, size_bytes):
+            return position
+        magic_at = data.find(_MAGIC, magic_at + 1)
+    return None
+
+
+def _is_whole_batch(file: BinaryIO, path: Path, position: int, size_bytes: int) -> bool:
     try:
-        found = next(iter_headers(file.fileno(), path, following, size_bytes), None)
+        found = next(iter_headers(file.fileno(), path, position, size_bytes), None)
         if found is not None:
             _whole_batch(file, path, found)
     except CorruptBatch:

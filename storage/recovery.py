@@ -7,28 +7,31 @@ The rules are the broker's own, so that either side may crash anywhere and the o
     3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
        delete it.
     4. Take the ``.swap`` suffix off.
-    5. An index file without a ``.log`` is what is left of a segment: delete it, or, where its ``.log`` waits as
-       ``.deleted``, have it wait too: the deletion can still be taken back.
+    5. An index file without a ``.log``, and a producer snapshot below the first segment, unless it is the newest, are
+       what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
+       deletion can still be taken back. A broker takes every snapshot that no segment begins at; but one that stopped
+       cleanly leaves some such behind, and that is no crash.
 ``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
 
 A torn tail is never cut, and no ``.log`` outside a swap is touched.
 
-Source: Kafka LogLoader.load steps 1 to 6.
+Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnapshots.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storage.errors import OutOfSpace
+from storage.errors import CorruptBatch, OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, segments_of
 from storage.names import FileKind, FileState, segment_file_name
-from storage.segment import SegmentFile
+from storage.records import iter_headers, read_batch
+from storage.segment import SegmentFile, open_to_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Recovery:
     unlinks: tuple[Path, ...]
     renames: tuple[tuple[Path, Path], ...]
     retired: tuple[SegmentFile, ...]
-    """Index files that go where their ``.log`` is: to ``.deleted``."""
+    """Index files and snapshots that go where their ``.log`` is: to ``.deleted``."""
     listing: Listing
     """As recovered. The paths are still the present ones, so that a dry run can read them."""
 
@@ -59,13 +62,13 @@ class Recovery:
 def plan_recovery(listing: Listing) -> Recovery:
     """Decide what becomes of the leftovers of one partition.
 
-    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log cannot be read to its end.
+    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log that is to take the place of another is not whole.
     """
     recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
-    orphans = tuple(_orphans(recovery.listing))
+    waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
+    orphans = tuple(_orphans(recovery.listing, waiting))
     if not orphans:
         return recovery
-    waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
     retired = tuple(file for file in orphans if file.name.base_offset in waiting)
     unlinks = sorted(file.path for file in orphans if file not in retired)
     left = tuple(file for file in recovery.listing.files if file not in orphans)
@@ -114,25 +117,53 @@ def _retire(fs: FileSystem, file: SegmentFile) -> None:
         fs.unlink(file.path, Purpose.RECOVER)
 
 
-def _orphans(recovered: Listing) -> Iterator[SegmentFile]:
-    """Index files of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files."""
+def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFile]:
+    """Index files and snapshots of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files,
+    and the newest snapshot saves a broker a long replay wherever it lies.
+
+    Args:
+        recovered: the partition, swaps finished.
+        waiting: base offsets of segments that wait as ``.deleted``.
+    """
     plain = recovered.in_state(FileState.PLAIN)
     logs = {file.name.base_offset for file in plain if file.name.kind is FileKind.LOG}
+    first, newest = min(logs, default=0), max((file.name.base_offset for file in recovered.snapshots), default=None)
     for file in plain:
         base, kind, _ = file.name
-        is_orphan = kind is not FileKind.SNAPSHOT and base not in logs and file.file_name == str(file.name)
+        is_left = kind is not FileKind.SNAPSHOT or (base != newest and (base < first or base in waiting))
+        is_orphan = base not in logs and is_left and file.file_name == str(file.name)
         if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
             yield file
 
 
 def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:
-    """Plain files with a base in the range that the finished swaps cover."""
+    """Plain files with a base in the range that the finished swaps cover.
+
+    Where a ``.log`` is among them, the swap was not far: what takes its place is verified before it goes.
+    """
     logs = [file for file in finished if file.name.kind is FileKind.LOG]
     if not logs:
         return ()
     start = min(file.name.base_offset for file in logs)
     end = max(next_offset_of(segment) for segment in segments_of(listing.directory, finished))
-    return tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
+    replaced = tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
+    if any(file.name.kind is FileKind.LOG for file in replaced):
+        for file in logs:
+            _verify(file)
+    return replaced
+
+
+def _verify(log: SegmentFile) -> None:
+    """Read all of a ``.swap`` log. Raises: CorruptBatch, UnreadableFile."""
+    descriptor = open_to_read(log.path)
+    try:
+        headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
+        for found in headers:
+            read_batch(descriptor, log.path, found).ensure_valid()
+        if headers.position != log.size_bytes:
+            raise CorruptBatch(log.path, headers.position, "the file ends within a batch")
+    finally:
+        os.close(descriptor)
 
 
 def _plain(file: SegmentFile) -> Path:

@@ -62,20 +62,19 @@ def collect_aborted_txns(
 ) -> list[AbortedTxn]:
     """The aborted transactions that may have records in ``[from_offset, upper_offset)``.
 
+    Kafka stops at the first entry whose last stable offset reaches ``upper_offset``. Here all are looked at: no
+    checksum covers that number, and a wrong one would hide the entries behind it.
+
     Args:
-        indexes: entries of the segment that holds ``from_offset``, then of each later one; taken only as far
-            as needed: an entry whose last stable offset reaches ``upper_offset`` says that no later marker
-            matters.
+        indexes: entries of the segment that holds ``from_offset``, then of each later one.
         from_offset: transactions that ended below it are left out.
         upper_offset: transactions that began at or above it are left out.
 
     Source: Kafka TransactionIndex.collectAbortedTxns.
     """
-    found = []
-    for entries in indexes:
-        for entry in entries:
-            if entry.last_offset >= from_offset and entry.first_offset < upper_offset:
-                found.append(entry)
-            if entry.last_stable_offset >= upper_offset:
-                return found
-    return found
+    return [
+        entry
+        for entries in indexes
+        for entry in entries
+        if entry.last_offset >= from_offset and entry.first_offset < upper_offset
+    ]

@@ -34,38 +34,84 @@ class Change:
             (directory / self.path.name).write_bytes(self.content)
 
 
-class CrashingFileSystem(FileSystem):
+class SteppingFileSystem(FileSystem):
+    """The real disk, which tells ``step`` of every mutation before it is made, those of open files too."""
+
+    def step(self, purpose: Purpose) -> None:
+        """Called before each mutation; what it raises takes the mutation's place."""
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        self.step(purpose)
+        return SteppingFile(super().create(path, like, purpose), self, purpose)
+
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        self.step(purpose)
+        return SteppingFile(super().open_to_append(path, purpose), self, purpose)
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().rename(source, target, purpose)
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().unlink(path, purpose)
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().fsync_dir(path, purpose)
+
+    def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().truncate(path, size_bytes, purpose)
+
+
+class SteppingFile(NewFile):
+    """Takes an opened file over."""
+
+    def __init__(self, opened: NewFile, disk: SteppingFileSystem, purpose: Purpose) -> None:
+        super().__init__(opened.path, opened._descriptor)
+        self.size_bytes = opened.size_bytes
+        self.disk, self.purpose = disk, purpose
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.disk.step(self.purpose)
+        super().write(data)
+
+    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+        self.disk.step(self.purpose)
+        super().copy_from(source, offset_bytes, count_bytes)
+
+    def fsync(self) -> None:
+        self.disk.step(self.purpose)
+        super().fsync()
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        self.disk.step(self.purpose)
+        super().set_mtime(mtime_ns)
+
+
+class CrashingFileSystem(SteppingFileSystem):
     """Does ``steps`` mutations, then none. Knows which of them are not durable at that moment."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
         self.unsynced: list[Change] = []
 
-    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
-        self._step(purpose)
-        return super().create(path, like, purpose)
-
-    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
-        self._step(purpose)
-        return super().open_to_append(path, purpose)
-
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
-        self._step(purpose)
         super().rename(source, target, purpose)
         self.unsynced.append(Change(source, target, b""))
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
-        self._step(purpose)
-        if path.exists() and purpose is not Purpose.LOCK:
-            self.unsynced.append(Change(path, None, path.read_bytes()))
+        content = path.read_bytes() if path.exists() else None
         super().unlink(path, purpose)
+        if content is not None and purpose is not Purpose.LOCK:
+            self.unsynced.append(Change(path, None, content))
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
-        self._step(purpose)
         super().fsync_dir(path, purpose)
         self.unsynced = [change for change in self.unsynced if change.path.parent != path]
 
-    def _step(self, purpose: Purpose) -> None:
+    def step(self, purpose: Purpose) -> None:
         if purpose is Purpose.LOCK:
             return  # a dead process holds no lock
         if self.left <= 0:

@@ -2,19 +2,18 @@
 
 Order, each step safe to crash behind:
     1. where everything goes, an empty segment is rolled at the log end, with a producer snapshot;
-    2. the segments, oldest first, to ``.deleted``; fsync of the directory. What a crash leaves is a log with a later
+    2. every ``.log``, oldest first, to ``.deleted``; fsync of the directory. What a crash leaves is a log with a later
        start, or, after a power loss, one with a gap among segments that were to go anyway: the next run takes the rest;
-    3. producer snapshots of the deleted bases, but never the newest;
+    3. their index files and the producer snapshots of the deleted bases, but never the newest; fsync. Not before: for a
+       ``.log`` without its index files, a broker that was stopped cleanly forgets its producers;
     4. leader epochs are cut at the new log start.
 The checkpoints of the log dir are the executor's, once for all partitions.
 
 ``retire_segments`` does this. On a full disk a longer name, or the leader epochs, may find no room: then all is undone.
 
-``remove_segments`` unlinks in step 2, which works with 0 bytes free: every ``.log`` first, fsync, then the rest of the
-set, since a ``.log`` without its index files would have to be indexed anew by a starting broker, while index files
-without a ``.log`` are nothing to it, nor to our recovery. Step 4 needs a block, which step 2 has made, but perhaps not
-on a disk that others fill: it is the caller's, who can try again. Without it a log is sound: a broker cuts its leader
-epochs some time after it deleted, too.
+``remove_segments`` unlinks in the same order, which works with 0 bytes free. Step 4 needs a block, which step 2 has
+made, but perhaps not on a disk that others fill: it is the caller's, who can try again. Without it a log is sound: a
+broker cuts its leader epochs some time after it deleted, too.
 
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStart.
 """
@@ -55,11 +54,12 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     rolled = _roll(fs, listing, deletion, snapshot_at_end)
     done: Renames = []
     try:
-        for segment in doomed:
-            segment.ensure_as_listed()
-            _rename(fs, segment.names(FileState.DELETED), done)
-        _rename(fs, [(s.path, _retired(s)) for s in retired_snapshots(listing, doomed)], done)
-        fs.fsync_dir(listing.directory, Purpose.RETIRE)
+        for files in _in_order(listing, doomed):
+            for file in files:
+                file.ensure_as_listed()
+                fs.rename(file.path, _retired(file), Purpose.RETIRE)
+                done.append((file.path, _retired(file)))
+            fs.fsync_dir(listing.directory, Purpose.RETIRE)
         truncate_leader_epochs(fs, listing.directory, deletion.new_log_start_offset)
     except (OutOfSpace, PlanOutOfDate):
         _undo(fs, listing.directory, done, rolled)
@@ -73,12 +73,16 @@ def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     for segment in doomed:
         segment.ensure_as_listed()
     _roll(fs, listing, deletion, snapshot_at_end)
-    companions = [s.files[kind].path for s in doomed for kind in SEGMENT_KINDS[1:] if kind in s.files]
-    companions += [snapshot.path for snapshot in retired_snapshots(listing, doomed)]
-    for paths in ([segment.log.path for segment in doomed], companions):
-        for path in paths:
-            fs.unlink(path, Purpose.REMOVE)
+    for files in _in_order(listing, doomed):
+        for file in files:
+            fs.unlink(file.path, Purpose.REMOVE)
         fs.fsync_dir(listing.directory, Purpose.REMOVE)
+
+
+def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[SegmentFile], list[SegmentFile]]:
+    """Steps 2 and 3: every ``.log``, and all that is theirs."""
+    companions = [segment.files[kind] for segment in doomed for kind in SEGMENT_KINDS[1:] if kind in segment.files]
+    return [segment.log for segment in doomed], companions + retired_snapshots(listing, doomed)
 
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
@@ -124,12 +128,6 @@ def _roll(
     return (*(file.path for file in segment.files.values()), *made)
 
 
-def _rename(fs: FileSystem, renames: Iterable[tuple[Path, Path]], done: Renames) -> None:
-    for source, target in renames:
-        fs.rename(source, target, Purpose.RETIRE)
-        done.append((source, target))
-
-
 def _undo(fs: FileSystem, directory: Path, done: Renames, rolled: Sequence[Path]) -> None:
     """Backwards, so that at any moment the log is whole or lacks its oldest segments only."""
     for source, target in reversed(done):
@@ -152,8 +150,8 @@ def retired_snapshots(listing: Listing, segments: Iterable[Segment]) -> list[Seg
     return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
 
 
-def _retired(snapshot: SegmentFile) -> Path:
-    return snapshot.path.with_name(segment_file_name(snapshot.name.base_offset, FileKind.SNAPSHOT, FileState.DELETED))
+def _retired(file: SegmentFile) -> Path:
+    return file.path.with_name(str(file.name._replace(state=FileState.DELETED)))
 
 
 def retire_snapshots(fs: FileSystem, listing: Listing, segments: Iterable[Segment]) -> None:

@@ -17,10 +17,12 @@ from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts
 from storage.checkpoints import parse_partition_metadata
 from storage.directory import despite_vanishing
 from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart, UnreadableFile
+from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
+from storage.log.read import largest_timestamp
 from storage.log_dir import Checkpoints, LogDir, Offsets, read_file
 from storage.names import PARTITION_METADATA_FILE, FileKind, FileState, TopicPartition
 from storage.recovery import plan_recovery
@@ -142,7 +144,7 @@ def survey_partition(
     return PartitionFacts(
         topic_partition,
         str(log_dir.path),
-        tuple(_segment_facts(segment, policy) for segment in segments),
+        tuple(_segment_facts(segment, policy, survey.now_ms) for segment in segments),
         log_start,
         log_end,
         high_watermark,
@@ -177,9 +179,9 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
     return None if checkpointed is None else max(min(checkpointed, log_end), log_start)
 
 
-def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
+def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int) -> SegmentFacts:
     wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
-    newest = segment.newest_entry()
+    newest = _newest_entry(segment, policy, now_ms)
     return SegmentFacts(
         segment.base_offset,
         segment.size_bytes,
@@ -193,6 +195,20 @@ def _segment_facts(segment: Segment, policy: TopicPolicy) -> SegmentFacts:
         segment.companions_identity,
         newest.offset if newest else None,
     )
+
+
+def _newest_entry(segment: Segment, policy: TopicPolicy, now_ms: int) -> TimeIndexEntry | None:
+    """The last entry of the time index; where time retention would take the segment by it, the log is asked too.
+
+    No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
+    """
+    newest = segment.newest_entry()
+    expires = policy.cleanup_delete and policy.retention_ms >= 0
+    if not expires or (newest and now_ms - newest.timestamp_ms <= policy.retention_ms):
+        return newest
+    largest_ms = largest_timestamp(segment)
+    indexed_ms = newest.timestamp_ms if newest else NO_TIMESTAMP
+    return TimeIndexEntry(largest_ms, segment.base_offset) if largest_ms > indexed_ms else newest
 
 
 def _first_batch_ms(segment: Segment) -> int:

@@ -16,6 +16,7 @@ from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import (
     OffsetIndexEntry,
     floor_by_offset,
+    last_offset_index_entry,
     parse_offset_index,
 )
 from storage.log_dir import read_file
@@ -73,17 +74,17 @@ def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
 
 
 def largest_timestamp(segment: Segment) -> int:
-    """Largest record timestamp of a segment that may not be sealed; -1 for none.
+    """Largest record timestamp by the time index and the batches behind the last indexed one; -1 for none.
 
-    The time index of the segment that was active at an unclean stop ends early: headers tell the rest.
+    The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
+    tell the rest, within an index interval.
 
     Raises: CorruptIndex, UnreadableFile.
     """
-    entries = _offset_entries(segment)
     found = segment.newest_record_ms()
     descriptor = open_to_read(segment.log.path)
     try:
-        start = _checked_position(descriptor, segment, entries[-1] if entries else None)
+        start = _checked_position(descriptor, segment, _last_offset_entry(segment))
         for _, header in iter_headers(descriptor, segment.log.path, start):
             found = max(found, header.max_timestamp_ms)
     except CorruptBatch:
@@ -91,6 +92,15 @@ def largest_timestamp(segment: Segment) -> int:
     finally:
         os.close(descriptor)
     return found
+
+
+def _last_offset_entry(segment: Segment) -> OffsetIndexEntry | None:
+    """None where there is no usable index."""
+    file = segment.files.get(FileKind.INDEX)
+    try:
+        return last_offset_index_entry(file.path, segment.base_offset) if file else None
+    except CorruptIndex:
+        return None
 
 
 def companion_bytes(segment: Segment, kind: FileKind) -> bytes:

@@ -18,6 +18,7 @@ from policies.retain import (
     ends_a_producer,
     record_fate,
 )
+from storage.errors import ContradictedTxnIndex
 
 NOW_MS = 1_000
 END = 100
@@ -254,3 +255,22 @@ def test_of_two_transactions_of_a_producer_in_damaged_indexes_the_earlier_one_ho
     fates = TransactionFates.of([AbortedTransaction(7, 1, 8, 9), ABORTED_0_TO_3])
     assert walk(fates, data(0), data(2), marker(Marker.ABORT, 3)) == [True, True, False]
     assert fates.retained == [ABORTED_0_TO_3]
+
+
+@pytest.mark.parametrize(
+    ("story", "index", "batches"),
+    [
+        ("the entry is missing", [], [data(0), marker(Marker.ABORT, 3)]),
+        ("it names another producer", [AbortedTransaction(8, 0, 3, 4)], [data(0), marker(Marker.ABORT, 3)]),
+        ("that producer has data", [AbortedTransaction(8, 0, 3, 4)], [data(0, 8), marker(Marker.ABORT, 3)]),
+        ("it begins too late", [AbortedTransaction(7, 2, 3, 4)], [data(0), data(2), marker(Marker.ABORT, 3)]),
+        ("it reaches back into a committed one", [AbortedTransaction(7, 0, 5, 6)], [data(0), marker(Marker.COMMIT, 2)]),
+        ("it ends too late", [AbortedTransaction(7, 0, 9, 10)], [data(0), marker(Marker.ABORT, 3)]),
+        ("it ends too early", [AbortedTransaction(7, 0, 2, 3)], [data(0), data(4), marker(Marker.ABORT, 6)]),
+    ],
+)
+def test_a_transaction_index_that_the_markers_contradict_is_refused(
+    story: str, index: list[AbortedTransaction], batches: list[BatchFacts]
+) -> None:
+    with pytest.raises(ContradictedTxnIndex):
+        walk(TransactionFates.of(index), *batches)

@@ -160,3 +160,12 @@ def test_batches_without_timestamps_leave_the_time_index_empty():
 def test_an_offset_too_far_from_the_base_is_refused(last_offset):
     with pytest.raises(CorruptBatch):
         built([(101, 100, 5), (101, last_offset, 6)])
+
+
+@pytest.mark.parametrize("last", [(1000, 9), (999, 9), (1001, 4)])
+def test_a_last_time_entry_that_does_not_follow_the_one_before_is_corrupt(tmp_path, last):
+    path = tmp_path / "a.timeindex"
+    path.write_bytes(time_index((1000, 5), last))
+    with pytest.raises(CorruptIndex) as caught:
+        last_time_index_entry(path, BASE)
+    assert caught.value.position == 12

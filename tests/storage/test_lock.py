@@ -182,3 +182,14 @@ def test_lock_file_opened_and_closed_again_by_us_keeps_other_cleaners_out(tmp_pa
 def asked_by_another_process(directory):
     command = [sys.executable, "-c", OUR_LOCK, str(directory)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
+
+def test_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path, fs):
+    class Stubborn(FileSystem):
+        def unlink(self, path, purpose):
+            raise PermissionError(1, "not permitted", str(path))
+
+    lock = LogDirLock.acquire(tmp_path, Stubborn())
+    with pytest.raises(PermissionError):
+        lock.release()
+    LogDirLock.acquire(tmp_path, fs).release()

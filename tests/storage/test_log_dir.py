@@ -117,3 +117,10 @@ def test_lock_is_reported_while_it_is_held(tmp_path):
 
 def test_free_bytes_are_those_of_the_dirs_file_system(tmp_path):
     assert LogDir(tmp_path).free_bytes() > 0
+
+
+@pytest.mark.parametrize("data", ["", "0", "0\n", "0\n0\n"])
+def test_holds_that_were_cut_short_are_not_taken_for_none(tmp_path, data):
+    (tmp_path / ".logcleaner-holds").write_text(data)
+    with pytest.raises(CorruptHolds, match="cut short"):
+        LogDir(tmp_path).holds()

@@ -288,3 +288,12 @@ def test_a_directory_without_metadata_is_unreadable(tmp_path: Path, make: bool) 
         (directory / "quorum-state").write_text("{}")
     with pytest.raises(UnreadableFile):
         read_cluster_metadata(directory)
+
+
+@pytest.mark.parametrize("bit", range(31))
+def test_a_damaged_length_in_front_of_a_whole_batch_is_no_torn_tail(tmp_path: Path, bit: int) -> None:
+    second = bytearray(batch(1, config(TOPIC, "a", "retention.ms", "1")))
+    second[11 - bit // 8] ^= 1 << bit % 8
+    write_log(tmp_path, batch(0, topic("a", 1)), bytes(second), batch(2, config(TOPIC, "a", "retention.ms", "-1")))
+    with pytest.raises(CorruptBatch):
+        read_cluster_metadata(tmp_path)

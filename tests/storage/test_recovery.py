@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from storage.errors import UnreadableFile
+from storage.errors import CorruptBatch, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.recovery import plan_recovery, recover
@@ -164,3 +164,38 @@ def test_index_files_of_a_log_that_is_a_symlink_stay(directory):
     (directory / name(30, ".index")).touch()
     (directory / name(30, ".log")).symlink_to(directory / name(0, ".log"))
     assert not plan_recovery(list_partition(directory)).is_needed
+
+
+def test_snapshot_that_an_interrupted_deletion_had_not_come_to_waits_with_its_log(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=2")).segment(20)
+    made.log(0).rename(made.path / name(0, ".log.deleted"))
+    for base in (0, 5, 10, 20):
+        (made.path / name(base, ".snapshot")).write_bytes(b"")
+    assert recovered_offsets(made.path) == [10]
+    snapshots = {found for found in file_names(made.path) if ".snapshot" in found}
+    assert snapshots == {name(0, ".snapshot.deleted"), name(10, ".snapshot"), name(20, ".snapshot")}
+
+
+def test_newest_snapshot_stays_though_its_log_waits(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=2"))
+    made.log(0).rename(made.path / name(0, ".log.deleted"))
+    (made.path / name(0, ".snapshot")).write_bytes(b"")
+    recovered_offsets(made.path)
+    assert name(0, ".snapshot") in file_names(made.path)
+
+
+def test_snapshots_that_clean_stops_of_a_broker_left_within_a_segment_are_no_leftovers(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=2", "c=3"))
+    for offset in (1, 2, 3):
+        (made.path / name(offset, ".snapshot")).write_bytes(b"")
+    assert not plan_recovery(list_partition(made.path)).is_needed
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"], ids=["cut", "altered"])
+def test_damaged_swap_log_takes_the_place_of_nothing(directory, damage):
+    move(directory, ".cleaned", ".swap")
+    swap = directory / name(0, ".log.swap")
+    swap.write_bytes(damage(swap.read_bytes()))
+    with pytest.raises(CorruptBatch, match="swap"):
+        plan_recovery(list_partition(directory))
+    assert [record.offset for record in records_in(directory)] == ORIGINAL

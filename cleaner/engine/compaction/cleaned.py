@@ -96,13 +96,19 @@ class CleanedSegment:
         """Of the log so far."""
         return self._log_file.size_bytes if self._log_file else 0
 
-    def seal(self, mtime_ns: int) -> Segment:
+    def seal(self, mtime_ns: int, *, is_cold: bool) -> Segment:
         """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace.
+
+        Args:
+            mtime_ns: of the last source.
+            is_cold: the sources were not in the page cache, and the log need not stay there.
 
         From then on the files are the swap's: where it fails half way, recovery needs the ``.cleaned`` ones to tell.
         """
         self._seal_time_index()
         self._log.fsync()
+        if is_cold:
+            self._log.let_go()
         self._log.set_mtime(mtime_ns)
         self._log.close()
         contents = {

@@ -9,9 +9,10 @@ import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
 from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd, TransactionFates, batch_fate
-from storage.errors import CorruptBatch, InvalidRecord
+from storage.errors import ContradictedTxnIndex, CorruptBatch, CorruptIndex, InvalidRecord
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.kernels.status import Disposition
+from storage.names import FileKind
 from storage.producer_state import ProducerState
 from storage.records.control import CONTROL_BYTES_MAX, ControlType, parse_control_type
 
@@ -50,7 +51,7 @@ class Fates:
             slice_: the next one.
             rows_unmet: so many at its beginning are passed over: transactions begin in them, and none ends.
 
-        Raises: CorruptBatch where a control batch is damaged.
+        Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
         table = slice_.table
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
@@ -62,7 +63,10 @@ class Fates:
             if row < rows_unmet:
                 self._transactions.begin_up_to(facts.last_offset)
                 continue
-            can_discard = self._transactions.can_discard(facts)
+            try:
+                can_discard = self._transactions.can_discard(facts)
+            except ContradictedTxnIndex as error:
+                raise CorruptIndex(slice_.path.with_suffix(FileKind.TXN_INDEX), 0, error.cause) from error
             fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
             table["disposition"][row] = Disposition[fate.name]
 

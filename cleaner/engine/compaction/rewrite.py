@@ -100,6 +100,8 @@ class Rewriter:
                 is_changed = self._rewrite_source(source, file, cleaned, is_changed)
             except EOFError as error:
                 raise PlanOutOfDate(source.path, "it was truncated while it was read") from error
+            else:
+                source.let_go(file)
             finally:
                 os.close(file)
             cleaned.append_aborted(self._fates.take_retained())

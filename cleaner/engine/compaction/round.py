@@ -81,7 +81,8 @@ def compact(round_: Round, means: Means) -> Compacted:
     def swap(group: Sequence[Source], cleaned: CleanedSegment) -> None:
         nonlocal freed_bytes
         segments = [source.segment for source in group]
-        swap_in(means.fs, cleaned.seal(segments[-1].log.identity.mtime_ns), segments)
+        is_cold = 2 * sum(source.absent_bytes for source in group) > sum(segment.size_bytes for segment in segments)
+        swap_in(means.fs, cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=is_cold), segments)
         retire_snapshots(means.fs, round_.listing, segments[1:])  # of bases that the group's segment took in
         if means.delete_delay_ms == 0:  # the next group may need the space
             for source in group:

@@ -22,6 +22,7 @@ from storage.kernels.layout import BATCH
 from storage.kernels.scan import scan_batches
 from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
+from storage.page_cache import Range, absent_ranges, let_go
 from storage.records import Batch, LegacyBatch, parse_header
 from storage.segment import Segment, open_to_read
 
@@ -132,6 +133,13 @@ class Source:
         self._map = _mapped(segment) if is_locked else None
         self._mapped_buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
         self._populated_to = 0
+        self._absent: list[Range] = []
+        self._noted_to = 0
+
+    @property
+    def absent_bytes(self) -> int:
+        """What of it was not in the page cache before the first walk."""
+        return sum(end - start for start, end in self._absent)
 
     def __enter__(self) -> Self:
         return self
@@ -147,6 +155,17 @@ class Source:
         if self._map is not None:
             with suppress(BufferError):  # an error on its way up still holds a view; the map goes with it
                 self._map.close()
+
+    def let_go(self, file: int) -> None:
+        """Leave the page cache as it was found. No slice is in use.
+
+        Args:
+            file: a descriptor of it.
+        """
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._populated_to = 0
+        let_go(file, self._absent)
 
     def slices(self, *, verify: bool) -> Iterator[Slice]:
         """Walk over the batches. The record count is known at the end.
@@ -198,10 +217,21 @@ class Source:
 
     def _window(self, start: int, end: int) -> tuple[Bytes, int]:
         """A buffer that holds ``[start, end)`` of the file, and the file position of its first byte."""
+        self._note_absent(end)
         if self._mapped_buf is None:
             return _read(self.path, start, end), start
         self._populate(end)
         return self._mapped_buf, 0
+
+    def _note_absent(self, end: int) -> None:
+        if end <= self._noted_to:
+            return
+        file = open_to_read(self.path)
+        try:
+            self._absent += absent_ranges(file, self._noted_to, end)
+        finally:
+            os.close(file)
+        self._noted_to = end
 
     def _populate(self, end: int) -> None:
         if self._map is None or end <= self._populated_to:

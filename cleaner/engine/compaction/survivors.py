@@ -13,6 +13,7 @@ Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,9 +27,15 @@ from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
 from storage.kernels.signatures import Bytes, Words
+from storage.page_cache import available_bytes
+from storage.segment import open_to_read
 
 _STRETCH_BYTES: Final = 512 << 10
 """Checksum and walk take turns after so much: the walk then finds the bytes in the cache."""
+
+
+_MEMORY_SHARE: Final = 0.25
+"""Of the memory that is available: logs up to it stay in the page cache from walk to walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,9 @@ class Finder:
         self._progress = progress
         self._bitmap = new_bitmap(0)
         self._ordinals = 0
+        self._last: Source | None = None
+        size_bytes = sum(source.segment.size_bytes for source in sources)
+        self._is_large = size_bytes > available_bytes() * _MEMORY_SHARE
 
     def find(self) -> Survivors:
         """Verify, number, map and mark every record.
@@ -107,6 +117,7 @@ class Finder:
         for task, (covered, superseded) in self._crew.in_order(self._mark, self._tasks(self._clean)):
             self._merge(task.slice_, covered, superseded)
             self._finish(task)
+        self._let_go(self._last)
         self._make_room(self._ordinals)
         self._map.collect(self._bitmap)
 
@@ -126,7 +137,20 @@ class Finder:
     def _finish(self, task: _Task) -> None:
         if task.is_first:
             task.source.tombstones.append(task.slice_.table["tombstones"].copy())
+        if self._last is not task.source:
+            self._let_go(self._last)
+            self._last = task.source
         self._progress(task.slice_.size_bytes)
+
+    def _let_go(self, source: Source | None) -> None:
+        """Between walks: of a log so large that it would push out what others keep in memory."""
+        if source is None or not self._is_large or not source.absent_bytes:
+            return
+        file = open_to_read(source.path)
+        try:
+            source.let_go(file)
+        finally:
+            os.close(file)
 
     def _map_keys(self, task: _Task) -> None:
         with self._crew.hand() as (share, arena):

@@ -111,10 +111,15 @@ def test_leader_epochs_are_left_to_who_removes_segments(partition):
     assert (PARTITION / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 5\n"
 
 
-def test_every_log_is_durably_gone_before_the_first_of_its_index_files(partition):
+@pytest.mark.parametrize("how", [retire_segments, remove_segments])
+def test_every_log_is_durably_gone_before_the_first_of_its_index_files(partition, how):
     steps = []
 
     class Recording(FileSystem):
+        def rename(self, source, target, purpose):
+            steps.append(source.name.partition(".")[2])
+            super().rename(source, target, purpose)
+
         def unlink(self, path, purpose):
             steps.append(path.name.partition(".")[2])
             super().unlink(path, purpose)
@@ -122,7 +127,7 @@ def test_every_log_is_durably_gone_before_the_first_of_its_index_files(partition
         def fsync_dir(self, path, purpose):
             steps.append("fsync")
 
-    remove_segments(Recording(), list_partition(PARTITION), a_deletion(2, new_start=20), lambda: b"")
+    how(Recording(), list_partition(PARTITION), a_deletion(2, new_start=20), lambda: b"")
     assert steps == ["log", "log", "fsync", "index", "timeindex", "index", "timeindex", "snapshot", "fsync"]
 
 

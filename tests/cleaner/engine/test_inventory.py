@@ -136,3 +136,19 @@ def test_interrupted_swap_is_looked_at_as_if_recovered(orders, tmp_path):
 def test_size_of_a_log_dir_counts_all_files_of_its_segments(orders, tmp_path):
     expected = sum(path.stat().st_size for path in orders.path.iterdir())
     assert survey(tmp_path).size_bytes == expected
+
+
+@pytest.mark.parametrize("indexed_ms", [None, NOW_MS - 9 * DAY_MS], ids=["emptied", "altered"])
+def test_time_index_that_says_less_than_the_log_makes_no_segment_older(tmp_path, indexed_ms):
+    made = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1", timestamp_ms=NOW_MS), mtime_ms=1)
+    committed(tmp_path, made.segment(10))
+    time_index = made.log(0).with_suffix(".timeindex")
+    time_index.write_bytes(b"" if indexed_ms is None else struct.pack(">qi", indexed_ms, 0))
+    assert facts_of(tmp_path).segments[0].newest_record_ms == NOW_MS
+
+
+def test_log_that_cannot_be_read_leaves_the_time_index_its_word(tmp_path):
+    made = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1", timestamp_ms=1))
+    committed(tmp_path, made.segment(10))
+    made.log(0).write_bytes(bytes(99))
+    assert facts_of(tmp_path).segments[0].newest_record_ms == 1

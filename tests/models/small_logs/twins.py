@@ -83,8 +83,15 @@ def maps_aborted_records(
     return latest_offsets(world, (), first_dirty, end)
 
 
+class Credulous(TransactionFates):
+    """Does not hold the index against the markers: those would tell that it is lost."""
+
+    def _contradiction(self, batch: BatchFacts) -> None:
+        return None
+
+
 def has_lost_the_index(aborted: Sequence[AbortedTransaction]) -> TransactionFates:
-    return TransactionFates.of(())
+    return Credulous.of(())
 
 
 # Batches

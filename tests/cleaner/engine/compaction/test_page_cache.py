@@ -1,0 +1,71 @@
+"""A compaction leaves the page cache as it found it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cleaner.engine.compaction import survivors
+from storage.page_cache import absent_ranges, let_go
+from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, request
+
+VALUE = "v" * 60_000
+SEGMENTS = 3
+READ_AT_FIRST_BYTES = 32 << 10
+"""Ahead of the round: the first header of a segment, and what the system reads with it."""
+
+
+def absent_bytes(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return sum(end - start for start, end in absent_ranges(descriptor, 0, path.stat().st_size))
+    finally:
+        os.close(descriptor)
+
+
+def make_cold(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        let_go(descriptor, [(0, path.stat().st_size)])
+    finally:
+        os.close(descriptor)
+    if not absent_bytes(path):
+        pytest.skip("NOT RUN: this file system keeps all in memory")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> PartitionDir:
+    """Three segments of four large records, each key written twice in all but the last; a group each."""
+    made = PartitionDir(tmp_path)
+    for n in range(SEGMENTS):
+        made.segment(10 * n, keyed(10 * n, *(f"{key}={VALUE}" for key in (f"k{n}", f"k{n}", f"x{n}", f"y{n}"))))
+    committed(tmp_path, made.segment(1000, keyed(1000, "active=1")))
+    return made
+
+
+def compact(directory: PartitionDir) -> None:
+    layers = configured(orders={**COMPACT, "segment.bytes": "14", "file.delete.delay.ms": 60_000})
+    _, outcome = a_cleaner(directory.path.parent, layers).clean(request())
+    assert [result.error for result in outcome.results.values()] == [None]
+    assert sorted(path.stem for path in directory.path.glob("*.log.deleted"))
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_cold_segments_are_as_cold_as_before(directory, monkeypatch, is_large):
+    monkeypatch.setattr(survivors, "available_bytes", lambda: 0 if is_large else 1 << 40)
+    for path in directory.path.glob("*.log"):
+        make_cold(path)
+    compact(directory)
+    for base in (0, 10, 20):
+        for path in (directory.log(base), Path(f"{directory.log(base)}.deleted")):
+            assert absent_bytes(path) >= path.stat().st_size - READ_AT_FIRST_BYTES, path
+
+
+def test_hot_segments_stay_hot(directory):
+    compact(directory)
+    for base in (0, 10, 20):
+        assert absent_bytes(directory.log(base)) == 0
+        assert absent_bytes(Path(f"{directory.log(base)}.deleted")) == 0

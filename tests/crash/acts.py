@@ -1,0 +1,53 @@
+"""What is stopped: a clean, a ``free``, a restore; each is run the same way again by who goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cleaner.engine.outcome import Silent
+from cleaner.engine.restore import Restorer
+from policies.rescue import Target
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, FakeClock, a_cleaner, configured, request
+
+FS: Final = FileSystem()
+AT_MS: Final = max(NOW_MS, time.time_ns() // 1_000_000 + DAY_MS)
+"""When everything happens; later than the change times of real files, or none of them could be swept."""
+GROUPS: Final = {"segment.bytes": "420", "index.interval.bytes": "0"}
+"""Groups of two or three segments."""
+TOPICS: Final = {
+    "clicks": EXPIRING,
+    "gone": EXPIRING,
+    "orders": {**COMPACT, **GROUPS},
+    "prices": {**COMPACT, **GROUPS, "segment.bytes": "700"},
+    "payments": {**COMPACT, **GROUPS, "segment.bytes": "1200"},
+    "accounts": {**COMPACT, **EXPIRING, "cleanup.policy": "compact,delete"},
+    "drawn": {**COMPACT, **GROUPS, "segment.bytes": "1000"},
+}
+LAYERS: Final = configured(**TOPICS)
+Act = Callable[[Path, FileSystem], object]
+"""Does something to a log dir; failures of a partition are in what it returns."""
+
+
+def clean(log_dir: Path, fs: FileSystem) -> object:
+    """What is retired waits as ``.deleted``, which a restore can take back."""
+    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).clean(request(AT_MS))
+
+
+def clean_at_once(log_dir: Path, fs: FileSystem) -> object:
+    """What is retired is unlinked."""
+    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).clean(request(AT_MS), delete_delay_ms=0)
+
+
+def free(log_dir: Path, fs: FileSystem) -> object:
+    """As much as policy allows, compactions too."""
+    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).free(request(AT_MS), Target(100, is_percent=True))
+
+
+def restore(log_dir: Path, fs: FileSystem) -> object:
+    """Everything that still waits."""
+    return Restorer([LogDir(log_dir)], fs, FakeClock(AT_MS), Silent()).restore(lambda _: True)

@@ -1,0 +1,43 @@
+"""Says at the end of a run what was tried."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.crash.promises import Expected
+from tests.crash.scenes import SCENES
+from tests.crash.tally import TALLY
+
+MEMORY: Final = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def memory() -> Iterator[Path]:
+    """In memory where that can be: what lasts is not what is tested by thousands of small files."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def scratch(memory: Path) -> Iterator[Path]:
+    """A path at which nothing is yet."""
+    yield memory / "scratch"
+    shutil.rmtree(memory / "scratch", ignore_errors=True)
+
+
+@pytest.fixture(scope="session", params=SCENES)
+def expected(request: pytest.FixtureRequest, memory: Path) -> Expected:
+    """Each scene, with what comes of it uninterrupted."""
+    return Expected.of(SCENES[request.param], memory / request.param)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Nothing tried must be seen."""
+    terminalreporter.write_line(str(TALLY))

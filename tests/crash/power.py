@@ -1,0 +1,236 @@
+"""A disk that knows what of it would outlast a power loss, and the states that one may leave.
+
+Of a file, its bytes up to its last fsync; of a directory, its names as of its own last fsync. Of what came later, any
+part may have reached the disk: any subset of a directory's changes, and of each file none of the newer bytes, half of
+them, as many zeros, or all. Orders are subsets, too: what another order leaves under a name, the subset without the
+later change does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from storage.filesystem import NewFile, Purpose
+from tests.crash.acts import Act
+from tests.faults import SteppingFile, SteppingFileSystem
+
+EXHAUSTIVE_MAX: Final = 5
+"""Of so many changes all subsets are made; of more, a sample."""
+
+
+class Fate(Enum):
+    """Of the bytes behind the last fsync."""
+
+    LOST = auto()
+    HALF = auto()
+    ZEROS = auto()
+    KEPT = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """A file, whatever its name."""
+
+    durable: bytes
+    content: bytes
+    mtime_ns: int
+
+    def after(self, fate: Fate) -> bytes:
+        """Its bytes after a power loss."""
+        newer = self.content[len(self.durable) :]
+        match fate:
+            case Fate.LOST:
+                return self.durable
+            case Fate.HALF:
+                return self.durable + newer[: len(newer) // 2]
+            case Fate.ZEROS:
+                return self.durable + bytes(len(newer))
+            case Fate.KEPT:
+                return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file gets a name, another one, or (None) has none any more."""
+
+    directory: Path
+    inode: Inode
+    target: Path | None
+
+
+Left = Mapping[Path, tuple[bytes, int]]
+"""What a power loss left: content and modification time (ns) by path within the log dir."""
+
+
+@dataclass(slots=True)
+class Disk:
+    """Names and bytes, durable or not."""
+
+    names: dict[Path, Inode]
+    """As the running process sees them."""
+    durable: dict[Path, Inode]
+    pending: list[Change] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, log_dir: Path) -> Disk:
+        """Everything that is there lasts."""
+        paths = [path for path in log_dir.rglob("*") if path.is_file()]
+        inodes = {p: Inode(data := p.read_bytes(), data, p.stat().st_mtime_ns) for p in paths}
+        return cls(dict(inodes), dict(inodes))
+
+    def change(self, directory: Path, inode: Inode, target: Path | None) -> None:
+        """A create, a rename or an unlink."""
+        change = Change(directory, inode, target)
+        self.pending.append(change)
+        apply(self.names, change)
+
+    def fsync_dir(self, directory: Path) -> None:
+        """Its changes last."""
+        for change in self.pending:
+            if change.directory == directory:
+                apply(self.durable, change)
+        self.pending = [change for change in self.pending if change.directory != directory]
+
+    def after_power_loss(self, dice: Random) -> Iterator[Left]:
+        """The states that it may leave: all where few changes are pending, else a sample; some come up twice.
+
+        Files share a fate, or each has its own.
+        """
+        inodes = {*self.durable.values(), *(change.inode for change in self.pending)}
+        is_all_durable = all(inode.content is inode.durable for inode in inodes)
+        for survives in self._subsets(dice):
+            names = dict(self.durable)
+            for change, is_there in zip(self.pending, survives, strict=True):
+                if is_there:
+                    apply(names, change)
+            for fate in (Fate.KEPT,) if is_all_durable else Fate:
+                yield _left(names, dict.fromkeys(inodes, fate))
+            if not is_all_durable:
+                yield _left(names, {inode: dice.choice(list(Fate)) for inode in names.values()})
+
+    def _subsets(self, dice: Random) -> list[Sequence[bool]]:
+        count = len(self.pending)
+        if count <= EXHAUSTIVE_MAX:
+            return list(product((True, False), repeat=count))
+        others = [[place == lone for place in range(count)] for lone in range(count)]
+        others += [[not survives for survives in subset] for subset in others]
+        others += [[dice.random() < 0.5 for _ in range(count)] for _ in range(2**EXHAUSTIVE_MAX)]
+        return [[True] * count, [False] * count, *dice.sample(others, 2**EXHAUSTIVE_MAX - 2)]
+
+
+def _left(names: Mapping[Path, Inode], fates: Mapping[Inode, Fate]) -> Left:
+    return {path: (inode.after(fates[inode]), inode.mtime_ns) for path, inode in names.items()}
+
+
+def apply(names: dict[Path, Inode], change: Change) -> None:
+    """A rename that survives takes its file from whatever name an earlier one, lost, would have given it."""
+    for path in [path for path, inode in names.items() if inode is change.inode]:
+        del names[path]
+    if change.target:
+        names[change.target] = change.inode
+
+
+class RecordingFileSystem(SteppingFileSystem):
+    """Does everything, and calls ``before_step`` with the disk as it is then."""
+
+    def __init__(self, log_dir: Path, before_step: Callable[[Disk], None]) -> None:
+        self.disk = Disk.of(log_dir)
+        self._before_step = before_step
+
+    def step(self, purpose: Purpose) -> None:
+        self._before_step(self.disk)
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        opened = super().create(path, like, purpose)
+        inode = Inode(b"", b"", path.stat().st_mtime_ns)
+        self.disk.change(path.parent, inode, path)
+        return _RecordedFile(opened, self, purpose, inode)
+
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        return _RecordedFile(super().open_to_append(path, purpose), self, purpose, self.disk.names[path])
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        super().rename(source, target, purpose)
+        self.disk.change(target.parent, self.disk.names[source], target)
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        super().unlink(path, purpose)
+        if path in self.disk.names:  # else it was not there, or is the lock
+            self.disk.change(path.parent, self.disk.names[path], None)
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        super().fsync_dir(path, purpose)
+        self.disk.fsync_dir(path)
+
+    def fsync_file(self, inode: Inode) -> None:
+        """The bytes of a file last."""
+        inode.durable = inode.content
+
+    def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
+        super().truncate(path, size_bytes, purpose)
+        inode = self.disk.names[path]
+        inode.content = inode.content[:size_bytes]
+
+
+class _RecordedFile(SteppingFile):
+    def __init__(self, opened: NewFile, disk: RecordingFileSystem, purpose: Purpose, inode: Inode) -> None:
+        super().__init__(opened, disk, purpose)
+        self._recording, self._inode = disk, inode
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        super().write(data)
+        self._inode.content += bytes(data)
+
+    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+        super().copy_from(source, offset_bytes, count_bytes)
+        self._inode.content = self.path.read_bytes()
+
+    def fsync(self) -> None:
+        super().fsync()
+        self._recording.fsync_file(self._inode)
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        super().set_mtime(mtime_ns)
+        self._inode.mtime_ns = mtime_ns
+
+
+def lay_down(left: Left, log_dir: Path, scratch: Path) -> Path:
+    """Write a state of ``log_dir`` to another place, in which nothing is."""
+    directories = {path.parent.relative_to(log_dir) for path in left} | {
+        path.relative_to(log_dir) for path in log_dir.iterdir() if path.is_dir()
+    }
+    for directory in directories:
+        (scratch / directory).mkdir(parents=True, exist_ok=True)
+    for path, (content, mtime_ns) in left.items():
+        target = scratch / path.relative_to(log_dir)
+        target.write_bytes(content)
+        os.utime(target, ns=(mtime_ns, mtime_ns))
+    return scratch
+
+
+def power_losses(
+    log_dir: Path, act: Act, states_at_a_step: int, dice: Random, disk: type[RecordingFileSystem] = RecordingFileSystem
+) -> list[tuple[int, Left]]:
+    """Act on a log dir, and tell what a power loss before each step may leave: at most so many states that no earlier
+    step may, among them those where all and where nothing survives. Each comes with the number of its step."""
+    found: dict[frozenset[tuple[Path, tuple[bytes, int]]], tuple[int, Left]] = {}
+    steps = 0
+
+    def before_step(disk: Disk) -> None:
+        nonlocal steps
+        states = {frozenset(left.items()): (steps, left) for left in disk.after_power_loss(dice)}
+        new = [state for state in states if state not in found]
+        if len(new) > states_at_a_step:
+            new = [new[0], new[-1], *dice.sample(new[1:-1], states_at_a_step - 2)]
+        found.update((state, states[state]) for state in new)
+        steps += 1
+
+    act(log_dir, disk(log_dir, before_step))
+    return list(found.values())

@@ -1,0 +1,130 @@
+"""Broken twins, each an fsync or an order away from the real thing: the crash tests must catch every one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cleaner.engine import deletion, restore
+from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.compaction import round as rounds
+from cleaner.engine.executor import Executor
+from policies.plan import PartitionPlan
+from policies.restoring import Restoration
+from storage import swap
+from storage.errors import LogCleanerError
+from storage.filesystem import FileSystem, Purpose
+from storage.names import CLEANER_OFFSET_CHECKPOINT, FileKind, FileState, segment_file_name
+from storage.segment import Segment
+from tests.crash.power import Inode, RecordingFileSystem
+from tests.crash.promises import Expected
+from tests.crash.scenes import SCENES
+from tests.crash.stops import by_kill
+from tests.crash.tally import TALLY
+from tests.crash.trials import Thoroughness, try_power_losses, try_stops
+
+
+@pytest.fixture(autouse=True)
+def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a twin loses is no loss."""
+    for name in TALLY.__slots__:
+        monkeypatch.setattr(TALLY, name, 0)
+
+
+class WithoutFileFsync(RecordingFileSystem):
+    def fsync_file(self, inode: Inode) -> None:
+        pass
+
+
+def without_fsync(left_out: Purpose) -> type[RecordingFileSystem]:
+    class WithoutFsync(RecordingFileSystem):
+        def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+            if purpose is not left_out:
+                super().fsync_dir(path, purpose)
+
+    return WithoutFsync
+
+
+@pytest.mark.parametrize(
+    ("scene", "twin"),
+    [
+        ("groups", WithoutFileFsync),
+        ("groups", without_fsync(Purpose.SWAP_IN)),
+        ("groups", without_fsync(Purpose.RETIRE)),
+        ("emptied sources", without_fsync(Purpose.RETIRE)),
+        ("retention", WithoutFileFsync),
+        ("retention", without_fsync(Purpose.RETIRE)),
+        ("retention at once", without_fsync(Purpose.REMOVE)),
+        ("restore", without_fsync(Purpose.RESTORE)),
+        ("restore", WithoutFileFsync),
+    ],
+)
+def test_a_missing_fsync_is_caught(scene: str, twin: type[RecordingFileSystem], scratch: Path) -> None:
+    expected = Expected.of(SCENES[scene], scratch)
+    with pytest.raises((AssertionError, LogCleanerError)):
+        try_power_losses(expected, scratch / "lost", Thoroughness(states_at_a_step=4), twin)
+
+
+def retires_before_it_exposes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> None:
+        for source in sources:
+            swap._supersede(fs, source)
+        swap._expose(fs, cleaned)
+        for kind in cleaned.files:
+            name = segment_file_name(cleaned.base_offset, kind, FileState.SWAP)
+            fs.rename(cleaned.directory / name, cleaned.directory / name.removesuffix(".swap"), Purpose.SWAP_IN)
+
+    monkeypatch.setattr(rounds, "swap_in", swap_in)
+
+
+def indexes_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_order = deletion._in_order
+    monkeypatch.setattr(deletion, "_in_order", lambda *given: in_order(*given)[::-1])
+
+
+def logs_come_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rename_back(fs: FileSystem, directory: Path, planned: Restoration) -> None:
+        files = [file for verdict in planned.restorable for file in verdict.segment.files]
+        for file in sorted(files, key=lambda file: file.name.kind is not FileKind.LOG):
+            fs.rename(directory / str(file.waiting), directory / str(file.name), Purpose.RESTORE)
+
+    monkeypatch.setattr(restore, "_rename_back", rename_back)
+
+
+def checkpoints_before_it_compacts(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact = Executor._compact
+
+    def too_early(self: Executor, partition: PartitionPlan, before: object) -> object:
+        assert partition.compaction
+        done = {partition.facts.topic_partition: partition.compaction.round.end_offset}
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, done)
+        return compact(self, partition, before)
+
+    monkeypatch.setattr(Executor, "_compact", too_early)
+
+
+def never_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cleaner, "_recover", lambda *_: iter(()))
+
+
+@pytest.mark.parametrize(
+    ("scene", "breaks"),
+    [
+        ("groups", retires_before_it_exposes),
+        ("groups", checkpoints_before_it_compacts),
+        ("groups", never_recovers),
+        ("retention", indexes_go_first),
+        ("retention at once", indexes_go_first),
+        ("free", indexes_go_first),
+        ("restore", logs_come_back_first),
+    ],
+)
+def test_a_wrong_order_is_caught(
+    scene: str, breaks: Callable[[pytest.MonkeyPatch], None], scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = Expected.of(SCENES[scene], scratch)
+    breaks(monkeypatch)
+    with pytest.raises((AssertionError, LogCleanerError)):
+        try_stops(expected, scratch / "stopped", by_kill, Thoroughness())

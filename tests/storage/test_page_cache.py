@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from storage.page_cache import absent_ranges, available_bytes, let_go
+
+PAGE = mmap.PAGESIZE
+SIZE = 8 * PAGE + PAGE // 2
+
+
+@pytest.fixture
+def cold(tmp_path: Path) -> int:
+    """A descriptor of eight pages and a half, none of them in the page cache."""
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
+    os.write(descriptor, b"x" * SIZE)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    if not absent_ranges(descriptor, 0, SIZE):
+        pytest.skip("NOT RUN: this file system keeps all in memory")
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_pages_that_were_read_are_resident(cold: int) -> None:
+    os.pread(cold, 1, 2 * PAGE)
+    os.pread(cold, 2 * PAGE, 5 * PAGE)
+    assert absent_ranges(cold, 0, SIZE) == [(0, 2 * PAGE), (3 * PAGE, 5 * PAGE), (7 * PAGE, 9 * PAGE)]
+    assert absent_ranges(cold, PAGE + 1, 3 * PAGE) == [(PAGE, 2 * PAGE)]
+
+
+def test_what_was_let_go_is_absent_and_the_rest_is_not(cold: int) -> None:
+    os.pread(cold, 8 * PAGE, 0)
+    let_go(cold, [(PAGE, 2 * PAGE), (4 * PAGE, 6 * PAGE)])
+    assert absent_ranges(cold, 0, 8 * PAGE) == [(PAGE, 2 * PAGE), (4 * PAGE, 6 * PAGE)]
+
+
+def test_a_file_that_is_shorter_by_now_has_nothing_absent(cold: int) -> None:
+    os.truncate(cold, PAGE)
+    assert absent_ranges(cold, 0, 8 * PAGE) == []
+
+
+def test_some_memory_is_available() -> None:
+    assert available_bytes() > 1 << 20
