@@ -71,7 +71,7 @@ def retires_before_it_exposes(monkeypatch: pytest.MonkeyPatch) -> None:
     def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> None:
         for source in sources:
             swap._supersede(fs, source)
-        swap._expose(fs, cleaned)
+        swap._expose(fs, cleaned, ())
         for kind in cleaned.files:
             name = segment_file_name(cleaned.base_offset, kind, FileState.SWAP)
             fs.rename(cleaned.directory / name, cleaned.directory / name.removesuffix(".swap"), Purpose.SWAP_IN)
