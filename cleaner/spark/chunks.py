@@ -31,7 +31,7 @@ from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.records.record import DECOMPRESSED_BYTES_MAX
 
 ROWS_MAX: Final = 16_384
-ARENA_BYTES: Final = 4 << 20
+ARENA_BYTES: Final = 1 << 20
 """Decompressed bytes of which a chunk is made; a batch of more gets a buffer of its own."""
 
 _CAUSES: Final = {
@@ -83,6 +83,7 @@ class SliceReader:
         self._slice, self._window, self._with_control = slice_, window, with_control
         self._table = np.zeros(ROWS_MAX, BATCH)
         self._arena = np.empty(ARENA_BYTES, np.uint8)
+        self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
         self._codecs = open_codecs()
 
     def chunks(self) -> Iterator[Chunk | Damage]:
@@ -183,11 +184,15 @@ class SliceReader:
 
     def _locate(self, buf: Bytes, table: Table, file_position: int) -> Iterator[Chunk | Damage]:
         offsets, row = self._slice.offsets, 0
+        records_max = int(table["record_count"].sum(dtype=np.int64))
+        if self._located.shape[1] < records_max:
+            self._located = np.empty((LOCATED_FIELDS, records_max), np.int64)
         while row < table.size:
-            located = np.empty((LOCATED_FIELDS, int(table["record_count"][row:].sum(dtype=np.int64))), np.int64)
-            status, bad, records = locate_records(buf, table, row, table.size, offsets.start, offsets.end, located, 0)
+            status, bad, records = locate_records(
+                buf, table, row, table.size, offsets.start, offsets.end, self._located, 0
+            )
             if records:
-                yield Chunk(buf, table, located[:, :records], file_position)
+                yield Chunk(buf, table, self._located[:, :records], file_position)
             if status != Status.OK:
                 yield self._damage(table, bad, file_position, _CAUSES[Status(status)])
             row = bad + 1

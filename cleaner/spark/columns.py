@@ -179,7 +179,7 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
     "value": _bytes_of(VALUE_AT, VALUE_BYTES),
     "topic": lambda rows: _repeated(rows.slice_.topic_partition.topic, rows.count),
     "partition": lambda rows: _plain(np.full(rows.count, rows.slice_.topic_partition.partition, np.int32), pa.int32()),
-    "offset": lambda rows: _plain(rows.located[OFFSET], pa.int64()),
+    "offset": lambda rows: _plain(rows.located[OFFSET].copy(), pa.int64()),
     "timestamp": lambda rows: _plain(_micros(rows.located[TIMESTAMP_MS]), TIMESTAMP),
     "timestampType": _timestamp_type,
     "headers": _headers,

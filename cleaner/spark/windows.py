@@ -20,8 +20,9 @@ from storage.kernels.signatures import Bytes
 from storage.names import FileState
 from storage.segment import open_to_read
 
-WINDOW_BYTES: Final = 4 << 20
-"""What is read at once: a batch of Arrow comes of it; a larger record batch gets a larger window."""
+WINDOW_BYTES: Final = 1 << 20
+"""What is read at once, small enough to stay in the cache: a batch of Arrow comes of it. A larger record batch gets a
+larger window."""
 
 
 class Window:
