@@ -325,6 +325,20 @@ class NoSuchOffset(LogCleanerError):
         )
 
 
+class PartitionGone(LogCleanerError):
+    """A partition of which a stream had read, and whose directory is no longer there."""
+
+    def __init__(self, partition: str, paths: str) -> None:
+        super().__init__(partition, paths)
+        self.partition, self.paths = partition, paths
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: no directory of it is in {self.paths} any more; bring it back, or set failOnDataLoss "
+            f"to false to go on without it"
+        )
+
+
 class SegmentGone(LogCleanerError):
     """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
 

@@ -1,7 +1,8 @@
 """Log dirs as Spark tables: the data source ``kafka-log``. The only place that imports pyspark, and only when asked.
 
-Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a *chunk* is what of it lies in memory at a
-time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it, ``source`` hands them to Spark.
+Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a *chunk* is what of it lies in memory
+at a time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it. ``source`` plans a batch read,
+``stream`` micro-batches, ``reading`` is what their tasks do; ``sink`` writes new partitions.
 """
 
 from __future__ import annotations

@@ -54,11 +54,12 @@ class _Rows:
 
     @property
     def count(self) -> int:
-        return self.located.shape[1]
+        return int(self.located.shape[1])
 
     def of_batch(self, field: str) -> Array:
         """A field of each record's batch."""
-        return np.take(self.chunk.table[field], self.located[ROW])
+        found: Array = np.take(self.chunk.table[field], self.located[ROW])
+        return found
 
 
 def record_batches(chunk: Chunk, slice_: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

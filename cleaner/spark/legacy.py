@@ -1,4 +1,4 @@
-"""Messages of v0 and v1, read by the readable code of ``storage.records`` and laid out as the kernels locate v2 records."""
+"""Messages of v0 and v1, read by ``storage.records`` and laid out as the kernels locate records of v2."""
 
 from __future__ import annotations
 

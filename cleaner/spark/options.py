@@ -47,6 +47,9 @@ class Bound:
     """Whether a timestamp that no record is as late as means the log end; else it is an error."""
 
 
+LOG_END: Final = Bound(None, SpecialTimestamp.LATEST)
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """All options, checked."""
@@ -123,7 +126,8 @@ def _isolation(text: str) -> bool:
 
 def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
     """``load`` says one as ``path`` (with commas, as ``log.dirs``), a list as ``paths``."""
-    listed = _read(said, "paths", lambda text: [str(path) for path in json.loads(text)], [])
+    none: list[str] = []
+    listed = _read(said, "paths", lambda text: [str(path) for path in json.loads(text)], none)
     given = (*said.get("path", "").split(","), *listed)
     paths = tuple(path.strip() for path in given if path.strip())
     if not paths:
@@ -164,7 +168,7 @@ def _ending(said: Mapping[str, str]) -> Bound:
     by_time = _read(said, "endingOffsetsByTimestamp", _partition_map, None)
     if by_time is not None:
         return Bound(by_time, by_timestamp=True)
-    bound = _read(said, "endingOffsets", _offsets, Bound(None, SpecialTimestamp.LATEST))
+    bound = _read(said, "endingOffsets", _offsets, LOG_END)
     is_earliest = bound.special is SpecialTimestamp.EARLIEST and bound.partitions is None
     if is_earliest or SpecialTimestamp.EARLIEST in (bound.partitions or {}).values():
         raise InvalidConfig("endingOffsets", said["endingOffsets"], "a read cannot end at the earliest offset", _WHERE)
@@ -183,7 +187,7 @@ def _offsets(text: str) -> Bound:
         case "earliest":
             return Bound(None, SpecialTimestamp.EARLIEST)
         case "latest":
-            return Bound(None, SpecialTimestamp.LATEST)
+            return LOG_END
     partitions = _partition_map(text)
     if any(offset < SpecialTimestamp.EARLIEST for offset in partitions.values()):
         raise ValueError("an offset below -2")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 from cleaner.spark.options import Bound, Options
-from storage.errors import InvalidConfig, NoSuchOffset, NotALogDir
+from storage.errors import InvalidConfig, NoSuchOffset, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig, SpecialTimestamp
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, DirState, TopicPartition, parse_partition_dir_name
+
+Plan = TypeVar("Plan")
+
+_LOOKS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ def _directories(paths: Iterable[str]) -> Iterator[Path]:
         if not glob.has_magic(path):
             yield Path(path)
             continue
-        matches = [Path(match) for match in sorted(glob.glob(path)) if Path(match).is_dir()]
+        matches = [Path(match) for match in sorted(glob.glob(path)) if Path(match).is_dir()]  # noqa: PTH207
         if not matches:
             raise NotALogDir(Path(path), "matches no directory")
         yield from matches
@@ -71,6 +76,20 @@ def _partitions_in(directory: Path) -> Iterator[FoundPartition]:
         yield FoundPartition(topic_partition, path, starts.get(topic_partition, 0))
 
 
+def while_files_move(plan: Callable[[], Plan]) -> Plan:
+    """Look again where a file was renamed or deleted between listing and opening it: no lock is held.
+
+    Raises: UnreadableFile, and what ``plan`` raises.
+    """
+    for _ in range(_LOOKS_MAX - 1):
+        try:
+            return plan()
+        except UnreadableFile as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return plan()
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets of a partition, the end exclusive."""
@@ -80,7 +99,7 @@ class OffsetRange:
 
 
 def check_named(bounds: Sequence[Bound | None], found: Sequence[FoundPartition]) -> None:
-    """A bound that names partitions must name all, and none besides, as in Spark's Kafka source. Raises: InvalidConfig."""
+    """A bound that names partitions names all, and none besides, as in Spark's Kafka source. Raises: InvalidConfig."""
     there = {partition.topic_partition for partition in found}
     for bound in bounds:
         if bound is None or bound.partitions is None or bound.partitions.keys() == there:

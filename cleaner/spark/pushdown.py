@@ -77,7 +77,7 @@ class Pushed:
         self.left_to_spark = [one for one in filters if not self._honour(one)]
 
     def _honour(self, one: Any) -> bool:
-        attribute = getattr(one, "attribute", ())
+        attribute: tuple[str, ...] = getattr(one, "attribute", ())
         comparison, value = type(one).__name__, getattr(one, "value", None)
         if len(attribute) != 1:
             return False

@@ -16,7 +16,8 @@ RECORD_COLUMNS: Final = (
 """Those of Spark's own Kafka source, in its order. Source: Spark KafkaRecordToRowConverter."""
 
 BATCH_COLUMNS: Final = (
-    "producerId", "producerEpoch", "sequence", "leaderEpoch", "codec", "control", "deleteHorizon", "segment", "position",
+    "producerId", "producerEpoch", "sequence", "leaderEpoch",
+    "codec", "control", "deleteHorizon", "segment", "position",
 )  # fmt: skip
 """What ``includeMetadata`` adds. Where there is no producer, sequence or leader epoch, -1, as Kafka has it."""
 

@@ -1,8 +1,8 @@
 """Slices: what one task reads of one segment, fixed when the read is planned.
 
-A segment is cut where its offset index says that batches start. An index is a hint: a place where no such batch starts
-is not cut at. Files and lengths are those of the moment of planning; that a file is still the same one is checked when a
-task opens it.
+A segment is cut where its offset index says that batches start. An index is a hint: a place where no such batch
+starts is not cut at. Files and lengths are those of the moment of planning; that a file is still the same one is
+checked when a task opens it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql.datasource import InputPartition
+
 from cleaner.spark.partitions import OffsetRange
 from storage.indexes import OffsetIndexEntry
 from storage.log.lookup import time_entries
 from storage.log.read import checked_position, companion_bytes, offset_entries, position_of
 from storage.names import FileKind, TopicPartition
+from storage.records import iter_headers, read_batch
 from storage.segment import Segment, open_to_read
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
@@ -54,6 +57,13 @@ class Slice:
         return self.end - self.start
 
 
+class SlicesInput(InputPartition):
+    """What one task reads, on its way to a worker."""
+
+    def __init__(self, slices: tuple[Slice, ...]) -> None:
+        super().__init__(slices)
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is to be read of a partition."""
@@ -80,13 +90,12 @@ def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wan
             if not is_last and 0 <= segment.newest_record_ms() < wanted.since_ms:
                 continue
             start_offset = max(start_offset, _first_offset_since(segment, wanted.since_ms))
-        offsets = OffsetRange(start_offset, wanted.offsets.end)
+            if start_offset >= upper_offset:
+                continue
         concerned = tuple(txn for txn in aborted if txn.last_offset >= start_offset and txn.first_offset < upper_offset)
-        for start, end in _cut(segment, OffsetRange(start_offset, upper_offset), wanted.partition_bytes_max):
-            log = segment.log
-            yield Slice(
-                name, log.path, log.identity.inode, segment.base_offset, start, end, offsets, wanted.since_ms, concerned
-            )
+        log, base_offset = segment.log, segment.base_offset
+        for piece in _cut(segment, OffsetRange(start_offset, upper_offset), wanted.partition_bytes_max):
+            yield Slice(name, log.path, log.identity.inode, base_offset, *piece, wanted.since_ms, concerned)
 
 
 def _aborted(segments: Sequence[Segment], wanted: Wanted) -> tuple[AbortedTxn, ...]:
@@ -104,8 +113,8 @@ def _first_offset_since(segment: Segment, since_ms: int) -> int:
     return entries[earlier - 1].offset + 1 if earlier else 0
 
 
-def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """Bytes from and to, of pieces of about ``bytes_max``; they hold at least the offsets of the range."""
+def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int, OffsetRange]]:
+    """Bytes from and to, and the offsets there, of pieces of about ``bytes_max``; together they hold the range."""
     entries = offset_entries(segment)
     descriptor = open_to_read(segment.log.path)
     try:
@@ -115,14 +124,20 @@ def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tup
             entry = _entry_from(entries, start + bytes_max)
             if entry is None or entry.position >= end:
                 break
-            if checked_position(descriptor, segment, entry) == entry.position:
-                yield start, entry.position
-                start = entry.position
-            else:
+            if checked_position(descriptor, segment, entry) != entry.position:
                 break  # an index that is wrong once is not believed again
-        yield start, end
+            first_offset = _base_offset_at(descriptor, segment, entry.position)
+            yield start, entry.position, OffsetRange(offsets.start, first_offset)
+            start, offsets = entry.position, OffsetRange(first_offset, offsets.end)
+        yield start, end, offsets
     finally:
         os.close(descriptor)
+
+
+def _base_offset_at(descriptor: int, segment: Segment, position: int) -> int:
+    """Of the batch that starts there; a compressed legacy batch has to be decompressed for it."""
+    found = next(iter_headers(descriptor, segment.log.path, position))
+    return read_batch(descriptor, segment.log.path, found).base_offset
 
 
 def _end_position(descriptor: int, segment: Segment, entries: Sequence[OffsetIndexEntry], end_offset: int) -> int:

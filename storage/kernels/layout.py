@@ -74,6 +74,7 @@ def index_state(base_offset: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """The state of an empty segment: no timestamp seen, at its base offset (Kafka ``LogSegment``)."""
     return np.array([(0, -1, base_offset, -1)], INDEX_STATE)
 
+
 # Rows of what ``columns.locate_records`` fills: a column of int64 for each field of a record.
 OFFSET: Final = 0
 TIMESTAMP: Final = 1  # epoch ms

@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.spark_read [--gib 1,2,4,8] [--record-bytes 100] [--master 'local[*]']
 
-The log is one partition of uncompressed 16 KiB batches, in segments of 1 GiB, in the page cache. Each figure is the best
-of some reads into Spark's ``noop`` sink (or, for the deduplication, of an aggregation by key), the first of which warms
-the JVM up. The rows are yielded by the readable reader, on a log of 32 MiB: time a record does not depend on the length.
+The log is one partition of uncompressed 16 KiB batches, in segments of 1 GiB, in the page cache. Each figure is the
+best of some reads into Spark's ``noop`` sink (or, for the deduplication, of an aggregation by key), the first of which
+warms the JVM up. The rows are yielded by the readable reader, on a log of 32 MiB: time a record does not depend on the
+length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every record of log dirs that real brokers wrote, through Spark, equal in every field to what the readable reader reads."""
+"""Every record of log dirs that real brokers wrote, read through Spark, in every field as the readable reader has it."""
 
 from __future__ import annotations
 

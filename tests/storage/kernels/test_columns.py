@@ -46,9 +46,7 @@ def gathered(data: bytes, starts, lengths) -> list[bytes | None]:
 
 def unpacked(offsets, content, validity, count: int) -> list[bytes | None]:
     valid = np.unpackbits(validity, bitorder="little")[:count]
-    return [
-        content[offsets[i] : offsets[i + 1]].tobytes() if valid[i] else None for i in range(count)
-    ]
+    return [content[offsets[i] : offsets[i + 1]].tobytes() if valid[i] else None for i in range(count)]
 
 
 def gathered_headers(data: bytes, starts, lengths) -> list[tuple[tuple[bytes, bytes | None], ...] | None]:
@@ -154,9 +152,7 @@ def test_a_table_too_small_stops_at_the_batch_that_does_not_fit() -> None:
 def test_bytes_that_do_not_fit_are_told(content: int, records: int, bits: int) -> None:
     starts, lengths = np.array([0, 2]), np.array([2, 2])
     offsets, validity = np.zeros(records + 1, np.int32), np.full(bits // 8, 0xFF, np.uint8)
-    status, _ = columns.gather_bytes(
-        window(b"abcd"), starts, lengths, offsets, np.zeros(content, np.uint8), validity
-    )
+    status, _ = columns.gather_bytes(window(b"abcd"), starts, lengths, offsets, np.zeros(content, np.uint8), validity)
     assert status == Status.OUTPUT_FULL
 
 
