@@ -325,6 +325,17 @@ class NoSuchOffset(LogCleanerError):
         )
 
 
+class PartitionExists(LogCleanerError):
+    """A partition that was to be written is there already."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is there already, and only new partitions are written; nothing has changed"
+
+
 class PartitionGone(LogCleanerError):
     """A partition of which a stream had read, and whose directory is no longer there."""
 

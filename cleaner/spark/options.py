@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, TypeVar
 
 from cleaner.spark.schema import BATCH_COLUMNS, CORRUPT_BATCH, KEY_COLUMNS, RECORD_COLUMNS, TYPES
+from storage.compression import Compression
 from storage.errors import InvalidConfig
-from storage.log import SpecialTimestamp
+from storage.log import LogConfig, SpecialTimestamp
 from storage.names import TopicPartition
 
 Value = TypeVar("Value")
@@ -25,6 +27,7 @@ _NAMES: Final = (
     "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingOffsetsByTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
 )  # fmt: skip
+_SINK_NAMES: Final = ("path", "topic", "compression", "segment.bytes")
 
 
 class Mode(StrEnum):
@@ -72,7 +75,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
     Raises: InvalidConfig: an unknown one, or a value that cannot be.
     """
-    said = {_known_name(name): value for name, value in given.items()}
+    said = _known(given, _NAMES)
     mode = _read(said, "mode", lambda text: Mode(text.upper()), Mode.FAILFAST)
     return Options(
         paths=_paths(said),
@@ -87,11 +90,47 @@ def parse_options(given: Mapping[str, str]) -> Options:
     )
 
 
-def _known_name(name: str) -> str:
-    for known in _NAMES:
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What may be said of a write, checked."""
+
+    log_dir: Path
+    topic: str | None
+    """Of all rows; None: as their column says."""
+    compression: Compression
+    segment_bytes: int
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Read the options of a write. Raises: InvalidConfig."""
+    said = _known(given, _SINK_NAMES)
+    if not said.get("path"):
+        raise InvalidConfig("path", None, 'name a log dir: save("/var/lib/kafka/data")', _WHERE)
+    return SinkOptions(
+        log_dir=Path(said["path"]).absolute(),
+        topic=said.get("topic"),
+        compression=_read(said, "compression", _compression, Compression.NONE),
+        segment_bytes=_read(said, "segment.bytes", _positive, LogConfig().segment_bytes),
+    )
+
+
+def _compression(text: str) -> Compression:
+    names = {codec.name.lower(): codec for codec in Compression}
+    if text.lower() not in names:
+        raise ValueError(" or ".join(names))
+    return names[text.lower()]
+
+
+def _known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Options by their names in ``names``."""
+    return {_known_name(name, names): value for name, value in given.items()}
+
+
+def _known_name(name: str, names: Sequence[str]) -> str:
+    for known in names:
         if known.lower() == name.lower():
             return known
-    nearest = difflib.get_close_matches(name, _NAMES, 1)
+    nearest = difflib.get_close_matches(name, names, 1)
     raise InvalidConfig(
         name, None, f"unknown option; did you mean {nearest[0]}?" if nearest else "unknown option", _WHERE
     )

@@ -6,7 +6,7 @@ Each batch is planned once: the files and their lengths are fixed then. The kern
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +31,12 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cleaner.spark.sink import KafkaLogWriter
     from cleaner.spark.stream import KafkaLogStreamReader
 
 
 class KafkaLogSource(DataSource):
     """Log dirs as a table: a row for each record."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(dict(options))
-        self._parsed = parse_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -47,18 +44,24 @@ class KafkaLogSource(DataSource):
         return "kafka-log"
 
     def schema(self) -> str:
-        """As the options have it; ``spark.read.schema`` may name other columns of it."""
-        return ddl(self._parsed.columns)
+        """As the options have it; ``spark.read.schema`` may name other columns of it. Raises: InvalidConfig."""
+        return ddl(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """Of one batch read. Raises: InvalidConfig where the schema has a column that there is not."""
-        return KafkaLogReader(self._parsed, column_names(schema))
+        return KafkaLogReader(parse_options(self.options), column_names(schema))
 
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
         """Of one query. Raises: InvalidConfig, also where an end is said."""
         from cleaner.spark.stream import KafkaLogStreamReader  # noqa: PLC0415  (Spark 4.2; batch reads do with 4.0)
 
-        return KafkaLogStreamReader(self._parsed, column_names(schema))
+        return KafkaLogStreamReader(parse_options(self.options), column_names(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaLogWriter:
+        """Of one write. Raises: InvalidConfig, NotALogDir."""
+        from cleaner.spark.sink import KafkaLogWriter  # noqa: PLC0415
+
+        return KafkaLogWriter(self.options, schema, overwrite=overwrite)
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, and tables of Python values."""
+"""One Spark session for all tests here. Starting it and each query cost seconds: most tests do without."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from cleaner.spark import open_session
-from cleaner.spark.options import parse_options
-from cleaner.spark.source import KafkaLogReader
 from storage.errors import SparkUnavailable
+from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    import cleaner.spark.chunks  # noqa: F401  (kernels are compiled once here, not by both workers)
+
     config = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     try:
         session = open_session("local[2]", config | {"spark.sql.shuffle.partitions": "2"})
@@ -28,10 +29,10 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def read_without_spark(path: Path, filters: tuple[Any, ...] = (), **options: str) -> list[dict[str, Any]]:
-    """The rows that the workers would hand to Spark."""
-    parsed = parse_options({"path": str(path)} | options)
-    reader = KafkaLogReader(parsed, parsed.columns)
-    reader.pushFilters(list(filters))
-    partitions = reader.partitions()
-    return [row for partition in partitions for batch in reader.read(partition) for row in batch.to_pylist()]
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics, three segments, keys a to d and x."""
+    path = tmp_path_factory.mktemp("data")
+    orders = PartitionDir(path, "orders-0").segment(0, keyed(0, "a=1", "b=2")).segment(2, keyed(2, "c=3", "d"))
+    clicks = PartitionDir(path, "clicks-1").segment(5, keyed(5, "x=1", timestamp_ms=NOW_MS - 1000))
+    return committed(path, orders, clicks)

@@ -1,4 +1,4 @@
-"""Every record of log dirs that real brokers wrote, read through Spark, in every field as the readable reader has it."""
+"""Every record of log dirs that real brokers wrote is read as the readable reader has it, in every field."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from storage.log.listing import list_partition
 from storage.names import parse_topic_partition
 from storage.records import Batch, LegacyBatch, Record, iter_batches
 from tests.conftest import Samples
+from tests.spark.tables import read
 
 WHOLE = ("orders-0", "payments-0", "ledger-0", "empty-0", "single-0")
 """Partitions whose records are all in the archive."""
@@ -22,7 +23,7 @@ def moment(time_ms: int | None) -> datetime | None:
     return None if time_ms is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
 
 
-def rows_of(partition: Path) -> Iterator[dict[str, Any]]:
+def readable_rows(partition: Path) -> Iterator[dict[str, Any]]:
     for segment in list_partition(partition).segments:
         for batch in iter_batches(segment.log.path.read_bytes(), segment.log.path):
             batch.ensure_valid()
@@ -55,27 +56,41 @@ def row_of(partition: Path, batch: Batch | LegacyBatch, record: Record) -> dict[
     }
 
 
-def assert_read_equal(spark: Any, partitions: list[Path]) -> None:
-    frame = spark.read.format("kafka-log").option("includeMetadata", "true").load([str(path) for path in partitions])
-    read = {}
-    for row in frame.toArrow().to_pylist():
-        read.setdefault((row["topic"], row["partition"]), []).append(row)
+def assert_read_equal(rows: list[dict[str, Any]], partitions: list[Path]) -> None:
+    by_partition: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
     for partition in partitions:
-        expected = list(rows_of(partition))
-        found = read.pop(tuple(parse_topic_partition(partition.name)), [])
-        assert sorted(found, key=lambda row: row["offset"]) == expected, partition
-    assert read == {}
+        found = by_partition.pop(tuple(parse_topic_partition(partition.name)), [])
+        assert sorted(found, key=lambda row: row["offset"]) == list(readable_rows(partition)), partition
+    assert by_partition == {}
+
+
+def kafka_4(samples: Samples, stage: str) -> list[Path]:
+    return [samples.root / stage / name for name in WHOLE if (samples.root / stage / name).is_dir()]
+
+
+def kafka_2(samples: Samples, stage: str) -> list[Path]:
+    return sorted(path for path in (samples.root / stage).iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("stage", ["before", "after", "before2", "after2"])
+def test_every_record_of_kafka_4_is_read_as_the_readable_reader_reads_it(samples: Samples, stage: str) -> None:
+    partitions = kafka_4(samples, stage)
+    assert_read_equal(read(",".join(map(str, partitions)), includeMetadata="true"), partitions)
 
 
 @pytest.mark.parametrize("stage", ["before", "after"])
-def test_every_record_of_kafka_4_is_read_as_the_readable_reader_reads_it(
-    spark: Any, samples: Samples, stage: str
-) -> None:
-    assert_read_equal(spark, [samples.root / stage / name for name in WHOLE if (samples.root / stage / name).is_dir()])
+def test_every_message_of_v0_and_v1_is_read_as_the_readable_reader_reads_it(old_samples: Samples, stage: str) -> None:
+    partitions = kafka_2(old_samples, stage)
+    assert_read_equal(read(",".join(map(str, partitions)), includeMetadata="true"), partitions)
 
 
-@pytest.mark.parametrize("stage", ["before", "after"])
-def test_every_message_of_v0_and_v1_is_read_as_the_readable_reader_reads_it(
-    spark: Any, old_samples: Samples, stage: str
+def test_spark_gives_both_archives_as_the_readable_reader_reads_them(
+    spark: Any, samples: Samples, old_samples: Samples
 ) -> None:
-    assert_read_equal(spark, sorted(path for path in (old_samples.root / stage).iterdir() if path.is_dir()))
+    for partitions in (kafka_4(samples, "before"), kafka_2(old_samples, "before")):
+        frame = (
+            spark.read.format("kafka-log").option("includeMetadata", "true").load([str(path) for path in partitions])
+        )
+        assert_read_equal(frame.toArrow().to_pylist(), partitions)
