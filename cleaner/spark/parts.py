@@ -31,7 +31,7 @@ from storage.names import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA_FILE, Di
 from storage.records import Record
 
 BATCH_BYTES: Final = 64 << 10
-"""Keys and values after which a batch is closed."""
+"""Keys, values and headers after which a batch is closed; less where segments are small."""
 
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _RECORD_OVERHEAD_BYTES: Final = 16
@@ -116,8 +116,9 @@ class _OpenPart:
 
     def add(self, record: Record) -> None:
         self._records.append(record)
-        self._filled_bytes += len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
-        if self._filled_bytes >= BATCH_BYTES:
+        headers_bytes = sum(len(name) + len(value or b"") for name, value in record.headers)
+        self._filled_bytes += len(record.key or b"") + len(record.value or b"") + headers_bytes + _RECORD_OVERHEAD_BYTES
+        if self._filled_bytes >= min(BATCH_BYTES, self._write.segment_bytes // 4):
             self._append()
 
     def close(self) -> None:

@@ -91,9 +91,7 @@ def test_a_limit_is_shared_out_and_every_partition_goes_on(orders: PartitionDir,
 )
 def test_shares_of_a_limit(sizes: tuple[int, int], offsets_max: int, shares: tuple[int, int]) -> None:
     names = [TopicPartition("t", number) for number in range(2)]
-    ends = limited(
-        dict.fromkeys(names, 5), {n: 5 + size for n, size in zip(names, sizes, strict=True)}, offsets_max
-    )
+    ends = limited(dict.fromkeys(names, 5), {n: 5 + size for n, size in zip(names, sizes, strict=True)}, offsets_max)
     assert tuple(ends[name] - 5 for name in names) == shares
 
 
