@@ -20,11 +20,11 @@ from storage.compression import Compression, decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, CorruptIndex
 from storage.indexes import parse_offset_index
 from storage.kernels.codecs import decompress_batches, open_codecs
-from storage.kernels.columns import Located, locate_records
+from storage.kernels.columns import locate_records
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK, CONTROL, HEADER_BYTES, LOCATED_FIELDS, RECORD_BYTES_MIN
 from storage.kernels.scan import scan_batches
-from storage.kernels.signatures import Bytes, Table
+from storage.kernels.signatures import Bytes, Integers, Table
 from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
@@ -54,7 +54,7 @@ class Chunk:
     """What the located fields index."""
     table: Table
     """``layout.BATCH``; the ``ROW`` of a record indexes it."""
-    located: Located
+    located: Integers
     """``layout.LOCATED_FIELDS`` by records."""
     file_position: int
     """What a row's ``position`` counts from."""
@@ -189,7 +189,7 @@ class SliceReader:
             self._located = np.empty((LOCATED_FIELDS, records_max), np.int64)
         while row < table.size:
             status, bad, records = locate_records(
-                buf, table, row, table.size, offsets.start, offsets.end, self._located, 0
+                buf, table, row, table.size, offsets.start, offsets.end, self._located.reshape(-1), 0
             )
             if records:
                 yield Chunk(buf, table, self._located[:, :records], file_position)

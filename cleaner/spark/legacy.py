@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 
 from storage.errors import CorruptBatch
-from storage.kernels.columns import Located
 from storage.kernels.layout import BATCH, LOCATED_FIELDS, UNKNOWN
-from storage.kernels.signatures import Bytes, Table
+from storage.kernels.signatures import Bytes, Integers, Table
 from storage.kernels.status import Disposition, Outcome, Status
 from storage.records import LegacyBatch, Record
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
@@ -42,7 +41,7 @@ class LegacyMessages:
         self._rows: list[tuple[int, ...]] = []
         self._records: list[tuple[int, ...]] = []
 
-    def read(self, start_offset: int, end_offset: int) -> tuple[Bytes, Table, Located]:
+    def read(self, start_offset: int, end_offset: int) -> tuple[Bytes, Table, Integers]:
         """Read on. A message cut off by the window's end is not taken.
 
         Returns:

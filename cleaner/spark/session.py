@@ -18,11 +18,12 @@ from storage.errors import SparkUnavailable
 JAVA_VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _ANSWER_SECONDS_MAX: Final = 30
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _OURS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
 
 

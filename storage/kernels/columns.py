@@ -11,10 +11,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
-from storage.kernels.cache import kernel
 from storage.kernels.intrinsics import copy_bytes
+from storage.kernels.kernel import kernel
 from storage.kernels.layout import (
     HEADERS_AT,
     HEADERS_BYTES,
@@ -30,15 +29,13 @@ from storage.kernels.layout import (
     VALUE_BYTES,
 )
 from storage.kernels.records import parse_record, read_varint
-from storage.kernels.signatures import BATCHES, BYTES, I64, OUTPUT, Bytes, Table, integers
+from storage.kernels.signatures import BATCHES, BYTES, I64, INTEGERS, OUTPUT, Array, Bytes, Integers, Table, integers
 from storage.kernels.status import Status
 
-Located = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
 
-_LOCATED: Final = types.int64[:, ::1]
-_FIELD: Final = types.Array(types.int64, 1, "C", readonly=True)
-_OFFSETS: Final = types.int32[::1]
+_FIELD: Final = Array(np.dtype(np.int64), is_readonly=True)
+_OFFSETS: Final = Array(np.dtype(np.int32))
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -49,7 +46,7 @@ def _set_null(validity: Bytes, place: int) -> None:
 
 @kernel()
 def _locate_batch(
-    buf: Bytes, table: Table, row: int, start_offset: int, end_offset: int, located: Located, at: int
+    buf: Bytes, table: Table, row: int, start_offset: int, end_offset: int, located: Integers, at: int
 ) -> tuple[int, int]:
     """Status, and where the next record goes; nothing counts as noted unless it is OK."""
     batch = table[row]
@@ -58,6 +55,7 @@ def _locate_batch(
         return Status.NEEDS_RECORDS, at
     if position < 0 or end < position or end > buf.size:
         return Status.BAD_LENGTH, at
+    room = located.size // LOCATED_FIELDS
     is_append_time, delta, delta_max = batch.attributes & LOG_APPEND_TIME, -1, batch.last_offset - base_offset
     for _ in range(batch.record_count):
         status, after, timestamp_delta, _, delta, key, key_bytes, value_bytes = parse_record(
@@ -70,19 +68,20 @@ def _locate_batch(
             continue
         _, value = read_varint(buf, key + max(key_bytes, 0), after)
         headers = value + max(value_bytes, 0)
-        located[OFFSET, at] = offset
-        located[TIMESTAMP, at] = batch.max_timestamp if is_append_time else batch.base_timestamp + timestamp_delta
-        located[KEY_AT, at], located[KEY_BYTES, at] = key, key_bytes
-        located[VALUE_AT, at], located[VALUE_BYTES, at] = value, value_bytes
-        located[HEADERS_AT, at], located[HEADERS_BYTES, at] = headers, after - headers
-        located[ROW, at] = row
+        located[OFFSET * room + at] = offset
+        timestamp = batch.max_timestamp if is_append_time else batch.base_timestamp + timestamp_delta
+        located[TIMESTAMP * room + at] = timestamp
+        located[KEY_AT * room + at], located[KEY_BYTES * room + at] = key, key_bytes
+        located[VALUE_AT * room + at], located[VALUE_BYTES * room + at] = value, value_bytes
+        located[HEADERS_AT * room + at], located[HEADERS_BYTES * room + at] = headers, after - headers
+        located[ROW * room + at] = row
         at += 1
     return (Status.OK if position == end else Status.BAD_LENGTH), at
 
 
-@kernel(integers(3)(BYTES, BATCHES, I64, I64, I64, I64, _LOCATED, I64))
+@kernel(integers(3)(BYTES, BATCHES, I64, I64, I64, I64, INTEGERS, I64))
 def locate_records(
-    buf: Bytes, table: Table, first: int, last: int, start_offset: int, end_offset: int, located: Located, at: int
+    buf: Bytes, table: Table, first: int, last: int, start_offset: int, end_offset: int, located: Integers, at: int
 ) -> tuple[int, int, int]:
     """Note the fields of the records in ``table[first:last]``.
 
@@ -93,7 +92,7 @@ def locate_records(
         last: row to end before.
         start_offset: records below it are checked and left out.
         end_offset: as are records from it on.
-        located: ``layout.LOCATED_FIELDS`` by the most records it may hold.
+        located: for each of ``layout.LOCATED_FIELDS`` as many places as it may hold records, field behind field.
         at: place of the first record in it.
 
     Returns:
@@ -101,10 +100,9 @@ def locate_records(
         TABLE_FULL: its records may not fit. Others: what is wrong with it.
     """
     first, last, at = max(first, 0), min(last, table.size), max(at, 0)
-    if located.shape[0] < LOCATED_FIELDS:
-        return Status.TABLE_FULL, first, at
+    room = located.size // LOCATED_FIELDS
     for row in range(first, last):
-        if table[row].record_count > located.shape[1] - at:
+        if table[row].record_count > room - at:
             return Status.TABLE_FULL, row, at
         status, after = _locate_batch(buf, table, row, start_offset, end_offset, located, at)
         if status != Status.OK:
@@ -115,7 +113,7 @@ def locate_records(
 
 @kernel(integers(2)(BYTES, _FIELD, _FIELD, _OFFSETS, OUTPUT, OUTPUT))
 def gather_bytes(
-    buf: Bytes, starts: Located, lengths: Located, offsets: Offsets, data: Bytes, validity: Bytes
+    buf: Bytes, starts: Integers, lengths: Integers, offsets: Offsets, data: Bytes, validity: Bytes
 ) -> tuple[int, int]:
     """Copy a field of each record side by side.
 
@@ -183,8 +181,8 @@ def _gather_pairs(
 @kernel(integers(4)(BYTES, _FIELD, _FIELD, _OFFSETS, OUTPUT, _OFFSETS, OUTPUT, _OFFSETS, OUTPUT, OUTPUT))
 def gather_headers(
     buf: Bytes,
-    starts: Located,
-    lengths: Located,
+    starts: Integers,
+    lengths: Integers,
     lists: Offsets,
     validity: Bytes,
     keys: Offsets,

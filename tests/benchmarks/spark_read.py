@@ -1,4 +1,5 @@
-"""Reading a log through Spark: ``kafka-log``, by columns asked for, against a Python source that yields rows.
+"""Reading a log through Spark: ``kafka-log``, by columns asked for, against a Python source that yields rows and
+against one that only hands Arrow to Spark, which is as fast as a source can be.
 
     python -m tests.benchmarks.spark_read [--gib 1,2,4,8] [--record-bytes 100] [--master 'local[*]']
 
@@ -18,16 +19,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.functions import col, max_by
 
-from cleaner.spark import open_session
+from cleaner.spark import chunks, columns, open_session
+from cleaner.spark.options import parse_options
+from cleaner.spark.schema import KEY_COLUMNS, RECORD_COLUMNS
+from cleaner.spark.source import KafkaLogReader
 from storage.indexes import IndexBuilder
 from storage.names import FileKind, segment_file_name
 from storage.records import Record, encode_batch, iter_batches
+from tests.benchmarks.spark_sources import BareSource, RowSource
 
 SEGMENT_BYTES: Final = 1 << 30
 BATCH_BYTES: Final = 16_384
@@ -35,7 +40,10 @@ POOL_BATCHES: Final = 1024
 ROWS_LOG_BYTES: Final = 32 << 20
 INDEX_INTERVAL_BYTES: Final = 4096
 NOW_MS: Final = 1_800_000_000_000
-ROW_SCHEMA: Final = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+KERNELS: Final = {
+    chunks: ("scan_batches", "first_bad_crc", "locate_records"),
+    columns: ("gather_bytes", "gather_headers"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     spark = open_session(options.master, {"spark.driver.memory": "2g"})
     spark.dataSource.register(RowSource)
+    spark.dataSource.register(BareSource)
     figures = []
     with tempfile.TemporaryDirectory(prefix="logcleaner-benchmark-", dir=options.scratch) as scratch:
         rows_log = Path(scratch, "rows")
@@ -67,9 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for gib in options.gib:
             log_dir = Path(scratch, "log")
             records = write_log(log_dir / "bench-0", int(gib * (1 << 30)), options.record_bytes)
-            for name, frame, sink in _reads(spark, log_dir):
+            for name, frame, sink in _reads(spark, log_dir, records):
                 figures.append(_best(name, frame, sink, records, gib * (1 << 30), options.rounds))
                 print(_line(figures[-1]), file=sys.stderr)
+            for line in kernels_share(log_dir):
+                print(line, file=sys.stderr)
             for path in (log_dir / "bench-0").iterdir():
                 path.unlink()
             (log_dir / "bench-0").rmdir()
@@ -79,10 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _reads(spark: SparkSession, log_dir: Path) -> Iterator[tuple[str, DataFrame, Callable[[DataFrame], None]]]:
+def _reads(
+    spark: SparkSession, log_dir: Path, records: int
+) -> Iterator[tuple[str, DataFrame, Callable[[DataFrame], None]]]:
     def read(**options: str) -> DataFrame:
         return spark.read.format("kafka-log").options(**options).load(str(log_dir))
 
+    def bare(columns: Sequence[str]) -> DataFrame:
+        return spark.read.format("bare").options(columns=",".join(columns), records=records).load()
+
+    yield "bare Arrow, all columns", bare(RECORD_COLUMNS), into_nothing
+    yield "bare Arrow, keysOnly", bare(KEY_COLUMNS), into_nothing
+    yield "bare Arrow, latest by key", bare(("key", "offset")), latest_by_key
     yield "all columns", read(), into_nothing
     yield "includeMetadata", read(includeMetadata="true"), into_nothing
     yield "keysOnly", read(keysOnly="true"), into_nothing
@@ -114,6 +133,36 @@ def _best(
 def _line(figure: Figure) -> str:
     rate = figure.million_records_a_second
     return f"{figure.gib:7.3f} GiB  {figure.name:36}{figure.records:12,} records{figure.seconds:9.2f} s{rate:8.2f} M/s"
+
+
+def kernels_share(log_dir: Path) -> Iterator[str]:
+    """Where the CPU time of reading all columns goes, without Spark: this thread's, by kernel, and the rest."""
+    spent = {name: _timed(module, name) for module, names in KERNELS.items() for name in names}
+    options = parse_options({"path": str(log_dir)})
+    reader = KafkaLogReader(options, options.columns)
+    started, records = time.thread_time(), 0
+    for partition in reader.partitions():
+        records += sum(batch.num_rows for batch in reader.read(partition))
+    total = time.thread_time() - started
+    yield f"{total:.2f} s of CPU time for {records:,} records in one thread: {records / total / 1e6:.2f} M/s"
+    for name, seconds in spent.items():
+        yield f"  {name:20}{sum(seconds) / total:7.1%}"
+    yield f"  {'Python, numpy, read':20}{1 - sum(map(sum, spent.values())) / total:7.1%}"
+
+
+def _timed(module: ModuleType, name: str) -> list[float]:
+    """Have each call of a kernel note its CPU seconds from now on."""
+    kernel, seconds = getattr(module, name), []
+
+    def timed(*arguments: Any) -> Any:
+        started = time.thread_time()
+        try:
+            return kernel(*arguments)
+        finally:
+            seconds.append(time.thread_time() - started)
+
+    setattr(module, name, timed)
+    return seconds
 
 
 def write_log(directory: Path, size_bytes: int, record_bytes: int) -> int:
@@ -151,44 +200,6 @@ def _pool(record_bytes: int) -> Iterator[bytes]:
     for batch in range(POOL_BATCHES):
         keys = (f"key-{(batch * count + place) % 1_000_000:012d}".encode() for place in range(count))
         yield encode_batch([Record(place, NOW_MS, key, value) for place, key in enumerate(keys)])
-
-
-class RowSource(DataSource):
-    """What a source looks like that yields a tuple a record."""
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``spark.read.format``."""
-        return "rows"
-
-    def schema(self) -> str:
-        """Without headers."""
-        return ROW_SCHEMA
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        """Of the partition directory that ``load`` names."""
-        return RowReader(Path(self.options["path"]))
-
-
-class RowReader(DataSourceReader):
-    """Yields what the readable reader gives, one task a segment."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def partitions(self) -> list[InputPartition]:
-        """The ``.log`` files."""
-        return [InputPartition(path) for path in sorted(self._directory.glob("*.log"))]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """A tuple a record."""
-        from datetime import UTC, datetime
-
-        for batch in iter_batches(partition.value.read_bytes(), partition.value):
-            batch.ensure_valid()
-            for one in batch.records():
-                moment = datetime.fromtimestamp(one.timestamp_ms / 1000, UTC)
-                yield one.key, one.value, "bench", 0, one.offset, moment
 
 
 def _parser() -> argparse.ArgumentParser:

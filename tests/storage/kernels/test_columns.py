@@ -30,7 +30,7 @@ EVERYTHING = (0, 2**62)
 def located(data: bytes, found: Scanned, offsets: tuple[int, int] = EVERYTHING, room: int | None = None):
     fields = np.zeros((LOCATED_FIELDS, found.ordinals if room is None else room), np.int64)
     rows = len(found.table)
-    status, row, records = columns.locate_records(window(data), found.table, 0, rows, *offsets, fields, 0)
+    status, row, records = columns.locate_records(window(data), found.table, 0, rows, *offsets, fields.reshape(-1), 0)
     return Status(status), row, np.ascontiguousarray(fields[:, :records])
 
 
