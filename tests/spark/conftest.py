@@ -16,8 +16,6 @@ from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    import cleaner.spark.chunks  # noqa: F401  (kernels are compiled once here, not by both workers)
-
     config = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     try:
         session = open_session("local[2]", config | {"spark.sql.shuffle.partitions": "2"})
