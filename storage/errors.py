@@ -298,3 +298,67 @@ class InvalidConfigs(LogCleanerError):
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+
+class SparkUnavailable(LogCleanerError):
+    """Spark cannot be started here: no pyspark, no Java, or another version of it than Spark runs on."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause, self.remedy = cause, remedy
+
+    def __str__(self) -> str:
+        return f"Spark cannot be started: {self.cause}; {self.remedy}"
+
+
+class NoSuchOffset(LogCleanerError):
+    """An offset, or a time, from which a partition was to be read and that it does not have."""
+
+    def __init__(self, partition: str, asked: str, start_offset: int, end_offset: int) -> None:
+        super().__init__(partition, asked, start_offset, end_offset)
+        self.partition, self.asked, self.start_offset, self.end_offset = partition, asked, start_offset, end_offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: {self.asked} is not there, the log holds offsets {self.start_offset} to "
+            f"{self.end_offset} (exclusive); start elsewhere, or set failOnDataLoss to false to go on without it"
+        )
+
+
+class PartitionExists(LogCleanerError):
+    """A partition that was to be written is there already."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is there already, and only new partitions are written; nothing has changed"
+
+
+class PartitionGone(LogCleanerError):
+    """A partition of which a stream had read, and whose directory is no longer there."""
+
+    def __init__(self, partition: str, paths: str) -> None:
+        super().__init__(partition, paths)
+        self.partition, self.paths = partition, paths
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: no directory of it is in {self.paths} any more; bring it back, or set failOnDataLoss "
+            f"to false to go on without it"
+        )
+
+
+class SegmentGone(LogCleanerError):
+    """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: deleted or compacted away since the read was planned; read again, or set failOnDataLoss to "
+            f"false to go on without it"
+        )

@@ -73,3 +73,16 @@ INDEX_STATE: Final = np.dtype(
 def index_state(base_offset: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """The state of an empty segment: no timestamp seen, at its base offset (Kafka ``LogSegment``)."""
     return np.array([(0, -1, base_offset, -1)], INDEX_STATE)
+
+
+# Rows of what ``columns.locate_records`` fills: a column of int64 for each field of a record.
+OFFSET: Final = 0
+TIMESTAMP: Final = 1  # epoch ms
+KEY_AT: Final = 2  # positions index the buffer that was walked
+KEY_BYTES: Final = 3  # negative: null
+VALUE_AT: Final = 4
+VALUE_BYTES: Final = 5
+HEADERS_AT: Final = 6  # of the header count
+HEADERS_BYTES: Final = 7
+ROW: Final = 8  # of the record's batch in the table
+LOCATED_FIELDS: Final = 9

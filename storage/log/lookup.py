@@ -82,7 +82,7 @@ def _lookup_special(
 
 def _find_by_timestamp(segment: Segment, timestamp_ms: int, bounds: Bounds) -> TimestampOffset | None:
     """The first record of the segment, at or behind the log start, with that timestamp or a later one."""
-    floor = floor_by_timestamp(_time_entries(segment), timestamp_ms)
+    floor = floor_by_timestamp(time_entries(segment), timestamp_ms)
     first_offset = max(bounds.start_offset, floor.offset if floor else segment.base_offset)
     for batch in read_segment(segment, first_offset, bounds.end_offset):
         if batch.header.max_timestamp_ms < timestamp_ms:
@@ -105,7 +105,8 @@ def _first_with(records: Sequence[Record], timestamp_ms: int) -> TimestampOffset
     return next((TimestampOffset(r.timestamp_ms, r.offset) for r in records if r.timestamp_ms == timestamp_ms), None)
 
 
-def _time_entries(segment: Segment) -> list[TimeIndexEntry]:
+def time_entries(segment: Segment) -> list[TimeIndexEntry]:
+    """Of the ``.timeindex``; none where it is absent or damaged. Raises: UnreadableFile."""
     data = companion_bytes(segment, FileKind.TIME_INDEX)
     try:
         return parse_time_index(data, segment.base_offset, segment.log.path)

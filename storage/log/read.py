@@ -48,7 +48,7 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
     path = segment.log.path
     descriptor = open_to_read(path)
     try:
-        start = _position_of(descriptor, segment, start_offset)
+        start = position_of(descriptor, segment, start_offset)
         for found in iter_headers(descriptor, path, start):
             if found.header.last_offset < start_offset:
                 continue
@@ -84,7 +84,7 @@ def largest_timestamp(segment: Segment) -> int:
     found = segment.newest_record_ms()
     descriptor = open_to_read(segment.log.path)
     try:
-        start = _checked_position(descriptor, segment, _last_offset_entry(segment))
+        start = checked_position(descriptor, segment, _last_offset_entry(segment))
         for _, header in iter_headers(descriptor, segment.log.path, start):
             found = max(found, header.max_timestamp_ms)
     except CorruptBatch:
@@ -120,18 +120,19 @@ def indexed_position(segment: Segment, offset: int) -> int:
     return entry.position if entry else 0
 
 
-def _position_of(descriptor: int, segment: Segment, offset: int) -> int:
-    """Where to begin scanning for ``offset``."""
-    return _checked_position(descriptor, segment, _floor_entry(segment, offset))
+def position_of(descriptor: int, segment: Segment, offset: int) -> int:
+    """Where to begin scanning for ``offset``. Raises: UnreadableFile."""
+    return checked_position(descriptor, segment, _floor_entry(segment, offset))
 
 
 def _floor_entry(segment: Segment, offset: int) -> OffsetIndexEntry | None:
     if offset <= segment.base_offset:
         return None
-    return floor_by_offset(_offset_entries(segment), offset)
+    return floor_by_offset(offset_entries(segment), offset)
 
 
-def _checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:
+def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:
+    """The position of an index entry if its batch starts there, else 0."""
     if entry is None:
         return 0
     try:
@@ -141,7 +142,8 @@ def _checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry
     return entry.position if found and found.header.last_offset == entry.offset else 0
 
 
-def _offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
+def offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
+    """Of the ``.index``; none where it is absent or damaged. Raises: UnreadableFile."""
     data = companion_bytes(segment, FileKind.INDEX)
     try:
         return parse_offset_index(data, segment.base_offset, segment.log.path)

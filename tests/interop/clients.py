@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.interop.verdicts import Batch, Log, Record
 
 SECONDS_MAX: Final = 30
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS: Final = 1_700_000_000_000
 STEP_MS: Final = 150
@@ -150,19 +152,30 @@ def _without_sequence(record: Record) -> Record:
     return Record(record.offset, record.timestamp, -1, record.key, record.value, record.value_bytes, record.headers)
 
 
+def record_of(row: Mapping[str, Any]) -> Record:
+    """A row of the Spark source, as a consumer's message."""
+    time_ms = (row["timestamp"] - EPOCH) // timedelta(milliseconds=1)
+    headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
+    return _shown_record(row["offset"], time_ms, row["key"], row["value"], headers)
+
+
 def _record(message: Message) -> Record:
-    key, value = message.key(), message.value()
-    headers = tuple((name, None if content is None else content.hex()) for name, content in _headers(message))
     offset = message.offset()
     assert offset is not None
+    return _shown_record(offset, message.timestamp()[1], message.key(), message.value(), _headers(message))
+
+
+def _shown_record(
+    offset: int, time_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> Record:
     return Record(
         offset,
-        message.timestamp()[1],
+        time_ms,
         -1,
         _shown(key),
         None if value is None else hashlib.sha256(value).hexdigest(),
         -1 if value is None else len(value),
-        headers,
+        tuple((name, None if content is None else content.hex()) for name, content in headers),
     )
 
 

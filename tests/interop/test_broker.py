@@ -21,6 +21,7 @@ from tests.interop.broker import BUSY, QUIET, Broker
 from tests.interop.clients import CODECS, Writer
 from tests.interop.referee import Referee
 from tests.interop.sides import Side, copy, differences, files_of, side, untouched
+from tests.spark.tables import read
 
 pytestmark = pytest.mark.kafka
 
@@ -179,6 +180,18 @@ def test_consumer_reads_what_kafkas_cleaner_leaves(
     topic, _, number = partition.rpartition("-")
     read = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
     assert read == clients.visible(cleaned.kafka[partition].log, isolation)
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_consumer_reads_what_the_spark_source_reads_beside_the_broker(
+    serving: Serving, cleaned: Cleaned, partition: str, isolation: str
+) -> None:
+    topic, _, number = partition.rpartition("-")
+    rows = read(cleaned.ours / partition, **{"isolation.level": isolation})
+    assert {(row["topic"], row["partition"]) for row in rows} <= {(topic, int(number))}
+    of_broker = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
+    assert [clients.record_of(row) for row in rows] == of_broker
 
 
 @pytest.mark.parametrize("topic", TOPICS)

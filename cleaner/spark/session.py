@@ -1,0 +1,68 @@
+"""A Spark session of our own: checked before it starts, quiet, with filters pushed down."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from storage.errors import SparkUnavailable
+
+JAVA_VERSION_MIN: Final = 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_SECONDS_MAX: Final = 30
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_OURS: Final = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+}
+
+
+def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
+    """As ``cleaner.spark.open_session``. Raises: SparkUnavailable."""
+    check_java(os.environ)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName("logcleaner").master(master)
+    for key, value in (_OURS | dict(config)).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_java(environment: Mapping[str, str]) -> None:
+    """See that the Java which Spark would start is there and new enough.
+
+    Args:
+        environment: ``JAVA_HOME``, else ``PATH``, says where it is.
+
+    Raises: SparkUnavailable.
+    """
+    remedy = f"install a JDK {JAVA_VERSION_MIN} or newer, or point JAVA_HOME at one"
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    if java is None:
+        raise SparkUnavailable("no java in PATH, and JAVA_HOME is not set", remedy)
+    version = _version_of(java)
+    if version is None:
+        raise SparkUnavailable(f"{java} does not run", remedy)
+    if version < JAVA_VERSION_MIN:
+        raise SparkUnavailable(f"{java} is version {version}, Spark needs {JAVA_VERSION_MIN}", remedy)
+
+
+def _version_of(java: str) -> int | None:
+    try:
+        answer = subprocess.run(  # noqa: S603  (the java that Spark itself would start)
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS_MAX, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found[1]) if found else None

@@ -1,0 +1,33 @@
+"""Tables of Python values, by the source's own code: what the workers would hand to Spark, without starting it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cleaner.spark.options import parse_options
+from cleaner.spark.source import KafkaLogReader
+
+Row = dict[str, Any]
+
+
+def reader(path: Path | str, **options: str) -> KafkaLogReader:
+    parsed = parse_options({"path": str(path)} | options)
+    return KafkaLogReader(parsed, parsed.columns)
+
+
+def rows_of(source: KafkaLogReader) -> list[Row]:
+    partitions = source.partitions()
+    return [row for partition in partitions for batch in source.read(partition) for row in batch.to_pylist()]
+
+
+def read(path: Path | str, filters: Iterable[Any] = (), **options: str) -> list[Row]:
+    source = reader(path, **options)
+    source.pushFilters(list(filters))
+    return rows_of(source)
+
+
+def keys(rows: Iterable[Row]) -> str:
+    """Keys of one letter, in the rows' order."""
+    return "".join((row["key"] or b"-").decode() for row in rows)
