@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
+from policies.config import BrokerPolicy
+from policies.config_keys import DOUBLE_MAX
 from policies.facts import PartitionFacts
 from policies.plan import LogDirPlan, PartitionPlan, deletion_of
+
+SIDE_BY_SIDE_BYTES_MAX: Final = 64 << 20
 
 
 def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
@@ -30,6 +35,20 @@ def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, .
 def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
     """Compactions, smallest working space first."""
     return tuple(sorted((p for p in _planned(plan) if p.compaction), key=_working_bytes))
+
+
+def compaction_crews(
+    steps: Sequence[PartitionPlan], threads: int, broker: BrokerPolicy
+) -> tuple[tuple[PartitionPlan, ...], tuple[PartitionPlan, ...]]:
+    """Which compactions go side by side, with one thread each, and which in turn, with all threads.
+
+    Of a small one most of the time is its fsyncs, which only others can use. A limit on the rate is for one at a time.
+    """
+    small = tuple(step for step in steps if _is_small(step))
+    is_limited = broker.log_cleaner_io_max_bytes_per_second < DOUBLE_MAX
+    if threads == 1 or len(small) < 2 or is_limited:
+        return (), tuple(steps)
+    return small, tuple(step for step in steps if not _is_small(step))
 
 
 def scratch_bytes(plan: LogDirPlan, *, at_once: bool) -> int:
@@ -58,6 +77,10 @@ def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
 
 def _planned(plan: LogDirPlan) -> list[PartitionPlan]:
     return [p for p in plan.partitions if isinstance(p, PartitionPlan)]
+
+
+def _is_small(step: PartitionPlan) -> bool:
+    return step.compaction is not None and step.compaction.size_bytes <= SIDE_BY_SIDE_BYTES_MAX
 
 
 def _rolls(step: PartitionPlan) -> bool:

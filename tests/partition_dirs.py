@@ -99,9 +99,13 @@ EXPIRING = {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
 
 
 def a_cleaner(
-    log_dir: Path, layers: ConfigLayers, fs: FileSystem | None = None, clock: FakeClock | None = None
+    log_dir: Path,
+    layers: ConfigLayers,
+    fs: FileSystem | None = None,
+    clock: FakeClock | None = None,
+    threads: int = 1,
 ) -> Cleaner:
-    return Cleaner([log_dir], layers, fs=fs, clock=clock or FakeClock())
+    return Cleaner([log_dir], layers, fs=fs, clock=clock or FakeClock(), threads=threads)
 
 
 def request(now_ms: int = NOW_MS, **options: Any) -> Request:

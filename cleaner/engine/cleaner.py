@@ -53,7 +53,7 @@ class Cleaner:
             fs: the seam through which every mutation goes.
             clock: the wall clock.
             listener: hears events and progress.
-            threads: that one compaction may use.
+            threads: of compactions: large ones in turn, each with all, small ones side by side.
             force_lock: go on where the lock of a log dir may keep nobody out.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.

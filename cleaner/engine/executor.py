@@ -10,7 +10,9 @@ then the checkpoints.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,7 @@ from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
-from policies.steps import compaction_steps, deletion_steps
+from policies.steps import compaction_crews, compaction_steps, deletion_steps
 from storage.errors import LogCleanerError, OutOfSpace, PlanOutOfDate
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
@@ -43,6 +45,8 @@ class Executor:
         self._log_dir = log_dir
         self._means = means
         self._now_ms = now_ms
+        self._writing = threading.Lock()
+        """The journal and the checkpoints belong to all partitions."""
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot())
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
@@ -77,14 +81,37 @@ class Executor:
         self._checkpoint(LOG_START_OFFSET_CHECKPOINT, dict(_log_starts(self._deleted)))
 
     def compact(self, plan: LogDirPlan) -> None:
-        """Carry the compactions out, or until asked to stop; then the corrections of the cleaner's checkpoint."""
-        for step in compaction_steps(plan):
+        """Carry the compactions out, or until asked to stop; then the corrections of the cleaner's checkpoint.
+
+        With several threads, small ones side by side, one thread each; then the others in turn, each with all threads.
+        """
+        together, in_turn = compaction_crews(compaction_steps(plan), self._means.threads, self._means.broker)
+        in_turn = (*self._compact_together(together), *in_turn)
+        for step in in_turn:
             self.compact_partition(step)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan, self._failed())))
 
     def compact_partition(self, partition: PartitionPlan) -> None:
         """One compaction."""
         self._attempt(partition, self._compact)
+
+    def _compact_together(self, steps: Sequence[PartitionPlan]) -> list[PartitionPlan]:
+        """Gives those for which there was no space beside the others."""
+        without_space: list[PartitionPlan] = []
+        means = replace(self._means, threads=1, side_by_side=self._means.threads)
+
+        def compact_beside(partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
+            try:
+                return self._compact(partition, before, means)
+            except OutOfSpace:
+                without_space.append(partition)
+                return before
+
+        if steps:
+            with ThreadPoolExecutor(means.side_by_side, "partition") as pool:
+                for done in [pool.submit(self._attempt, step, compact_beside) for step in steps]:
+                    done.result()
+        return without_space
 
     def retry(self, planned: Plan) -> None:
         """Forgive the partitions whose files had changed, where the new plan has them; each only once."""
@@ -177,10 +204,15 @@ class Executor:
 
     def _record(self, what: str, topic_partition: TopicPartition, **fields: object) -> None:
         """A journal line, told as an event too where it has to wait in memory: a crash would take it."""
-        if not self._journal.record(what, self._means.clock.now_ms(), partition=str(topic_partition), **fields):
+        with self._writing:
+            now_ms = self._means.clock.now_ms()
+            is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+        if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)
 
-    def _compact(self, partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
+    def _compact(
+        self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
+    ) -> PartitionResult:
         from cleaner.engine.compaction import Round, compact  # noqa: PLC0415 - loads numba, which retention never needs
 
         facts, compaction = partition.facts, partition.compaction
@@ -198,7 +230,7 @@ class Executor:
             producers,
             self._now_ms,
         )
-        done = compact(round_, self._means)
+        done = compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         self._tell_compacted(facts, compaction, done)
         return replace(
@@ -234,13 +266,14 @@ class Executor:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""
         if not changed:
             return
-        offsets = dict(self._log_dir.offsets(name))
-        for topic_partition, offset in changed.items():
-            if offset is None:
-                offsets.pop(topic_partition, None)
-            else:
-                offsets[topic_partition] = offset
-        self._reported(partial(self._log_dir.write_offsets, name, offsets, self._means.fs))
+        with self._writing:
+            offsets = dict(self._log_dir.offsets(name))
+            for topic_partition, offset in changed.items():
+                if offset is None:
+                    offsets.pop(topic_partition, None)
+                else:
+                    offsets[topic_partition] = offset
+            self._reported(partial(self._log_dir.write_offsets, name, offsets, self._means.fs))
 
     def _reported(self, write: Callable[[], None]) -> None:
         try:

@@ -28,7 +28,10 @@ class Means:
     listener: Listener
     broker: BrokerPolicy
     threads: int
+    """Of one compaction."""
     stopping: Callable[[], bool]
     """Asked between steps: True once a signal wants the run to end."""
     delete_delay_ms: int | None
     """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
+    side_by_side: int = 1
+    """Compactions that may be at work at the same time, and share the memory for offset maps."""

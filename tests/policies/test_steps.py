@@ -2,9 +2,17 @@
 
 import pytest
 
+from policies.config import BrokerPolicy
+from policies.config_keys import DOUBLE_MAX
 from policies.facts import LogDirFacts
 from policies.plan import Request, plan
-from policies.steps import compaction_steps, deletion_steps, scratch_bytes
+from policies.steps import (
+    SIDE_BY_SIDE_BYTES_MAX,
+    compaction_crews,
+    compaction_steps,
+    deletion_steps,
+    scratch_bytes,
+)
 from tests.builders import NOW_MS, a_log, a_policy
 
 DAY_MS = 86_400_000
@@ -77,3 +85,22 @@ def test_scratch_space_is_the_largest_group_or_all_where_the_sources_wait(at_onc
 
 def test_nothing_to_compact_needs_no_space():
     assert scratch_bytes(a_plan(EXPIRING, a=old("a-0", 10)), at_once=True) == 0
+
+
+def test_small_compactions_go_side_by_side_and_large_ones_in_turn():
+    large = SIDE_BY_SIDE_BYTES_MAX
+    logs = {"a": a_log("a-0").segments(60, 30).segment(), "b": a_log("b-0").segments(large, 30).segment()}
+    steps = compaction_steps(a_plan(COMPACTING, **logs, c=a_log("c-0").segments(10, 30).segment()))
+
+    def crews(threads, bytes_per_second=DOUBLE_MAX):
+        broker = BrokerPolicy(log_cleaner_io_max_bytes_per_second=bytes_per_second)
+        found = compaction_crews(steps, threads, broker)
+        return tuple([step.facts.topic_partition.topic for step in crew] for crew in found)
+
+    assert crews(2) == (["c", "a"], ["b"])
+    assert crews(1) == crews(2, bytes_per_second=1e6) == ([], ["c", "a", "b"])
+
+
+def test_one_small_compaction_has_all_threads():
+    steps = compaction_steps(a_plan(COMPACTING, a=a_log("a-0").segments(60, 30).segment()))
+    assert compaction_crews(steps, 2, BrokerPolicy()) == ((), steps)

@@ -141,7 +141,8 @@ def _survivors(
     if round_.policy.compaction_rounds == "kafka":
         keys_max = keys_max_of(means.broker)
         return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, pace).find()
-    budget = Budget(means.broker.log_cleaner_dedupe_buffer_size, means.broker.log_cleaner_io_buffer_load_factor)
+    map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side
+    budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
     dirty_bytes = sum(source.segment.size_bytes for source in dirty_sources(sources, first_dirty_offset))
     key_map = KeyMap(dirty_bytes, budget, crew.threads)
     return Finder(sources, first_dirty_offset, key_map, new_fates, crew, pace).find()
