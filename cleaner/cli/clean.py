@@ -53,7 +53,13 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         help="in place of file.delete.delay.ms; 0 unlinks in this run",
     )
-    group.add_argument("--threads", type=at_least_one, default=1, metavar="N", help="of compactions: large ones in turn, small ones side by side")
+    group.add_argument(
+        "--threads",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="of compactions: large ones in turn, small ones side by side",
+    )
     group.add_argument(
         "--assume-committed",
         action="store_true",

@@ -40,6 +40,10 @@ _FULL_ENOUGH: Final = 0.9
 """Part of the map in use from which on the range is narrowed, rather than the room shared out anew."""
 
 
+_SAFELY: Final = 0.98
+"""Hashes are spread evenly: so full does the next range make the map, if it is as wide in proportion."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Memory for the offset map."""
@@ -89,7 +93,9 @@ class KeyMap:
 
     def begin_next_range(self) -> None:
         """Forget all keys, and take as much of the rest of the hashes as will fit. No thread is at work."""
-        self._range = (self._range[1] + 1, _HASH_MAX)
+        hash_min, hash_max = self._range
+        will_fit = int((hash_max - hash_min) * self._limit / max(self._used(), 1) * _SAFELY)
+        self._range = (hash_max + 1, min(hash_max + will_fit, _HASH_MAX))
         self._words[:] = 0
         self._share_out(0)
 
@@ -153,7 +159,7 @@ class KeyMap:
             self._gate.wait_for(lambda: self._inside == 0 or self._changes != changes)
             if self._changes != changes:
                 return
-            used = sum(int(share[USED]) for share in self._shares) + self._settled
+            used = self._used()
             if used >= self._limit * _FULL_ENOUGH and not self._has_doubled():
                 used = self._narrow(used)
             self._share_out(used)
@@ -172,6 +178,9 @@ class KeyMap:
         slots = count * 8 // SLOT_BYTES
         is_all = count == self._all_words.size
         self._limit = self._limit_of_all if is_all else int(slots * _FULL_ENOUGH_TO_DOUBLE)
+
+    def _used(self) -> int:
+        return self._settled + sum(int(share[USED]) for share in self._shares)
 
     def _narrow(self, used: int) -> int:
         """Halve the range, forget the keys above it; gives the slots then in use."""
