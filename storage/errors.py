@@ -264,6 +264,17 @@ class OutOfSpace(LogCleanerError):
         return f"{self.path}: no space{wanted}; let retention make some first: free, or clean --delete-delay 0"
 
 
+class UnwritableFile(LogCleanerError):
+    """A file beside the log dirs could not be written."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: cannot be written: {self.cause}"
+
+
 class PlanOutOfDate(LogCleanerError):
     """A file is not as it was when the plan was made."""
 

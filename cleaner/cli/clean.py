@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.metrics import clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -82,12 +83,14 @@ def run(args: argparse.Namespace) -> int:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
-        cleaner = open_cleaner(args, listener, threads=args.threads)
-        plan, outcome, signalled = _act(args, cleaner, confirm_guards(args, cleaner, request))
+        cleaner, settings = open_cleaner(args, listener, threads=args.threads)
+        confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
+        plan, outcome, signalled = _act(args, cleaner, confirmed)
     show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=args.delete_delay)
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     tell_guards(plan)
+    tell_metrics(settings, plan, outcome, started_ms)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 
@@ -98,13 +101,12 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
     from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
 
-    clock_ms = SystemClock().now_ms()
-    now_ms = args.now(clock_ms) if args.now else clock_ms
-    if now_ms > clock_ms and not args.dry_run:
-        raise InvalidConfig("--now", now_ms, f"lies after the clock's {clock_ms}: it would delete early; add --dry-run")
+    wall_ms = clock_ms()
+    now_ms = args.now(wall_ms) if args.now else wall_ms
+    if now_ms > wall_ms and not args.dry_run:
+        raise InvalidConfig("--now", now_ms, f"lies after the clock's {wall_ms}: it would delete early; add --dry-run")
     only = Only(args.only) if args.only else None
     return Request(now_ms, only, args.force_compaction, args.assume_committed)
 

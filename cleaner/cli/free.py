@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.metrics import clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show, tell_failures
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
-        cleaner = open_cleaner(args, listener)
+        cleaner, settings = open_cleaner(args, listener)
+        started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)
         if is_met and not args.json:  # before each start of a broker this is all there is to do
@@ -75,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_volumes(rescued.before, rescued.after, rescued.target)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
+    tell_metrics(settings, rescued.plan, rescued.outcome, started_ms)
     if rescued.outcome.interrupted and signalled:
         return signalled
     if rescued.is_met:
@@ -84,10 +87,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[Rescued, int]:
     """What became of it, and the exit status of the signal that came meanwhile, else 0."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
     from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
 
-    request = Request(SystemClock().now_ms(), None if args.compact else Only.RETENTION, confirmed=args.yes)
+    request = Request(clock_ms(), None if args.compact else Only.RETENTION, confirmed=args.yes)
     if args.dry_run or is_met:
         return cleaner.would_free(request, args.target, args.topic), 0
     with stopping_on_signals(cleaner) as signals:

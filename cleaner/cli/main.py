@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli import clean, completion, demo, free, history, restore, topics
+from cleaner.cli import clean, completion, demo, free, history, restore, systemd, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
 
 _COMMANDS: dict[str, ModuleType] = {
@@ -23,6 +23,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "topics": topics,
     "history": history,
     "restore": restore,
+    "systemd": systemd,
     "demo": demo,
     "completion": completion,
 }

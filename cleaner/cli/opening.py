@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from cleaner.service.layers import LoadedLayers, Settings
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
+
+
+class Opened(NamedTuple):
+    """What a command works with."""
+
+    cleaner: Cleaner
+    settings: Settings
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +74,7 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int = 1) -> Cleaner:
+def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int = 1) -> Opened:
     """Read the configuration and open the log dirs.
 
     Raises:
@@ -77,10 +84,11 @@ def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int =
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
-    loaded = _load(args)
+    loaded = load(args)
     force_lock = getattr(args, "force_lock", False)  # of commands that take a lock
     tell_world_writable((*loaded.log_dirs, *loaded.files), listener)
-    return Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads, force_lock=force_lock)
+    cleaner = Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads, force_lock=force_lock)
+    return Opened(cleaner, loaded.settings)
 
 
 def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
@@ -90,7 +98,7 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
     """
     from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
 
-    loaded = _load(args, with_cluster_metadata=False)
+    loaded = load(args, with_cluster_metadata=False)
     try:
         return [LogDir.open(path) for path in loaded.log_dirs]
     except NotALogDir as error:
@@ -100,8 +108,8 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
         raise
 
 
-def _load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:
-    """Raises: InvalidConfig where no log dir is named; as ``load_layers``."""
+def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:
+    """Read the configuration. Raises: InvalidConfig where no log dir is named; as ``load_layers``."""
     from cleaner.service.layers import load_layers  # noqa: PLC0415 - not for --help
 
     try:

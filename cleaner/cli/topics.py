@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.engine.outcome import Silent  # noqa: PLC0415 - not for --help
     from policies.plan import Request  # noqa: PLC0415 - not for --help
 
-    cleaner = open_cleaner(args, Silent())
+    cleaner, _ = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True), args.topic)
     _show(args, plan)
     failed = plan.failures or any(log_dir.facts.errors for log_dir in plan.log_dirs)

@@ -240,6 +240,7 @@ class Executor:
             freed_bytes=before.freed_bytes + done.freed_bytes,
             records_read=done.records_read,
             records_kept=done.records_kept,
+            map_utilisation=done.map_utilisation,
         )
 
     def _tell_compacted(self, facts: PartitionFacts, compaction: Compaction, done: Compacted) -> None:

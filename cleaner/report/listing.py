@@ -12,10 +12,10 @@ from rich.text import Text
 
 from cleaner.report.printable import printable
 from cleaner.report.text import size
+from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
 from policies.plan import PartitionPlan, Plan
-from policies.reasons import Action, duration
-from policies.retention import retention
+from policies.reasons import duration
 
 SCHEMA: Final = "logcleaner.topics/1"
 _WIDTH_PIPED: Final = 1000
@@ -61,18 +61,8 @@ def _row(planned: PartitionPlan | UnreadablePartition, now_ms: int) -> Row:
         facts.log_start_offset,
         facts.log_end_offset,
         round(planned.section.dirty_ratio, 6) if planned.section else None,
-        _next_expiry_ms(planned, now_ms),
+        next_expiry_ms(planned, now_ms),
     )
-
-
-def _next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
-    """When the oldest segment goes. Retention is asked again, for a compaction's verdicts replace its own."""
-    if planned.policy.unknown or planned.policy.remote_storage_enable or planned.facts.held_since_ms is not None:
-        return None
-    verdicts = retention(planned.facts, planned.policy, now_ms).verdicts
-    if not verdicts:
-        return None
-    return now_ms if verdicts[0].action is Action.DELETE else verdicts[0].reason.until_ms
 
 
 def document(plan: Plan) -> dict[str, Any]:

@@ -19,6 +19,7 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     world_writable           warning  path, mode: everybody may change this log dir or configuration file
     partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
                                       partition was skipped, and is planned anew once
+    metrics_exposed          warning  listen: other machines can read the metrics
     partition_failed         error    topic, partition, error
     log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
     =======================  =======  ===================================================================
@@ -50,6 +51,7 @@ class Event(StrEnum):
     JOURNAL_WAITS = "journal_waits"
     WORLD_WRITABLE = "world_writable"
     PARTITION_CHANGED = "partition_changed"
+    METRICS_EXPOSED = "metrics_exposed"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
 
@@ -66,6 +68,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.JOURNAL_WAITS: logging.WARNING,
     Event.WORLD_WRITABLE: logging.WARNING,
     Event.PARTITION_CHANGED: logging.WARNING,
+    Event.METRICS_EXPOSED: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
 }

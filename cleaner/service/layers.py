@@ -36,6 +36,8 @@ class Settings:
         defaults: ``[defaults]``, ``[cleaner]`` and the keys above all tables, by Kafka's names.
         topics: name or glob -> its table.
         metrics_listen: ``host:port`` of the metrics endpoint; None for no endpoint.
+        metrics_per_partition: ``few``, five series a partition, or ``all``.
+        metrics_textfile: where a one-shot run writes the metrics; None for nowhere.
     """
 
     path: Path | None = None
@@ -45,15 +47,23 @@ class Settings:
     defaults: RawLayer = field(default_factory=dict)
     topics: Mapping[str, RawLayer] = field(default_factory=dict)
     metrics_listen: str | None = None
+    metrics_per_partition: str = "few"
+    metrics_textfile: Path | None = None
 
 
 class LoadedLayers(NamedTuple):
-    """The layers, the log dirs they are for, the cluster metadata that was read for them, if any, and the files."""
+    """The layers, the log dirs they are for, the cluster metadata that was read for them, if any, and the settings
+    they were made of."""
 
     layers: ConfigLayers
     log_dirs: tuple[Path, ...]
     cluster: ClusterMetadata | None
-    files: tuple[Path, ...]
+    settings: Settings
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The configuration file and ``server.properties``, where they were read."""
+        return tuple(path for path in (self.settings.path, self.settings.server_properties) if path)
 
 
 def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: Sequence[str] = ()) -> LoadedLayers:
@@ -82,8 +92,7 @@ def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: 
         node_id=_node_id(dirs) if cluster else None,
         set_options=set_options,
     )
-    files = tuple(path for path in (settings.path, settings.server_properties) if path)
-    return LoadedLayers(layers, dirs, cluster, files)
+    return LoadedLayers(layers, dirs, cluster, settings)
 
 
 def build_layers(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,6 +37,7 @@ _REASONS: Final = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "string_pattern_mismatch": "must be HOST:PORT",
+    "literal_error": "must be few or all",
 }
 
 
@@ -46,6 +47,8 @@ class _Strict(BaseModel):
 
 class _Metrics(_Strict):
     listen: Annotated[str, Field(pattern=r"^\S+:\d{1,5}$")] | None = None
+    per_partition: Literal["few", "all"] = Field(default="few", alias="per.partition")
+    textfile: Annotated[str, Field(min_length=1)] | None = None
 
 
 class _File(_Strict):
@@ -95,7 +98,7 @@ def parse_settings(text: str, path: Path) -> Settings:
 
     Args:
         text: TOML.
-        path: the file, for errors; a relative ``server.properties`` is taken from its directory.
+        path: the file, for errors; a relative path in it is taken from its directory.
 
     Raises:
         InvalidConfigs: everything that is wrong in it, by line.
@@ -121,6 +124,8 @@ def parse_settings(text: str, path: Path) -> Settings:
         defaults=defaults,
         topics=topics,
         metrics_listen=file.metrics.listen,
+        metrics_per_partition=file.metrics.per_partition,
+        metrics_textfile=path.parent / file.metrics.textfile if file.metrics.textfile else None,
     )
 
 
@@ -216,5 +221,9 @@ def _reason(kind: str, message: str, location: KeyPath) -> str:
 
 def _known_names(location: KeyPath) -> Mapping[str, object]:
     if location[0] == "metrics":
-        return _Metrics.model_fields
-    return dict.fromkeys([*(field.alias or name for name, field in _File.model_fields.items()), *_BROKER_NAMES])
+        return dict.fromkeys(_names_in(_Metrics))
+    return dict.fromkeys([*_names_in(_File), *_BROKER_NAMES])
+
+
+def _names_in(table: type[_Strict]) -> Iterator[str]:
+    return (field.alias or name for name, field in table.model_fields.items())

@@ -126,3 +126,18 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
 def test_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("kafka.defaults = true")
     assert read_settings(tmp_path / "c.toml").kafka_defaults
+
+
+def test_metrics_of_a_run_go_where_the_file_says() -> None:
+    found = parse('[metrics]\ntextfile = "metrics/logcleaner.prom"\nper.partition = "all"\n')
+    assert (found.metrics_textfile, found.metrics_per_partition) == (PATH.parent / "metrics/logcleaner.prom", "all")
+    assert found.metrics_listen is None
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [('per.partition = "most"', "must be few or all"), ("per.partitions = 1", "per.partition"), ('textfile = ""', "")],
+)
+def test_metrics_settings_that_are_wrong(line: str, told: str) -> None:
+    (problem,) = problems(f"[metrics]\n{line}\n")
+    assert told in problem

@@ -110,7 +110,14 @@ class KafkaFinder:
                 break
             unkeyed += self._decide(source, fates, kept)
         bitmap = _bitmap_of(kept, self._ordinals)
-        return Survivors(bitmap, self._ordinals, unkeyed, self._latest_offset + 1, tombstones_are_decided=True)
+        return Survivors(
+            bitmap,
+            self._ordinals,
+            unkeyed,
+            self._latest_offset + 1,
+            tombstones_are_decided=True,
+            map_utilisation=len(self._offsets) / max(self._keys_max, 1),
+        )
 
     def _map_dirty_section(self) -> None:
         fates = self._new_fates()

@@ -65,6 +65,7 @@ class KeyMap:
     def __init__(self, dirty_bytes: int, budget: Budget, threads: int) -> None:
         self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
         self._limit_of_all = int(counters[LIMIT])
+        self._keys_max = _keys_max(budget)
         self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
         self._is_shared = threads > 1
         self._secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
@@ -80,6 +81,11 @@ class KeyMap:
     def unkeyed(self) -> int:
         """Records without a key that were met so far."""
         return sum(int(share[KEYLESS]) for share in self._shares)
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the keys that the budget has room for; 1 once the range of hashes had to be narrowed."""
+        return 1.0 if not self.is_first_range or not self.is_last_range else self._used() / self._keys_max
 
     @property
     def is_first_range(self) -> bool:
@@ -180,7 +186,8 @@ class KeyMap:
         self._limit = self._limit_of_all if is_all else int(slots * _FULL_ENOUGH_TO_DOUBLE)
 
     def _used(self) -> int:
-        return self._settled + sum(int(share[USED]) for share in self._shares)
+        """Slots in use."""
+        return sum(int(share[USED]) for share in self._shares) + self._settled
 
     def _narrow(self, used: int) -> int:
         """Halve the range, forget the keys above it; gives the slots then in use."""
@@ -200,5 +207,13 @@ class KeyMap:
 def _log2_slots(dirty_bytes: int, budget: Budget) -> int:
     """As many slots as the dirty section's keys may need were they all distinct, within the budget."""
     wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.load_factor).bit_length()
-    within = (budget.map_bytes // SLOT_BYTES).bit_length() - 1
-    return max(min(wanted, within), _LOG2_SLOTS_MIN)
+    return max(min(wanted, _log2_slots_max(budget)), _LOG2_SLOTS_MIN)
+
+
+def _log2_slots_max(budget: Budget) -> int:
+    return max((budget.map_bytes // SLOT_BYTES).bit_length() - 1, _LOG2_SLOTS_MIN)
+
+
+def _keys_max(budget: Budget) -> int:
+    """How many keys the largest map within the budget takes."""
+    return max(int((1 << _log2_slots_max(budget)) * budget.load_factor), 1)

@@ -65,6 +65,8 @@ class Compacted:
     """What the cleaner checkpoint is to say: the next round's first dirty offset."""
     freed_bytes: int = 0
     """Of the files that the round replaced and unlinked."""
+    map_utilisation: float = 0.0
+    """Share of the offset map that was used; 1 where it did not suffice at once."""
 
 
 def compact(round_: Round, means: Means) -> Compacted:
@@ -119,7 +121,8 @@ def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Com
             size_bytes += written_bytes
             kept += written_records
     read = sum(source.records for source in sources[: len(sources) - len(beyond)])
-    return Compacted(size_bytes, read, kept, survivors.unkeyed, survivors.end_offset)
+    utilisation = survivors.map_utilisation
+    return Compacted(size_bytes, read, kept, survivors.unkeyed, survivors.end_offset, map_utilisation=utilisation)
 
 
 def _times(round_: Round) -> Times:

@@ -50,6 +50,8 @@ class Survivors:
     """First offset that the next round looks at."""
     tombstones_are_decided: bool = False
     """The bits of expired tombstones are clear, and no other tombstone may go."""
+    map_utilisation: float = 0.0
+    """Share of the offset map that was used; 1 where it did not suffice at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,11 @@ class Finder:
         Raises: CorruptBatch, NotYetSupported, PlanOutOfDate, UnreadableFile.
         """
         self._pass()
-        unkeyed = self._map.unkeyed
+        unkeyed, utilisation = self._map.unkeyed, self._map.utilisation
         while not self._map.is_last_range:
             self._map.begin_next_range()
             self._pass()
-        return Survivors(self._bitmap, self._ordinals, unkeyed, self._end_offset)
+        return Survivors(self._bitmap, self._ordinals, unkeyed, self._end_offset, map_utilisation=utilisation)
 
     def _pass(self) -> None:
         """Do one range of hashes: as many as the map holds."""

@@ -6,11 +6,14 @@ import random
 
 import pytest
 
-from cleaner.engine.compaction.key_map import Budget
+from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.key_map import Budget, KeyMap
+from cleaner.engine.compaction.survivors import Finder
 from storage.compression import Compression
 from storage.errors import CorruptBatch
 from storage.records import Record, encode_batch
-from tests.partition_dirs import PartitionDir, keyed
+from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 
 
 def test_latest_record_of_each_key_survives(tmp_path, survivors):
@@ -89,3 +92,12 @@ def test_corrupt_batch_ends_the_search_with_its_path_and_position(tmp_path, surv
     with pytest.raises(CorruptBatch) as caught:
         survivors(directory)
     assert (caught.value.path, caught.value.position) == (directory.log(0), len(first))
+
+
+@pytest.mark.parametrize(("budget", "share"), [(Budget(1 << 20, 0.9), 700 / 29491), (Budget(1 << 15, 0.1), 1.0)])
+def test_utilisation_is_the_share_of_the_budget_or_all_of_it(tmp_path, sources, budget, share):
+    opened = sources(in_segments(tmp_path, [str(n % 700) for n in range(3000)]))
+    key_map = KeyMap(sum(source.segment.size_bytes for source in opened), budget, 1)
+    with Crew(1) as crew:
+        found = Finder(opened, 0, key_map, lambda: Fates([], {}, 3000, NOW_MS), crew, lambda _: None).find()
+    assert found.map_utilisation == pytest.approx(share)

@@ -1,0 +1,120 @@
+"""The manual page, made of what ``--help`` knows: the build writes it into the wheel.
+
+``python -m cleaner.cli.man | man -l -`` shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+
+from cleaner import __version__
+from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.main import build_parser
+
+_FILES = (
+    ("/etc/logcleaner.toml", "configuration of the services; any other file is named with --config"),
+    (".logcleaner-journal", "in each log dir: what was changed, when and why; logcleaner history reads it"),
+    (".logcleaner-holds", "in each log dir: the partitions on hold since a restore"),
+)
+
+
+def man_page(parser: argparse.ArgumentParser) -> str:
+    """The page of the whole command line, as roff."""
+    commands = _commands(parser)
+    return "\n".join(
+        [
+            f'.TH LOGCLEANER 1 "" "logcleaner {__version__}" "User Commands"',
+            ".nh",
+            ".SH NAME",
+            rf"logcleaner \- {_text(_name_line(parser.description))}",
+            ".SH SYNOPSIS",
+            *(line for name in commands for line in (rf".B logcleaner {_text(name)}", r"[\fIoptions\fR]", ".br")),
+            ".SH DESCRIPTION",
+            _text(_sentence(parser.description)),
+            ".PP",
+            _text(_sentence(parser.epilog)),
+            ".SH OPTIONS",
+            *_options(parser),
+            ".SH COMMANDS",
+            *(line for name, command in commands.items() for line in _command(name, command)),
+            ".SH EXIT STATUS",
+            *_statuses(),
+            ".SH FILES",
+            *(line for path, told in _FILES for line in (".TP", rf"\fI{_text(path)}\fR", _text(told))),
+            ".SH SEE ALSO",
+            r".BR systemd.service (5)",
+            "",
+        ]
+    )
+
+
+def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Those directly below a parser; none where it has none."""
+    for action in parser._actions:  # argparse offers no public list
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f".SS logcleaner {_text(name)}"
+    yield _text(_sentence(parser.description))
+    yield from _options(parser)
+    for below, action in _commands(parser).items():
+        yield from _command(f"{name} {below}", action)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for group in parser._action_groups:
+        shown = [action for action in group._group_actions if _is_shown(action)]
+        if shown and group.title not in ("options", "positional arguments"):
+            yield ".PP"
+            yield rf"\fI{_text(str(group.title))}\fR"
+        for action in shown:
+            yield ".TP"
+            yield _invocation(action)
+            yield _text((action.help or "").replace("%%", "%"))
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    return action.help is not argparse.SUPPRESS and not isinstance(action, argparse._SubParsersAction)
+
+
+def _invocation(action: argparse.Action) -> str:
+    """``\\fB-n\\fR, \\fB--dry-run\\fR``, with what an option takes."""
+    takes = "" if action.nargs == 0 else action.metavar or "|".join(map(str, action.choices or ())) or action.dest
+    argument = rf"\fI{_text(str(takes))}\fR" if takes else ""
+    if not action.option_strings:
+        return argument
+    names = ", ".join(rf"\fB{_text(option)}\fR" for option in action.option_strings)
+    return f"{names} {argument}".rstrip()
+
+
+def _statuses() -> Iterator[str]:
+    for line in help_on(*ExitStatus).splitlines()[1:]:
+        status, _, told = line.strip().partition(" ")
+        yield from (".TP", rf"\fB{status}\fR", _text(told.strip()))
+
+
+def _sentence(text: str | None) -> str:
+    """With a capital and a full stop."""
+    told = (text or "").strip()
+    return told[:1].upper() + told[1:] + ("" if told.endswith(".") else ".")
+
+
+def _name_line(text: str | None) -> str:
+    """As ``apropos`` wants it: no capital, no full stop."""
+    told = _sentence(text).rstrip(".")
+    return told[:1].lower() + told[1:]
+
+
+def _text(text: str) -> str:
+    """Plain text, so that roff takes nothing in it for its own."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+if __name__ == "__main__":
+    sys.stdout.write(man_page(build_parser()))

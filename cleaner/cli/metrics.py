@@ -1,0 +1,39 @@
+"""How a one-shot run leaves its metrics where ``[metrics] textfile`` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import complain
+from storage.errors import UnwritableFile
+
+if TYPE_CHECKING:
+    from cleaner.engine.outcome import Outcome
+    from cleaner.service.layers import Settings
+    from policies.plan import Plan
+
+
+def clock_ms() -> int:
+    """The wall clock, epoch ms."""
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+
+    return SystemClock().now_ms()
+
+
+def tell_metrics(settings: Settings, plan: Plan, outcome: Outcome, started_ms: int) -> None:
+    """Write the textfile; not for a dry run, which writes nothing.
+
+    Where it cannot be written that is told, and the run's exit status stays what the run was.
+    """
+    path = settings.metrics_textfile
+    if path is None or outcome.dry_run:
+        return
+    from cleaner.service.metrics_textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
+
+    try:
+        metrics = metrics_since(path, settings.metrics_per_partition)
+        metrics.planned(plan, started_ms)
+        metrics.ran(plan, outcome, started_ms, clock_ms())
+        write_textfile(path, metrics)
+    except UnwritableFile as error:
+        complain(f"{error}; the run itself is not concerned")

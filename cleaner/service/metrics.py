@@ -1,0 +1,161 @@
+"""The metrics in Prometheus' text format: an ``Observer`` of the daemon, and of a one-shot run.
+
+A plan is turned into text when it is first asked for, and then let go: 2,000 partitions are a megabyte of text, but
+many megabytes of facts. So a scrape between two plans costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
+
+from cleaner.engine.outcome import Outcome
+from cleaner.service import metric_families as names
+from cleaner.service.observer import DaemonState
+from cleaner.service.plan_metrics import Failed, Sample, log_dir_samples, partitions_text
+from cleaner.service.run_metrics import RunTotals
+from policies.plan import Plan
+from policies.runway import Growth
+
+
+class _Unread(NamedTuple):
+    """A plan that nobody asked for yet, and what failed before it."""
+
+    plan: Plan
+    failed: Failed
+    growths: Mapping[str, Growth]
+
+
+class _Read(NamedTuple):
+    """What became of it."""
+
+    log_dirs: tuple[Sample, ...]
+    partitions: bytes
+
+
+class Metrics:
+    """Listens, and tells what it heard. Any thread may call it."""
+
+    def __init__(self, *, per_partition: str = "few", growths: Mapping[str, Growth] | None = None) -> None:
+        """Begin with nothing heard.
+
+        Args:
+            per_partition: ``few``, five series a partition, or ``all``.
+            growths: how log dirs grew up to now.
+        """
+        self._with_all = per_partition == "all"
+        self._lock = threading.Lock()
+        self._runs = RunTotals()
+        self._growths = dict(growths or {})
+        self._plan: _Unread | _Read = _Read((), b"")
+        self._planned_ms: int | None = None
+        self._failures: Counter[str] = Counter()
+        self._dead_threads = 0
+        self._state: DaemonState | None = None
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Samples(self))
+        ProcessCollector(registry=self._registry)
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Everything was planned."""
+        with self._lock:
+            for log_dir in plan.log_dirs:
+                path, free_bytes = log_dir.facts.path, log_dir.facts.free_bytes
+                growth = self._growths.get(path, Growth(now_ms, free_bytes))
+                self._growths[path] = growth.seen(free_bytes, now_ms)
+            self._runs.forget_vanished(plan)
+            self._plan = _Unread(plan, self._runs.failed, dict(self._growths))
+            self._planned_ms = now_ms
+
+    def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """A plan was spent."""
+        with self._lock:
+            self._runs.add(plan, outcome, started_ms, ended_ms)
+            if isinstance(self._plan, _Unread):
+                self._plan = self._plan._replace(failed=self._runs.failed)
+
+    def failed(self, where: str, error: str) -> None:
+        """Something failed that no outcome tells of."""
+        del error
+        with self._lock:
+            self._failures[where] += 1
+
+    def worker_died(self) -> None:
+        """A worker ended unasked."""
+        with self._lock:
+            self._dead_threads += 1
+
+    def state(self, state: DaemonState) -> None:
+        """The daemon is in another state."""
+        with self._lock:
+            self._state = state
+
+    def succeeded_before(self, last_success_ms: int) -> None:
+        """An earlier process ended a run well at this epoch ms."""
+        with self._lock:
+            self._runs.last_success_ms = last_success_ms
+
+    @property
+    def daemon_state(self) -> DaemonState | None:
+        """The latest that the daemon told; None before that."""
+        with self._lock:
+            return self._state
+
+    def text(self) -> bytes:
+        """All metrics, in Prometheus' text format 0.0.4."""
+        return generate_latest(self._registry) + self._read().partitions
+
+    def samples(self) -> list[Sample]:
+        """All but those of the partitions."""
+        of_plan = self._read().log_dirs
+        with self._lock:
+            return [*of_plan, *self._runs.samples(), *self._daemon_samples()]
+
+    def _read(self) -> _Read:
+        """The latest plan's metrics; made outside of the lock, which the daemon must not wait for."""
+        with self._lock:
+            found = self._plan
+        if isinstance(found, _Read):
+            return found
+        plan, failed, growths = found
+        text = partitions_text(plan, failed, with_all=self._with_all)
+        read = _Read(tuple(log_dir_samples(plan, failed, growths)), text.encode())
+        with self._lock:
+            if self._plan is found:
+                self._plan = read
+        return read
+
+    def _daemon_samples(self) -> Iterator[Sample]:
+        yield Sample(names.DEAD_THREADS, (), self._dead_threads)
+        for where, count in self._failures.items():
+            yield Sample(names.FAILURES, (where,), count)
+        if self._planned_ms is not None:
+            yield Sample(names.PLAN_TIME, (), self._planned_ms / 1000)
+        if self._state:
+            yield Sample(names.READY, (), int(self._state.ready))
+            yield Sample(names.OBSERVING, (), int(self._state.observing))
+            for kind, ended_ms in self._state.last_success_ms.items():
+                yield Sample(names.JOB_SUCCESS, (kind.value,), ended_ms / 1000)
+
+
+class _Samples(Collector):
+    """What prometheus-client asks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """One metric a family."""
+        place = {family: at for at, family in enumerate(names.ALL)}
+        ordered = sorted(self._metrics.samples(), key=lambda sample: place[sample.family])
+        for family, samples in groupby(ordered, key=lambda sample: sample.family):
+            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind.value)
+            for sample in samples:
+                metric.add_sample(family.name, dict(zip(family.labels, sample.labels, strict=True)), sample.value)
+            yield metric

@@ -1,0 +1,184 @@
+"""``/metrics``, ``/healthz`` and ``/readyz`` over HTTP: a few connections at once, each for a few seconds.
+
+``/healthz`` is 503 while the worker hangs: the process wants to be restarted. ``/readyz`` is 503 until there is a valid
+configuration and a first plan.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Final, Self
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from cleaner.engine.outcome import Listener
+from cleaner.service.layers import Settings
+from cleaner.service.metrics import Metrics
+from cleaner.service.observer import Observer, Unobserved
+from storage.errors import InvalidConfig
+
+KEY: Final = "metrics.listen"
+_SILENT_SECONDS_MAX: Final = 5
+"""That a connection may wait for its next byte."""
+_SECONDS_MAX: Final = 30
+"""That it may take in all: a byte now and then must not hold a place for ever."""
+_CONNECTIONS_MAX: Final = 8
+_PORT_MAX: Final = 65_535
+_PLAIN: Final = "text/plain; charset=utf-8"
+_CAUSES: Final = {
+    errno.EADDRINUSE: "is in use by another process; choose another port, or stop the other one",
+    errno.EACCES: "may not be listened on by this user; choose a port from 1024 on",
+    errno.EADDRNOTAVAIL: "is no address of this machine",
+}
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+@contextmanager
+def observer_of(settings: Settings, listener: Listener) -> Iterator[Observer]:
+    """What the daemon tells goes to metrics that are served while the ``with`` lasts; to nobody without ``listen``.
+
+    Raises: InvalidConfig, where the address cannot be had.
+    """
+    if settings.metrics_listen is None:
+        yield Unobserved()
+        return
+    metrics = Metrics(per_partition=settings.metrics_per_partition)
+    with MetricsServer(settings.metrics_listen, metrics, listener):
+        yield metrics
+
+
+class MetricsServer:
+    """Serves in threads of its own, from entering its ``with`` to leaving it."""
+
+    def __init__(self, listen: str, metrics: Metrics, listener: Listener) -> None:
+        """Bind the address.
+
+        Args:
+            listen: ``HOST:PORT``; port 0 takes any.
+            metrics: what is served.
+            listener: is told of an address that others can reach.
+
+        Raises: InvalidConfig, where the address cannot be had.
+        """
+        host, _, port = listen.rpartition(":")
+        if int(port) > _PORT_MAX:
+            raise InvalidConfig(KEY, listen, f"has a port above {_PORT_MAX}")
+        try:
+            family, *_, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+            self._server = _Server(family, str(address[0]), int(port), metrics)
+        except OSError as error:
+            raise InvalidConfig(KEY, listen, _cause(error)) from error
+        if not ipaddress.ip_address(str(address[0])).is_loopback:
+            listener.event("metrics_exposed", listen=listen)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The one that was bound."""
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _cause(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"is no address to listen on: {error.strerror}"
+    return _CAUSES.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+
+    def __init__(self, family: socket.AddressFamily, host: str, port: int, metrics: Metrics) -> None:
+        self.address_family = family
+        self.metrics = metrics
+        self._places = threading.BoundedSemaphore(_CONNECTIONS_MAX)
+        super().__init__((host, port), _Handler)
+
+    def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        """Serve one connection if a place is free; turn it away if not."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        end = threading.Timer(_SECONDS_MAX, _cut, [request])
+        end.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._places.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reader that went away is nobody's concern."""
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):  # it ended by itself just now
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _SILENT_SECONDS_MAX
+    server_version = "logcleaner"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer one request; the connection ends with it."""
+        status, content_type, body = self._answer(self.path.partition("?")[0])
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815 - the name is http.server's
+
+    def _answer(self, path: str) -> Answer:
+        metrics = self.server.metrics
+        match path:
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, metrics.text()
+            case "/healthz":
+                return _healthz(metrics)
+            case "/readyz":
+                return _readyz(metrics)
+        return HTTPStatus.NOT_FOUND, _PLAIN, b"/metrics, /healthz, /readyz\n"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        """A scrape is no event."""
+
+
+def _healthz(metrics: Metrics) -> Answer:
+    state = metrics.daemon_state
+    if state and state.hung_since_ms is not None:
+        body = f"the worker gives no sign of life since {state.hung_since_ms} ms: {state.reason}\n"
+        return HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, body.encode()
+    return HTTPStatus.OK, _PLAIN, b"ok\n"
+
+
+def _readyz(metrics: Metrics) -> Answer:
+    state = metrics.daemon_state
+    is_ready = state is not None and state.ready
+    reason = state.reason if state else "starting"
+    return HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode()

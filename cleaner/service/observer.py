@@ -1,0 +1,84 @@
+"""What the daemon tells those who watch it: values, after each thing it did. Metrics and health checks listen.
+
+All calls come from the daemon's own threads and must not block; what an observer raises is the daemon's failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from cleaner.engine.outcome import Outcome
+from policies.plan import Plan
+
+
+class JobKind(StrEnum):
+    """What the daemon has to do again and again; the order is that in which jobs due together are done."""
+
+    RELOAD = "reload"
+    """Read the configuration again."""
+    SURVEY = "survey"
+    """Plan everything, change nothing: for the metrics, and to find what there is to compact."""
+    RETENTION = "retention"
+    REMOVAL = "removal"
+    """Unlink ``.deleted`` files whose delay is over."""
+    CHECKPOINT = "checkpoint"
+    """Correct the cleaner's checkpoint where it lies outside a log."""
+    COMPACTION = "compaction"
+    """Of one partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonState:
+    """The daemon at one moment: what ``/healthz`` and ``/readyz`` ask for. Times in epoch ms."""
+
+    ready: bool
+    """It has a valid configuration and made its first plan."""
+    reason: str
+    """What it does now, or waits for; where it is not ready, why."""
+    last_success_ms: Mapping[JobKind, int] = field(default_factory=dict)
+    """When a job of the kind last ended well; a kind that never did is missing."""
+    hung_since_ms: int | None = None
+    """Since when the worker gives no sign of life; None while it does."""
+    observing: bool = False
+    """It changes nothing: ``--observe``, or a broker holds a log dir."""
+
+
+class Observer(Protocol):
+    """Hears what the daemon does."""
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Everything was planned, all log dirs and partitions: how things are. Called whether or not it is acted on."""
+
+    def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """A plan was spent: of retention over all partitions, or of the compaction of one."""
+
+    def failed(self, where: str, error: str) -> None:
+        """Something went wrong that no outcome tells of. ``where``: a log dir, the configuration, or a job's kind."""
+
+    def worker_died(self) -> None:
+        """The worker thread, or the compacting child, ended unasked; it is started again."""
+
+    def state(self, state: DaemonState) -> None:
+        """The daemon is in another state now."""
+
+
+class Unobserved:
+    """Nobody listens."""
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Drop it."""
+
+    def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """Drop it."""
+
+    def failed(self, where: str, error: str) -> None:
+        """Drop it."""
+
+    def worker_died(self) -> None:
+        """Drop it."""
+
+    def state(self, state: DaemonState) -> None:
+        """Drop it."""

@@ -1,0 +1,36 @@
+"""When time retention will next take something from a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from policies.plan import PartitionPlan
+from policies.reasons import Action, ReasonCode, Verdict
+from policies.retention import retention
+
+_OF_ANOTHER_QUESTION: Final = frozenset({ReasonCode.NOT_ASKED, ReasonCode.TARGET_MET})
+
+
+def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
+    """Epoch ms from which the oldest segment may be deleted: ``now_ms`` where it may already, None without a limit."""
+    if planned.policy.unknown or planned.policy.remote_storage_enable or planned.facts.held_since_ms is not None:
+        return None
+    if planned.deletion:
+        return now_ms
+    verdicts = _retention_verdicts(planned, now_ms)
+    if not verdicts:
+        return None
+    return now_ms if verdicts[0].action is Action.DELETE else verdicts[0].reason.until_ms
+
+
+def _retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]:
+    """Retention is asked again only where a compaction's or a guard's verdicts stand in place of its own."""
+    facts, policy = planned.facts, planned.policy
+    if not policy.cleanup_delete:  # only the log start offset deletes: the second segment's base decides of the first
+        return retention(replace(facts, segments=facts.segments[:2]), policy, now_ms).verdicts
+    is_its_own = not any(verdict.reason.code in _OF_ANOTHER_QUESTION for verdict in planned.verdicts[:1])
+    if is_its_own and planned.guard is None and not policy.cleanup_compact:
+        return planned.verdicts
+    return retention(facts, policy, now_ms).verdicts

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleaner.cli.main import main
+from cleaner.service import unit_files
+from cleaner.service.unit_files import BY_NAME, CHECKOUT, FILES, placed
+
+
+def install(root: Path, *options: str) -> int:
+    return main(["systemd", "install", "--root", str(root), "--command", "/opt/logcleaner/bin/logcleaner", *options])
+
+
+def test_every_file_is_carried_and_no_other() -> None:
+    lying = {path.relative_to(CHECKOUT).as_posix() for f in FILES for path in (CHECKOUT / f.folder).iterdir()}
+    assert lying == {f"{file.folder}/{file.name}" for file in FILES}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_print_gives_a_file_as_it_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["systemd", "print", name]) == 0
+    assert capsys.readouterr().out == (CHECKOUT / BY_NAME[name].folder / name).read_text()
+
+
+def test_print_gives_all_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["systemd", "print"]) == 0
+    printed = capsys.readouterr().out
+    assert [line[7:] for line in printed.splitlines() if line.startswith("# ==== ")] == list(BY_NAME)
+
+
+def test_unknown_name_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["systemd", "print", "logcleaner.servic"]) == 2
+    assert "logcleaner.service" in capsys.readouterr().err
+
+
+def test_install_puts_every_file_in_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert install(tmp_path) == 0
+    unit = tmp_path / "usr/local/lib/systemd/system/logcleaner.service"
+    assert "ExecStart=/opt/logcleaner/bin/logcleaner run --config /etc/logcleaner.toml\n" in unit.read_text()
+    assert (tmp_path / "etc/systemd/system/logcleaner-clean.service.d/log-dirs.conf").exists()
+    assert capsys.readouterr().out.splitlines() == [
+        str(file.path) for file in placed(tmp_path, Path("/usr/local"), "/x")
+    ]
+
+
+def test_install_again_keeps_what_was_edited_and_renews_the_rest(tmp_path: Path, capsys) -> None:
+    assert install(tmp_path, "--prefix", "/usr") == 0
+    config, unit = tmp_path / "etc/logcleaner.toml", tmp_path / "usr/lib/systemd/system/logcleaner.service"
+    for path in (config, unit):
+        path.write_text("edited")
+    capsys.readouterr()
+    assert install(tmp_path, "--prefix", "/usr") == 0
+    assert config.read_text() == "edited" != unit.read_text()
+    assert f"{config}: is there already, left as it is\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", [("--prefix", "usr"), ("--command", "logcleaner")])
+def test_relative_paths_are_refused(tmp_path: Path, option: tuple[str, str], capsys) -> None:
+    assert install(tmp_path, *option) == 2
+    assert f"{option[0]} = {option[1]}" in capsys.readouterr().err.replace("'", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_that_the_units_could_not_see_is_warned_of(tmp_path: Path, capsys) -> None:
+    assert install(tmp_path, "--command", "/root/.local/bin/logcleaner") == 0
+    assert "ProtectHome=yes" in capsys.readouterr().err
+
+
+def test_place_that_cannot_be_written_is_one_line(tmp_path: Path, capsys) -> None:
+    (tmp_path / "usr").write_text("a file")
+    assert install(tmp_path) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written" in line
+
+
+def test_an_installed_wheel_brings_its_own(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/logcleaner.toml").write_text("carried")
+    monkeypatch.setattr(unit_files, "PACKAGED", tmp_path)
+    assert main(["systemd", "print", "logcleaner.toml"]) == 0
+    assert capsys.readouterr().out == "carried"

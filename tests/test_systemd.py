@@ -1,0 +1,140 @@
+"""The units as systemd sees them: it verifies them, rates them, and every system call of ours is one that they allow.
+
+Needs systemd-analyze and strace (Debian: systemd, strace); what cannot run is skipped aloud.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cleaner.cli.main import main
+from cleaner.service.settings import read_settings
+
+ROOT = Path(__file__).parent.parent
+UNITS = ROOT / "systemd"
+SERVICES = ("logcleaner.service", "logcleaner-clean.service")
+EXPOSURE_MAX = 2.0
+
+
+def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, check=False, capture_output=True, text=True, **options)  # type: ignore[call-overload, no-any-return]
+    except FileNotFoundError as error:
+        pytest.skip(f"NOT RUN: there is no {error.filename} here")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the units lie once they are installed, calling a program that is there."""
+    root = tmp_path_factory.mktemp("root")
+    assert main(["systemd", "install", "--root", str(root), "--prefix", "/usr", "--command", sys.executable]) == 0
+    return root / "usr/lib/systemd/system"
+
+
+@pytest.mark.parametrize("name", [*SERVICES, "logcleaner-clean.timer"])
+def test_systemd_finds_no_fault(installed: Path, name: str) -> None:
+    done = run("systemd-analyze", "verify", "--man=no", installed / name)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_systemd_finds_a_fault_where_there_is_one(installed: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "logcleaner.service"
+    broken.write_text((installed / broken.name).read_text().replace("ProtectClock=yes", "ProtectClok=yes"))
+    assert "ProtectClok" in run("systemd-analyze", "verify", "--man=no", broken).stderr
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_little_is_exposed(installed: Path, name: str) -> None:
+    done = run("systemd-analyze", "security", "--offline=true", "--no-pager", installed / name)
+    (exposure,) = re.findall(r"Overall exposure level for .*: ([\d.]+)", done.stdout)
+    assert float(exposure) <= EXPOSURE_MAX, done.stdout
+
+
+def hardening(name: str) -> list[str]:
+    """From the user on, without comments."""
+    text = (UNITS / name).read_text().partition("User=")[2].partition("[Install]")[0]
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_both_services_are_hardened_alike() -> None:
+    network = ("RestrictAddressFamilies", "IPAddress", "PrivateNetwork")
+    daemon, clean = ([line for line in hardening(name) if not line.startswith(network)] for name in SERVICES)
+    assert daemon == clean
+
+
+def test_everything_installed_can_be_read_by_systemd(installed: Path) -> None:
+    root = installed.parents[3]
+    users = run("systemd-sysusers", f"--root={root}", root / "usr/lib/sysusers.d/logcleaner.conf")
+    assert users.returncode == 0, users.stderr
+    assert re.search(r"^logcleaner:", (root / "etc/passwd").read_text(), re.MULTILINE)
+    files = run("systemd-tmpfiles", f"--root={root}", "--create", root / "usr/lib/tmpfiles.d/logcleaner.conf")
+    assert files.returncode == 0, files.stderr
+
+
+def test_the_sample_configuration_is_valid() -> None:
+    settings = read_settings(UNITS / "logcleaner.toml")
+    assert settings.metrics_listen == "127.0.0.1:9308"
+    assert settings.defaults["max.delete.ratio"].value == 0.5
+
+
+def members(group: str) -> set[str]:
+    """The system calls of a group, and of the groups in it."""
+    done = run("systemd-analyze", "--no-pager", "syscall-filter", group)
+    lines = [line.strip() for line in done.stdout.splitlines()[1:]]
+    calls: set[str] = set()
+    for line in lines:
+        if line.startswith("@"):
+            calls |= members(line)
+        elif line and not line.startswith("#"):
+            calls.add(line)
+    assert calls, done.stderr
+    return calls
+
+
+def allowed(name: str) -> set[str]:
+    """What the unit's ``SystemCallFilter=`` lines come to."""
+    calls: set[str] = {"execve", "exit", "exit_group", "getrlimit", "rt_sigreturn", "time", "gettimeofday"}
+    for line in re.findall(r"^SystemCallFilter=(.*)$", (UNITS / name).read_text(), re.MULTILINE):
+        said = {call for word in line.lstrip("~").split() for call in (members(word) if word[0] == "@" else {word})}
+        calls = calls - said if line.startswith("~") else calls | said
+    return calls
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_takes_over_a_machine_is_not_allowed(name: str) -> None:
+    calls = allowed(name)
+    assert {"mincore", "fchown", "inotify_add_watch", "clone3"} <= calls
+    assert not calls & {"ptrace", "mount", "setuid", "setgroups", "reboot", "init_module", "bpf", "swapon", "chroot"}
+
+
+def traced(tmp_path: Path, calls: set[str], *arguments: str) -> set[str]:
+    """Those of the system calls that ``logcleaner`` makes, with its threads and children; it ends well."""
+    log, wanted = tmp_path / "calls", ",".join(f"?{call}" for call in sorted(calls))
+    strace = ("strace", "--follow-forks", "--seccomp-bpf", f"--trace={wanted}", "--summary-only",
+              "--summary-columns=name", f"--output={log}")  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = run(*strace, sys.executable, "-m", "cleaner", *arguments, env=environment)
+    if "ptrace" in done.stderr and "not permitted" in done.stderr:
+        pytest.skip(f"NOT RUN: nothing can be traced here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    return {line.strip() for line in log.read_text().splitlines()[1:]} & calls
+
+
+def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    assert main(["demo", str(log_dir)]) == 0
+    config = tmp_path / "logcleaner.toml"
+    config.write_text(f'log.dirs = ["{log_dir}"]\n[metrics]\ntextfile = "logcleaner.prom"\n')
+    forbidden = members("@known") - allowed("logcleaner-clean.service")
+    calls = traced(tmp_path, forbidden | {"fsync", "mincore"}, "clean", "--config", str(config))
+    metrics = (tmp_path / "logcleaner.prom").read_text()
+    for figure in ("compacted_segments", "deleted_segments"):
+        assert re.search(rf"logcleaner_last_run_{figure}{{.*}} [1-9]", metrics), metrics
+    assert re.search(r"logcleaner_map_utilisation 0\.0*[1-9]", metrics)
+    assert calls == {"fsync", "mincore"}  # traced to see that it is traced, and that no group would do
