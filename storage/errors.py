@@ -96,7 +96,11 @@ class UnsafeFile(LogCleanerError):
         return f"{self.path}: {self.cause}; it is not written to: move it away"
 
 
-class CorruptBatch(LogCleanerError):
+class Corrupt(LogCleanerError):
+    """Bytes on disk that cannot be: reading them again is of no use until the file changes."""
+
+
+class CorruptBatch(Corrupt):
     """Bytes of a ``.log`` that are no valid record batch."""
 
     def __init__(self, path: Path, position: int, cause: str) -> None:
@@ -129,7 +133,7 @@ class CorruptCompressedData(LogCleanerError):
         return f"{self.codec}: {self.cause}"
 
 
-class CorruptIndex(LogCleanerError):
+class CorruptIndex(Corrupt):
     """An ``.index``, ``.timeindex`` or ``.txnindex`` whose entries cannot be."""
 
     def __init__(self, path: Path, position: int, cause: str) -> None:
@@ -151,7 +155,7 @@ class ContradictedTxnIndex(LogCleanerError):
         return self.cause
 
 
-class CorruptSnapshot(LogCleanerError):
+class CorruptSnapshot(Corrupt):
     """A producer ``.snapshot`` with a wrong version, length or CRC."""
 
     def __init__(self, path: Path, cause: str) -> None:
@@ -162,7 +166,7 @@ class CorruptSnapshot(LogCleanerError):
         return f"{self.path}: {self.cause}"
 
 
-class CorruptCheckpoint(LogCleanerError):
+class CorruptCheckpoint(Corrupt):
     """A checkpoint or metadata text file that does not parse. ``line`` is 1-based, 0 for the whole file."""
 
     def __init__(self, path: Path, line: int, cause: str) -> None:

@@ -62,7 +62,10 @@ class LogDirLock:
         return self._descriptor
 
     def release(self) -> None:
-        """Delete the file and let go, as Kafka does since 3.8; calling it again does nothing."""
+        """Delete the file and let go, as Kafka does since 3.8; calling it again does nothing.
+
+        Where the file cannot be deleted, it lets go all the same. Raises: OSError, OutOfSpace.
+        """
         if self._descriptor >= 0:
             try:
                 self._fs.unlink(self._path, Purpose.LOCK)
@@ -95,6 +98,16 @@ def holder_of(directory: Path) -> str | None:
     if kind == fcntl.F_UNLCK:
         return None
     return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
+
+
+def check_inherited(directory: Path, descriptor: int) -> None:
+    """Check that a descriptor which the parent process handed down holds the lock of ``directory``.
+
+    The lock lasts until every process that has the descriptor closed it. Raises: LogDirLocked, UnreadableFile.
+    """
+    if not _is_at(directory / LOCK_FILE, descriptor):
+        raise LogDirLocked(directory, None)
+    _set_lock(descriptor, directory, forced=False)
 
 
 def _open(path: Path, directory: Path) -> int | None:

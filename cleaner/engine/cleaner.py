@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.executor import Executor
-from cleaner.engine.inventory import Survey, survey_clock, survey_log_dir
+from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.means import Means
@@ -30,6 +30,8 @@ from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from storage.recovery import Recovery, plan_recovery, recover
 
+TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[object]]
+
 
 class Cleaner:
     """Retention and compaction over some log dirs."""
@@ -44,6 +46,8 @@ class Cleaner:
         listener: Listener | None = None,
         threads: int = 1,
         force_lock: bool = False,
+        wanted: Wanted = everything,
+        lock: TakeLock | None = None,
     ) -> None:
         """Open the log dirs.
 
@@ -55,12 +59,15 @@ class Cleaner:
             listener: hears events and progress.
             threads: of compactions: large ones in turn, each with all, small ones side by side.
             force_lock: go on where the lock of a log dir may keep nobody out.
+            wanted: partitions that are left out of everything are those that it denies.
+            lock: takes the lock of a log dir; one who holds it already hands in what does nothing.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
         self._layers = layers
+        self._wanted = wanted
+        self._lock = lock or (lambda log_dir, fs: log_dir.lock(fs, forced=force_lock))
         self._log_dirs = [LogDir.open(path) for path in log_dirs]
-        self._force_lock = force_lock
         self._stopping = False
         self._means = Means(
             fs or FileSystem(),
@@ -128,6 +135,19 @@ class Cleaner:
         seconds = self._means.clock.seconds() - start_seconds
         return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors))
 
+    def correct_checkpoints(self, request: Request) -> tuple[str, ...]:
+        """Lock every log dir and write the first dirty offsets anew that lie outside their log; nothing else.
+
+        Gives what failed. Raises: as ``clean``.
+        """
+        with ExitStack() as locks:
+            errors = self._locked(locks, request, ())
+            for log_dir, planned in zip(self._log_dirs, self.plan(request).log_dirs, strict=True):
+                with closing(Executor(log_dir, self._means, request.now_ms)) as executor:
+                    executor.correct_checkpoint(planned)
+                errors += executor.errors
+        return tuple(errors)
+
     def volumes(self) -> tuple[Volume, ...]:
         """The file systems of the log dirs, as they are now."""
         return volumes_of(self._log_dirs)
@@ -157,7 +177,7 @@ class Cleaner:
     def _locked(self, locks: ExitStack, request: Request, topics: Sequence[str]) -> list[str]:
         """Take every lock, and only then recover; gives what failed of that."""
         for log_dir in self._log_dirs:
-            locks.enter_context(log_dir.lock(self._means.fs, forced=self._force_lock))
+            locks.enter_context(self._lock(log_dir, self._means.fs))
         survey = self._survey(request, topics)
         return [
             error
@@ -168,7 +188,7 @@ class Cleaner:
 
     def _survey(self, request: Request, topics: Sequence[str]) -> Survey:
         expiration_ms = self._means.broker.producer_id_expiration_ms
-        return Survey(self._layers, request.now_ms, expiration_ms, tuple(topics))
+        return Survey(self._layers, request.now_ms, expiration_ms, tuple(topics), self._wanted)
 
     def _facts(self, log_dir: LogDir, survey: Survey) -> LogDirFacts:
         facts = survey_log_dir(log_dir, survey)

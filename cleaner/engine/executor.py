@@ -27,7 +27,7 @@ from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
-from storage.errors import LogCleanerError, OutOfSpace, PlanOutOfDate
+from storage.errors import Corrupt, LogCleanerError, OutOfSpace, PlanOutOfDate
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
 from storage.log_dir import LogDir
@@ -89,7 +89,7 @@ class Executor:
         in_turn = (*self._compact_together(together), *in_turn)
         for step in in_turn:
             self.compact_partition(step)
-        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan, self._failed())))
+        self.correct_checkpoint(plan)
 
     def compact_partition(self, partition: PartitionPlan) -> None:
         """One compaction."""
@@ -112,6 +112,10 @@ class Executor:
                 for done in [pool.submit(self._attempt, step, compact_beside) for step in steps]:
                     done.result()
         return without_space
+
+    def correct_checkpoint(self, plan: LogDirPlan) -> None:
+        """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan, self._failed())))
 
     def retry(self, planned: Plan) -> None:
         """Forgive the partitions whose files had changed, where the new plan has them; each only once."""
@@ -145,7 +149,8 @@ class Executor:
             after = replace(before, error=str(error))
             self._tell_changed(key, error)
         except (LogCleanerError, OSError, MemoryError) as error:
-            after = replace(before, error=str(error) or "not enough memory")
+            is_corrupt = isinstance(error, Corrupt)
+            after = replace(before, error=str(error) or "not enough memory", is_corrupt=is_corrupt)
             self._event("partition_failed", key[1], error=after.error)
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
 
@@ -221,6 +226,7 @@ class Executor:
         segments = tuple(check_unchanged(listing.segments, compaction.segments))
         producers = self._producer_state(listing, facts)
         self._record("compact", facts.topic_partition, **_compaction_journalled(compaction))
+        self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
         round_ = Round(
             listing,
             segments,

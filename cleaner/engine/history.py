@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import read_lines
-from cleaner.engine.restorable import Wanted
 from storage.log_dir import LogDir
 from storage.names import parse_topic_partition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,14 @@ _MAX_TIMESTAMP_POSITION = 35
 _NEVER_MS = (1 << 63) - 1
 
 
+Wanted = Callable[[TopicPartition], bool]
+
+
+def everything(_: TopicPartition) -> bool:
+    """Every partition is wanted."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What an inventory needs to know besides the directory."""
@@ -42,10 +50,12 @@ class Survey:
     producer_expiration_ms: int
     topics: tuple[str, ...] = ()
     """Globs; empty means all."""
+    wanted: Wanted = everything
+    """Asked of each partition that the globs name, just before it is read."""
 
     def wants(self, topic_partition: TopicPartition) -> bool:
-        """Whether a glob names the topic or the partition."""
-        return is_named(topic_partition, self.topics)
+        """Whether a glob names the topic or the partition, and it is wanted."""
+        return is_named(topic_partition, self.topics) and self.wanted(topic_partition)
 
     def policy_of(self, topic_partition: TopicPartition, cleaned: Offsets) -> TopicPolicy:
         """The configuration of a partition; one that was compacted before is not taken as uncompacted on a default's
@@ -64,10 +74,10 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     locked_by, free_bytes = log_dir.locked_by(), log_dir.free_bytes()
     try:
         checkpoints = log_dir.checkpoints()
-        found = [(tp, path) for tp, path in log_dir.partitions() if survey.wants(tp)]
+        found = list(log_dir.partitions())
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
-    surveyed = (_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found)
+    surveyed = (_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found if survey.wants(tp))
     partitions = tuple(partition for partition in surveyed if partition is not None)
     size_bytes = sum(
         p.size_bytes

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cleaner.engine.means import Means
 from cleaner.engine.undo import RenameTimes, rename_times
-from policies.plan import LogDirPlan, PartitionPlan, path_of
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, path_of
 from policies.restoring import RetiredFile
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
@@ -39,14 +39,28 @@ class Leftovers(NamedTuple):
 def due_leftovers(
     listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None
 ) -> Iterator[SegmentFile]:
-    """``.deleted`` files whose delay is over. It counts from the journal's line, which no ``chmod`` and no copy moves;
-    for a file that the journal does not know, from its change time, which a rename sets."""
-    known = renamed_ms or {}
+    """``.deleted`` files whose delay is over."""
     for file in listing.in_state(FileState.DELETED):
-        plain = file.name._replace(state=FileState.PLAIN)
-        retired = RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)
-        if known.get(retired, file.changed_ns // 1_000_000) + delay_ms <= now_ms:
+        if _due_ms(file, delay_ms, renamed_ms or {}) <= now_ms:
             yield file
+
+
+def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
+    """Partitions with leftovers that may go, and when the delay of the first of them is over, epoch ms.
+
+    Raises: UnreadableFile.
+    """
+    for partition, listing, delay_ms, renamed_ms in leftovers_of(plan, None):
+        if moments := [_due_ms(file, delay_ms, renamed_ms) for file in listing.in_state(FileState.DELETED)]:
+            yield partition.key, min(moments)
+
+
+def _due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
+    """The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
+    not know, from its change time, which a rename sets."""
+    plain = file.name._replace(state=FileState.PLAIN)
+    retired = RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)
+    return renamed_ms.get(retired, file.changed_ns // 1_000_000) + delay_ms
 
 
 def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None) -> Swept:

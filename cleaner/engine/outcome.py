@@ -37,6 +37,8 @@ class PartitionResult:
     seconds: float = 0.0
     error: str | None = None
     """Why the partition, or its compaction, was left as it was."""
+    is_corrupt: bool = False
+    """It is damage in the files: nothing helps until they change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cleaner.engine.inventory import Wanted
 from cleaner.engine.undo import journalled_deletions
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts, restoration
 from storage.checkpoints import LeaderEpochEntry, truncate_from_start
@@ -14,8 +15,6 @@ from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir, Offsets
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileState, TopicPartition
-
-Wanted = Callable[[TopicPartition], bool]
 
 
 @dataclass(frozen=True, slots=True)

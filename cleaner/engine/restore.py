@@ -20,9 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.clock import Clock
+from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal
 from cleaner.engine.outcome import Listener
-from cleaner.engine.restorable import RestoreResult, Wanted, epochs_before, survey_restores
+from cleaner.engine.restorable import RestoreResult, epochs_before, survey_restores
 from policies.restoring import DeletionFacts, Restoration
 from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError

@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import LogDirLocked, UnreadableFile, UnreliableLock
 from storage.filesystem import FileSystem
-from storage.lock import LogDirLock, holder_of
+from storage.lock import LogDirLock, check_inherited, holder_of
 
 POSIX_LOCK = """
 import fcntl, sys
@@ -193,3 +193,28 @@ def test_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path, fs):
     with pytest.raises(PermissionError):
         lock.release()
     LogDirLock.acquire(tmp_path, fs).release()
+
+
+def test_an_inherited_descriptor_is_checked(tmp_path, fs):
+    with LogDirLock.acquire(tmp_path, fs) as lock:
+        check_inherited(tmp_path, lock.descriptor)
+        other = os.open(tmp_path / ".lock", os.O_RDWR)
+        with pytest.raises(LogDirLocked):
+            check_inherited(tmp_path, other)  # of the same file, but it holds nothing
+        (tmp_path / ".lock").unlink()
+        with pytest.raises(LogDirLocked):
+            check_inherited(tmp_path, lock.descriptor)  # the name is another file's by now, or nobody's
+    os.close(other)
+
+
+def test_a_lock_lasts_as_long_as_a_descendant_has_its_descriptor(tmp_path, fs):
+    lock = LogDirLock.acquire(tmp_path, fs)
+    command = [sys.executable, "-c", "import sys; print('here', flush=True); sys.stdin.read()"]
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[lock.descriptor], text=True
+    )
+    assert child.stdout.readline() == "here\n"
+    os.close(lock.descriptor)  # as if we were killed
+    assert holder_of(tmp_path) is not None
+    child.communicate("", timeout=20)
+    assert holder_of(tmp_path) is None

@@ -117,7 +117,8 @@ def test_journal_says_what_why_and_how_many_bytes(log_dir):
 def test_events_and_progress_are_told(log_dir):
     heard = Listening()
     Cleaner([log_dir], LAYERS, clock=FakeClock(), listener=heard).clean(request())
-    assert [name for name, _ in heard.events] == ["segment_deleted", "segment_deleted", "segments_compacted"]
+    names = ["segment_deleted", "segment_deleted", "compaction_begun", "segments_compacted"]
+    assert [name for name, _ in heard.events] == names
     assert heard.events[0][1]["reason"] == "RETENTION_TIME"
     assert heard.bytes > 0
 
