@@ -63,3 +63,22 @@ class Observer(Protocol):
 
     def state(self, state: DaemonState) -> None:
         """The daemon is in another state now."""
+
+
+class Unobserved:
+    """Nobody listens."""
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Drop it."""
+
+    def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """Drop it."""
+
+    def failed(self, where: str, error: str) -> None:
+        """Drop it."""
+
+    def worker_died(self) -> None:
+        """Drop it."""
+
+    def state(self, state: DaemonState) -> None:
+        """Drop it."""
