@@ -12,8 +12,8 @@ from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.inventory import Wanted
     from cleaner.engine.outcome import Listener
-    from cleaner.engine.restorable import Wanted
     from cleaner.service.layers import LoadedLayers, Settings
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
@@ -30,6 +30,18 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
     """Which log dirs, and under which configuration."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
+    _add_topics(group)
+    _add_broker(group)
+
+
+def add_service_arguments(parser: argparse.ArgumentParser) -> None:
+    """As ``add_log_dir_arguments``, for a command that serves all topics."""
+    group = parser.add_argument_group("log dirs and configuration")
+    _add_places(group)
+    _add_broker(group)
+
+
+def _add_broker(group: argparse._ArgumentGroup) -> None:
     broker = group.add_mutually_exclusive_group()
     broker.add_argument("--server-properties", type=Path, metavar="FILE", help="the broker's own server.properties")
     broker.add_argument(
@@ -49,7 +61,9 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_place_arguments(parser: argparse.ArgumentParser) -> None:
     """Which log dirs, for a command that asks no policy."""
-    _add_places(parser.add_argument_group("log dirs"))
+    group = parser.add_argument_group("log dirs")
+    _add_places(group)
+    _add_topics(group)
     parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
 
 
@@ -64,6 +78,9 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         help="a directory of the broker's log.dirs; in place of those configured",
     )
     group.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML, Kafka's keys)")
+
+
+def _add_topics(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--topic",
         action="extend",

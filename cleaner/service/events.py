@@ -6,6 +6,7 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     name                     level    fields
     =======================  =======  ===================================================================
     segment_deleted          info     topic, partition, base_offset, bytes, reason
+    compaction_begun         info     topic, partition, bytes: the journal's line is written, reading begins
     segments_compacted       info     topic, partition, first_base_offset, segments, from_bytes, to_bytes,
                                       records_read, records_kept
     segment_rolled           info     topic, partition, base_offset
@@ -23,6 +24,30 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     partition_failed         error    topic, partition, error
     log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
     =======================  =======  ===================================================================
+
+Of the daemon; what happens within a round also has ``round``, its number:
+
+    =======================  =======  ===================================================================
+    daemon_started           info     log_dirs, observing
+    daemon_stopped           info     signal
+    job_begun                debug    job, partitions: how many it is for; 0 is all
+    job_done                 info     job, seconds, deleted_segments, deleted_bytes, freed_bytes,
+                                      compacted_from_bytes, compacted_to_bytes: only where it changed something
+    job_failed               error    job, error: tried again when it is next due
+    partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms it waits
+                                      until its files change
+    log_dir_held             warning  log_dir, by: a broker has it; observed until it is free
+    log_dir_free             info     log_dir: nobody has it any more
+    held_back                warning  guard: a guard rail keeps something until ``clean --yes``
+    config_unknown           warning  topic: nobody stated what may go, all of it stays
+    config_reloaded          info     changes: each key with the value before and after
+    config_rejected          error    error: the configuration in force stays
+    partition_appeared       info     topic, partition, log_dir
+    partition_vanished       info     topic, partition, log_dir
+    files_vanished           warning  topic, partition, log_dir, files: not by us, nor as a broker does it
+    watch_polls              warning  error: inotify is not to be had, directories are compared now and then
+    worker_died              error    error: it is started again
+    =======================  =======  ===================================================================
 """
 
 from __future__ import annotations
@@ -31,6 +56,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from copy import copy
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -41,6 +67,7 @@ class Event(StrEnum):
     """The closed list of events."""
 
     SEGMENT_DELETED = "segment_deleted"
+    COMPACTION_BEGUN = "compaction_begun"
     SEGMENTS_COMPACTED = "segments_compacted"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
@@ -54,6 +81,24 @@ class Event(StrEnum):
     METRICS_EXPOSED = "metrics_exposed"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
+
+    DAEMON_STARTED = "daemon_started"
+    DAEMON_STOPPED = "daemon_stopped"
+    JOB_BEGUN = "job_begun"
+    JOB_DONE = "job_done"
+    JOB_FAILED = "job_failed"
+    PARTITION_BACKS_OFF = "partition_backs_off"
+    LOG_DIR_HELD = "log_dir_held"
+    LOG_DIR_FREE = "log_dir_free"
+    HELD_BACK = "held_back"
+    CONFIG_UNKNOWN = "config_unknown"
+    CONFIG_RELOADED = "config_reloaded"
+    CONFIG_REJECTED = "config_rejected"
+    PARTITION_APPEARED = "partition_appeared"
+    PARTITION_VANISHED = "partition_vanished"
+    FILES_VANISHED = "files_vanished"
+    WATCH_POLLS = "watch_polls"
+    WORKER_DIED = "worker_died"
 
 
 class LogFormat(StrEnum):
@@ -71,6 +116,16 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.METRICS_EXPOSED: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
+    Event.JOB_BEGUN: logging.DEBUG,
+    Event.JOB_FAILED: logging.ERROR,
+    Event.PARTITION_BACKS_OFF: logging.WARNING,
+    Event.LOG_DIR_HELD: logging.WARNING,
+    Event.HELD_BACK: logging.WARNING,
+    Event.CONFIG_UNKNOWN: logging.WARNING,
+    Event.CONFIG_REJECTED: logging.ERROR,
+    Event.FILES_VANISHED: logging.WARNING,
+    Event.WATCH_POLLS: logging.WARNING,
+    Event.WORKER_DIED: logging.ERROR,
 }
 """Level of an event; INFO where it is not named."""
 
@@ -99,17 +154,33 @@ class EventLog:
         self._level = _BY_VERBOSITY[min(verbosity, len(_BY_VERBOSITY) - 1)]
         self._format = log_format
         self._bar = bar
+        self._bound: dict[str, object] = {}
+
+    def bind(self, **fields: object) -> EventLog:
+        """The same log, with these fields in every line."""
+        bound = copy(self)
+        bound._bound = {**self._bound, **fields}
+        return bound
 
     def event(self, name: str, **fields: object) -> None:
         """Log one event, if its level asks for it."""
         level = LEVELS.get(name, logging.INFO)
         if level >= self._level:
-            _emit(level, name, fields, self._format)
+            _emit(level, name, {**self._bound, **fields}, self._format)
 
     def progress(self, done_bytes: int) -> None:
         """Move the bar."""
         if self._bar:
             self._bar.advance(done_bytes)
+
+
+def format_under(environment: Mapping[str, str]) -> LogFormat:
+    """JSON where stderr goes to the journal, as systemd's ``JOURNAL_STREAM`` tells; else for people."""
+    if stream := environment.get("JOURNAL_STREAM"):
+        status = os.fstat(sys.stderr.fileno())
+        if stream == f"{status.st_dev}:{status.st_ino}":
+            return LogFormat.JSON
+    return LogFormat.CONSOLE
 
 
 def _emit(level: int, name: str, fields: dict[str, object], log_format: LogFormat) -> None:

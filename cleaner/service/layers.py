@@ -20,7 +20,7 @@ from storage.metadata_log import ClusterMetadata, Configs, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
 from storage.properties import Property, parse_properties, read_properties
 
-_METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _SET: Final = "--set"
 
 
@@ -138,7 +138,7 @@ def build_layers(
 
 def _find_cluster_metadata(dirs: Sequence[Path]) -> ClusterMetadata | None:
     """The metadata partition lies in one of the dirs: in ``metadata.log.dir``, else in the first log dir."""
-    found = next((path for log_dir in dirs if (path := log_dir / _METADATA_DIR).is_dir()), None)
+    found = next((path for log_dir in dirs if (path := log_dir / METADATA_DIR).is_dir()), None)
     return despite_vanishing(partial(read_cluster_metadata, found)) if found else None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import cleaner.engine
 from cleaner.service import events
-from cleaner.service.events import LEVELS, Event, EventLog, LogFormat
+from cleaner.service.events import LEVELS, Event, EventLog, LogFormat, format_under
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,21 @@ def test_levels_are_those_of_the_description() -> None:
     for event in Event:
         level = logging.getLevelName(LEVELS.get(event, logging.INFO)).lower()
         assert re.search(rf"^    {event} +{level} ", events.__doc__ or "", re.MULTILINE), event
+
+
+def test_what_is_bound_stands_in_every_line_of_the_bound_log_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    log = EventLog(1, LogFormat.JSON)
+    log.bind(round=7).bind(log_dir="/data").event("log_dir_free", log_dir="/other")
+    log.event("segment_rolled")
+    bound, plain = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (bound["round"], bound["log_dir"]) == (7, "/other")
+    assert "round" not in plain
+
+
+def test_lines_are_json_where_stderr_goes_to_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "journal").open("w") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        status = (tmp_path / "journal").stat()
+        assert format_under({"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}) is LogFormat.JSON
+        assert format_under({"JOURNAL_STREAM": "1:2"}) is LogFormat.CONSOLE
+        assert format_under({}) is LogFormat.CONSOLE

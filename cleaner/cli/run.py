@@ -1,0 +1,73 @@
+"""``run``: the daemon; what systemd starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.opening import add_service_arguments, load
+
+if TYPE_CHECKING:
+    from cleaner.service.daemon import Daemon
+    from cleaner.service.layers import LoadedLayers
+
+HELP = "serve log dirs: retention and compaction again and again, until SIGTERM"
+_ONCE = {
+    ExitStatus.FAILED: "some partition failed; the others went on",
+    ExitStatus.LOCKED: "another process holds a log dir",
+    ExitStatus.REFUSED: "a guard rail held something back",
+    ExitStatus.SIGINT: "interrupted by Ctrl-C",
+    ExitStatus.SIGTERM: "interrupted by SIGTERM",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``run`` takes."""
+    stopped = "stopped by SIGTERM or SIGINT; with --once as clean: done, or nothing to do"
+    once = {status: f"with --once: {text}" for status, text in _ONCE.items()}
+    parser.epilog = help_on(ExitStatus.USAGE, also={ExitStatus.DONE: stopped, **once})
+    add_service_arguments(parser)
+    group = parser.add_argument_group("what is done")
+    group.add_argument("--observe", action="store_true", help="plan and export only: change nothing, take no lock")
+    group.add_argument("--once", action="store_true", help="one round of everything, then exit as clean does")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, then serve."""
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.service.configuration import Configuration  # noqa: PLC0415 - not for --help
+    from cleaner.service.daemon import Daemon  # noqa: PLC0415 - not for --help
+    from cleaner.service.events import EventLog, LogFormat, format_under  # noqa: PLC0415 - not for --help
+    from cleaner.service.observer import Unobserved  # noqa: PLC0415 - not for --help
+
+    log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
+    log = EventLog(args.verbose + 1, log_format)
+    configuration = Configuration(lambda: _opened(args))
+    daemon = Daemon(configuration, SystemClock(), log, Unobserved(), os.environ, observing=args.observe)
+    if args.once:
+        return _once(daemon)
+    daemon.run()
+    return ExitStatus.DONE
+
+
+def _opened(args: argparse.Namespace) -> LoadedLayers:
+    """The configuration, of log dirs that are there. Raises: as ``load``; NotALogDir."""
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+
+    loaded = load(args)
+    for path in loaded.log_dirs:
+        LogDir.open(path)
+    return loaded
+
+
+def _once(daemon: Daemon) -> int:
+    teller, ended_by = daemon.once()
+    if ended_by:
+        return 128 + ended_by
+    if teller.held:
+        return ExitStatus.LOCKED
+    if teller.has_failed or teller.newest is None or teller.newest.has_failures:
+        return ExitStatus.FAILED
+    return ExitStatus.REFUSED if teller.newest.is_held_back else ExitStatus.DONE

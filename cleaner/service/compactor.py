@@ -1,0 +1,174 @@
+"""The daemon's side of the compacting child: starts it, hands it one partition at a time, ends it.
+
+What can go wrong: the child dies (killed for want of memory, a bug), which is told by ``ChildDied`` and leaves what any
+crash leaves; or it does not end in time when it is to, and or hangs, and is killed, which comes to the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Final, Self
+
+from cleaner.engine.outcome import Listener
+from cleaner.service.events import Event
+from cleaner.service.supervisor import Supervisor
+from cleaner.service.tasks import Advanced, Done, Refused, Task, Told
+from storage.errors import LogCleanerError
+
+STOP_SECONDS: Final = 0.8
+"""For the child to end between two steps; the daemon itself has two seconds."""
+END_SECONDS: Final = 10.0
+"""For an idle child to unload what it loaded, when there is no hurry."""
+SILENT_SECONDS_MAX: Final = 900.0
+"""A child that tells nothing for so long hangs. Compiling the kernels, once after an installation, takes a minute."""
+_LOOK_SECONDS: Final = 0.1
+
+
+class ChildDied(LogCleanerError):
+    """The child ended before its task did."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+    def __str__(self) -> str:
+        how = f"was killed by signal {-self.status}" if self.status < 0 else f"exited with status {self.status}"
+        return f"the compacting process {how}; what it left is recovered, and the partition tried again later"
+
+
+class CompactionRefused(LogCleanerError):
+    """The child could not begin."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Compactor:
+    """One child, started with its first task, ended on leaving the ``with``."""
+
+    def __init__(self, locks: Iterable[int], supervisor: Supervisor) -> None:
+        """Nothing is started yet.
+
+        Args:
+            locks: descriptors that the child inherits.
+            supervisor: says when the daemon is to end.
+        """
+        self._locks = tuple(locks)
+        self._supervisor = supervisor
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._kill_at_seconds = 0.0
+        self._is_asked_to_end = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def compact(self, task: Task, listener: Listener, meanwhile: Callable[[], None]) -> Done:
+        """Have one partition compacted, and wait for it; the next task after a death starts another child.
+
+        Args:
+            task: the partition.
+            listener: hears what the child tells.
+            meanwhile: called again and again while the child starts, and once its line is in the journal.
+
+        Raises: ChildDied, CompactionRefused.
+        """
+        process, connection = self._child = self._child or self._started(meanwhile)
+        self._send(connection, task)
+        beside = _nothing  # until its line is in the journal, which has one writer at a time
+        while True:
+            match self._next(process, connection, beside):
+                case Told(name, fields):
+                    listener.event(name, **fields)
+                    beside = meanwhile if name == Event.COMPACTION_BEGUN else beside
+                case Advanced(done_bytes):
+                    listener.progress(done_bytes)
+                case Refused(error):
+                    raise CompactionRefused(error)
+                case Done() as done:
+                    return done
+
+    def close(self) -> None:
+        """End the child: between two steps if it gets there in time. Calling it again does nothing."""
+        if self._child is None:
+            return
+        process, connection = self._child
+        self._child = None
+        connection.close()
+        try:
+            process.wait(STOP_SECONDS if self._supervisor.stopping() else END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _started(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
+        """A child that is ready for its first task. Raises: ChildDied."""
+        ours, theirs = Pipe()
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-m", "cleaner.service.compacting", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(), *self._locks),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                env=_environment(),
+            )
+        self._child = process, ours
+        self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX
+        self._next(process, ours, meanwhile)  # Ready
+        return process, ours
+
+    def _send(self, connection: Connection, task: Task) -> None:
+        try:
+            connection.send(task)
+        except OSError as error:
+            raise self._death() from error
+
+    def _next(self, process: subprocess.Popen[bytes], connection: Connection, beside: Callable[[], None]) -> object:
+        """The next message of the child. Raises: ChildDied."""
+        while True:
+            self._supervisor.alive()
+            self._end_if_asked(process)
+            if time.monotonic() > self._kill_at_seconds:
+                process.kill()
+            if not self._is_asked_to_end:
+                beside()
+            try:
+                if connection.poll(_LOOK_SECONDS):
+                    message = connection.recv()
+                    break
+            except (EOFError, OSError) as error:
+                raise self._death() from error
+        if not self._is_asked_to_end:
+            self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX
+        return message
+
+    def _end_if_asked(self, process: subprocess.Popen[bytes]) -> None:
+        if self._supervisor.stopping() and not self._is_asked_to_end:
+            process.terminate()
+            self._kill_at_seconds, self._is_asked_to_end = time.monotonic() + STOP_SECONDS, True
+
+    def _death(self) -> ChildDied:
+        assert self._child is not None
+        process, _ = self._child
+        self.close()
+        return ChildDied(process.returncode)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _environment() -> dict[str, str]:
+    """Ours, less what is meant for the service's main process."""
+    return {name: value for name, value in os.environ.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}

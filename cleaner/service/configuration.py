@@ -1,0 +1,92 @@
+"""The configuration in force, and how another one takes its place: read and checked whole first, else not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from cleaner.service.layers import METADATA_DIR, LoadedLayers
+from cleaner.service.states import State, state_of_directory, state_of_files
+from policies.config import BrokerPolicy
+from policies.config_layers import ConfigLayers
+from storage.errors import LogCleanerError
+from storage.names import META_PROPERTIES_FILE
+
+_ABSENT = "unset"
+
+
+class Configuration:
+    """What holds now. ``reload`` replaces it in one step, or raises and leaves it."""
+
+    def __init__(self, load: Callable[[], LoadedLayers]) -> None:
+        """Load it for the first time.
+
+        Args:
+            load: reads all sources anew and checks them.
+
+        Raises: as ``load_layers``.
+        """
+        self._load = load
+        self.loaded = load()
+        self.broker: BrokerPolicy = self.loaded.layers.broker_policy()
+        self._seen = self._state()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Whose change asks for a reload."""
+        return tuple(path.absolute() for path in self.loaded.files)
+
+    def is_stale(self) -> bool:
+        """Whether a source changed since it was read, or refused: also the cluster metadata, by a broker."""
+        return self._state() != self._seen
+
+    def reload(self) -> list[str]:
+        """Take what the sources say now; gives each key that changed, with both values.
+
+        Raises: as ``load_layers``, and what was in force stays.
+        """
+        self._seen = self._state()
+        loaded = self._load()
+        changes = list(differences(self.loaded, loaded))
+        self.loaded, self.broker = loaded, loaded.layers.broker_policy()
+        self._seen = self._state()
+        return changes
+
+    def _state(self) -> State:
+        dirs = self.loaded.log_dirs
+        metadata = [state_of_directory(path / METADATA_DIR) for path in (*dirs, *self._metadata_dir())]
+        return (state_of_files((*self.files, *(path / META_PROPERTIES_FILE for path in dirs))), *metadata)
+
+    def _metadata_dir(self) -> Iterator[Path]:
+        if self.broker.metadata_log_dir:
+            yield Path(self.broker.metadata_log_dir)
+
+
+def differences(before: LoadedLayers, after: LoadedLayers) -> Iterator[str]:
+    """``[topics."orders"] retention.ms: 7d -> 3d``, sorted by place; a value that two layers state has two places."""
+    old, new = _stated(before), _stated(after)
+    for place in sorted(old.keys() | new.keys()):
+        was, becomes = old.get(place, _ABSENT), new.get(place, _ABSENT)
+        if was != becomes:
+            yield f"{place}: {was} -> {becomes}"
+
+
+def _stated(loaded: LoadedLayers) -> Mapping[str, str]:
+    settings = loaded.settings
+    others = {"metrics.listen": settings.metrics_listen, "log dirs": ",".join(map(str, loaded.log_dirs))}
+    return {place: value for place, value in others.items() if value} | dict(_stated_in(loaded.layers))
+
+
+def _stated_in(layers: ConfigLayers) -> Iterator[tuple[str, str]]:
+    yield from ((f"cluster metadata, topic {topic}", topic_id) for topic, topic_id in (layers.topic_ids or {}).items())
+    for layer, values in layers.broad.items():
+        yield from ((f"{layer.title} {key}", stated.shown) for key, stated in values.items())
+    for topic, values in layers.topic_metadata.items():
+        yield from ((f"cluster metadata, topic {topic} {key}", stated.shown) for key, stated in values.items())
+    for pattern, values in layers.topics_file:
+        yield from ((f'[topics."{pattern}"] {key}', stated.shown) for key, stated in values.items())
+
+
+def reason_of(error: LogCleanerError | OSError) -> str:
+    """In one line, however many problems there are."""
+    return str(error).replace("\n", "; ")

@@ -1,0 +1,189 @@
+"""How the worker tells what it meets: events in the log, values to the observer, one line of what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cleaner.engine.outcome import Outcome
+from cleaner.service.due import Failure, Job, Work
+from cleaner.service.events import Event, EventLog
+from cleaner.service.observer import JobKind, Observer
+from cleaner.service.supervisor import Supervisor
+from policies.plan import PartitionKey, PartitionPlan, Plan
+
+Complaint = tuple[Event, tuple[tuple[str, object], ...]]
+"""An event and its fields: of what a person should see to."""
+
+_FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is remembered of the newest plan of everything; the plan itself may be large."""
+
+    partitions: int
+    has_failures: bool
+    """A partition or a log dir could not be read."""
+    is_held_back: bool
+    """A guard rail, or an unknown configuration, keeps something."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Planned:
+        """Of a plan."""
+        has_failures = bool(plan.failures) or any(log_dir.facts.errors for log_dir in plan.log_dirs)
+        is_held_back = any(plan.guards) or any(p.config_is_unknown for p in plan.partitions)
+        return cls(len(plan.partitions), has_failures, is_held_back)
+
+
+class Teller:
+    """Tells each thing once for as long as it lasts."""
+
+    def __init__(self, log: EventLog, observer: Observer) -> None:
+        self._log = log
+        self._unbound = log
+        self._observer = observer
+        self._complaints: frozenset[Complaint] = frozenset()
+        self.held: dict[Path, str] = {}
+        """Log dirs that another process has, and who."""
+        self.has_failed = False
+        """Whether anything failed since the start."""
+        self.newest: Planned | None = None
+
+    def begin_round(self, number: int) -> None:
+        """What follows belongs to this round."""
+        self._log = self._unbound.bind(round=number)
+
+    def end_round(self) -> None:
+        """What follows belongs to none."""
+        self._log = self._unbound
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log one event."""
+        self._log.event(name, **fields)
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Everything was planned: pass it on, and log what a person should see to."""
+        self._observer.planned(plan, now_ms)
+        self.newest = Planned.of(plan)
+        complaints = frozenset(_complaints(plan))
+        for event, fields in sorted(complaints - self._complaints, key=str):
+            self._log.event(event, **dict(fields))
+        self._complaints = complaints
+
+    def ran(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """A plan was spent."""
+        self._observer.ran(plan, outcome, started_ms, ended_ms)
+        sums = {name: sum(getattr(result, name) for result in outcome.results.values()) for name in _FIGURES}
+        sums["freed_bytes"] += outcome.swept_bytes
+        if any(sums.values()):
+            self._log.event(Event.JOB_DONE, job=job.kind.value, seconds=round(outcome.seconds, 3), **sums)
+
+    def failed(self, event: Event, where: str, error: str, **fields: object) -> None:
+        """Something went wrong that no outcome tells of."""
+        self.has_failed = True
+        self._log.event(event, error=error, **fields)
+        self._observer.failed(where, error)
+
+    def backs_off(self, work: Work, failure: Failure) -> None:
+        """A partition failed, and is left alone for a while."""
+        self.has_failed = True
+        kind, (log_dir, (topic, partition)) = work
+        pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
+        place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
+        self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
+
+    def worker_died(self, error: str) -> None:
+        """The worker thread, or the compacting process, ended unasked."""
+        self.has_failed = True
+        self._log.event(Event.WORKER_DIED, error=error)
+        self._observer.worker_died()
+
+    def holder(self, path: Path, holder: str | None) -> None:
+        """Who has a log dir that we want."""
+        known = self.held.get(path)
+        if holder and not known:
+            self._log.event(Event.LOG_DIR_HELD, log_dir=str(path), by=holder)
+        if known and not holder:
+            self._log.event(Event.LOG_DIR_FREE, log_dir=str(path))
+        others = {p: h for p, h in self.held.items() if p != path}
+        self.held = {**others, path: holder} if holder else others
+
+
+class Progress:
+    """A ``Listener`` that logs events, gives signs of life, and tells how far the compaction of a partition is."""
+
+    def __init__(
+        self, log: Teller, supervisor: Supervisor, partition: PartitionKey | None = None, all_bytes: int = 0
+    ) -> None:
+        """Listen.
+
+        Args:
+            log: hears events.
+            supervisor: hears that something goes on.
+            partition: what is compacted, where that is told.
+            all_bytes: that are read for it.
+        """
+        self._log = log
+        self._supervisor = supervisor
+        self._partition = partition
+        self._all_bytes = all_bytes
+        self._done_bytes = 0
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log it."""
+        self._supervisor.alive()
+        self._log.event(name, **fields)
+
+    def progress(self, done_bytes: int) -> None:
+        """Tell the percentage."""
+        self._supervisor.alive()
+        self._done_bytes += done_bytes
+        if self._partition and self._all_bytes:
+            percent = min(99, 100 * self._done_bytes // self._all_bytes)
+            self._supervisor.tell(f"compacting {self._partition[1]}: {percent} %")
+
+
+def bytes_to_read(planned: PartitionPlan) -> int:
+    """Of a compaction, both passes: the dirty segments, then all."""
+    compaction = planned.compaction
+    assert compaction is not None
+    first_dirty = compaction.round.first_dirty_offset
+    uppers = [segment.base_offset for segment in compaction.segments[1:]]
+    clean = sum(
+        segment.size_bytes for segment, upper in zip(compaction.segments, uppers, strict=False) if upper <= first_dirty
+    )
+    return 2 * compaction.size_bytes - clean
+
+
+def words(job: Job) -> str:
+    """A job in one line for people."""
+    match job.kind:
+        case JobKind.RELOAD:
+            return "reading the configuration again"
+        case JobKind.SURVEY:
+            return "looking for what there is to do"
+        case JobKind.RETENTION:
+            return "applying retention"
+        case JobKind.REMOVAL:
+            return f"removing deleted files of {_listed(job.partitions)}"
+        case JobKind.CHECKPOINT:
+            return "correcting the cleaner's checkpoint"
+        case JobKind.COMPACTION:
+            return f"compacting {_listed(job.partitions)}"
+
+
+def _listed(keys: Sequence[PartitionKey]) -> str:
+    return str(keys[0][1]) if len(keys) == 1 else f"{len(keys)} partitions"
+
+
+def _complaints(plan: Plan) -> Iterator[Complaint]:
+    for guard in plan.guards:
+        yield Event.HELD_BACK, (("guard", guard),)
+    for topic in (p.policy.topic for p in plan.partitions if p.config_is_unknown):
+        yield Event.CONFIG_UNKNOWN, (("topic", topic),)
+    for (topic, partition), error in ((p.topic_partition, p.error) for p in plan.failures):
+        yield Event.PARTITION_FAILED, (("topic", topic), ("partition", partition), ("error", error))
+    for error in (error for log_dir in plan.log_dirs for error in log_dir.facts.errors):
+        yield Event.LOG_DIR_FAILED, (("error", error),)

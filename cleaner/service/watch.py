@@ -1,0 +1,215 @@
+"""Sees what others change: configuration files, partition directories, files removed by hand.
+
+Nothing depends on being told: each round reads partitions anew, and each survey looks at the sources. What is seen
+here makes a reload prompt, and tells people of what a round cannot know: that a file was there a moment ago.
+
+Only names are watched, not contents (50 appends make 250 events otherwise, and our own reads more): creations, moves,
+deletions, in a log dir and in each partition. What cleaners and brokers do themselves has names of its own, by which it
+is passed over: files go by way of ``.deleted``, never by their plain names.
+
+Where inotify is not to be had, or its limit is reached, directories are compared from time to time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+    FileSystemMovedEvent,
+)
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.polling import PollingObserver
+
+from storage.names import (
+    DirState,
+    FileKind,
+    FileState,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+)
+
+_NAMES: Final = [DirCreatedEvent, DirDeletedEvent, DirMovedEvent, FileDeletedEvent, FileMovedEvent]
+_FILE: Final = [FileCreatedEvent, FileMovedEvent, FileClosedEvent]
+_POLLED_FILE: Final = [FileCreatedEvent, FileMovedEvent, FileModifiedEvent]
+_Target = tuple[Path, FileSystemEventHandler, bool]
+"""A directory, who hears of it, and whether the directories in it are watched too."""
+CONFIG_POLL_SECONDS: Final = 5.0
+LOG_DIR_POLL_SECONDS: Final = 300.0
+
+
+class Change(StrEnum):
+    """What somebody did to a log dir."""
+
+    APPEARED = "partition_appeared"
+    VANISHED = "partition_vanished"
+    FILES = "files_vanished"
+    """Segments left the log by another way than ``.deleted``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One change."""
+
+    change: Change
+    log_dir: Path
+    topic_partition: TopicPartition
+
+
+def meaning(log_dir: Path, event: FileSystemEvent) -> Iterable[Seen]:
+    """What an event below a log dir says; mostly nothing.
+
+    Args:
+        log_dir: the one that is watched.
+        event: of a name in it, or one directory deeper.
+    """
+    source = _below(log_dir, event.src_path)
+    target = _below(log_dir, event.dest_path) if isinstance(event, FileSystemMovedEvent) else ()
+    if isinstance(event, FileDeletedEvent | FileMovedEvent):
+        if len(source) == 2 and (partition := _live(source[0])) and _leaves_the_log(source[1], target[1:]):
+            yield Seen(Change.FILES, log_dir, partition)
+        return
+    is_new = isinstance(event, DirCreatedEvent)
+    came = _live(source[0]) if is_new and len(source) == 1 else _live(target[0]) if len(target) == 1 else None
+    went = _live(source[0]) if not is_new and len(source) == 1 else None
+    if went:
+        yield Seen(Change.VANISHED, log_dir, went)
+    if came:
+        yield Seen(Change.APPEARED, log_dir, came)
+
+
+def _below(log_dir: Path, path: bytes | str) -> tuple[str, ...]:
+    """The parts of a path below the log dir; none of one that lies elsewhere."""
+    text = path.decode(errors="surrogateescape") if isinstance(path, bytes) else path
+    place = Path(text)
+    return place.relative_to(log_dir).parts if text and place.is_relative_to(log_dir) else ()
+
+
+def _live(name: str) -> TopicPartition | None:
+    parsed = parse_partition_dir_name(name)
+    return parsed.topic_partition if parsed and parsed.state is DirState.LIVE else None
+
+
+def _leaves_the_log(name: str, target: tuple[str, ...]) -> bool:
+    """A plain ``.log`` is gone, and is not waiting as ``.deleted``. Index files follow it, by whoever recovers."""
+    file = parse_segment_file_name(name)
+    if file is None or file.state is not FileState.PLAIN or file.kind is not FileKind.LOG:
+        return False
+    becomes = parse_segment_file_name(target[0]) if target else None
+    return becomes is None or becomes.state is not FileState.DELETED
+
+
+class Watch:
+    """Watches until it is closed."""
+
+    def __init__(
+        self,
+        on_config: Callable[[], None],
+        on_seen: Callable[[Seen], None],
+        on_polling: Callable[[str], None],
+    ) -> None:
+        """Nothing is watched yet.
+
+        Args:
+            on_config: a configuration file was written, or replaced.
+            on_seen: called from a thread of its own, as all three are.
+            on_polling: inotify is not to be had: why.
+        """
+        self._on_config = on_config
+        self._on_seen = on_seen
+        self._on_polling = on_polling
+        self._observers: list[BaseObserver] = []
+        self._watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
+
+    def start(self, config_files: Iterable[Path], log_dirs: Iterable[Path]) -> None:
+        """Watch these, in place of what was watched before; of the same, nothing is begun anew."""
+        files, dirs = frozenset(config_files), tuple(log_dirs)
+        if (files, dirs) == self._watched:
+            return
+        self.close()
+        self._watched = files, dirs
+        on_file = _OnFile(files, self._on_config)
+        directories = sorted({path.parent for path in files})
+        self._watch([(path, on_file, False) for path in directories], _FILE, CONFIG_POLL_SECONDS)
+        on_names = [(path, _OnNames(path, self._on_seen), True) for path in dirs]
+        self._watch(on_names, _NAMES, LOG_DIR_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for observer in self._observers:
+            observer.stop()
+        for observer in self._observers:
+            observer.join()
+        self._observers.clear()
+        self._watched = frozenset(), ()
+
+    def _watch(
+        self,
+        watches: Sequence[_Target],
+        events: list[type[FileSystemEvent]],
+        poll_seconds: float,
+    ) -> None:
+        try:
+            self._start(Observer(), watches, events)
+        except OSError as error:
+            self._on_polling(error.strerror or str(error))
+            polled = _POLLED_FILE if events is _FILE else events
+            with suppress(OSError):  # a directory that is gone: each round tells of that
+                self._start(PollingObserver(timeout=poll_seconds), watches, polled)
+
+    def _start(
+        self,
+        observer: BaseObserver,
+        watches: Sequence[_Target],
+        events: list[type[FileSystemEvent]],
+    ) -> None:
+        observer.start()
+        try:
+            for path, handler, is_deep in watches:
+                observer.schedule(handler, path, recursive=is_deep, event_filter=events)
+        except BaseException:
+            observer.stop()
+            observer.join()
+            raise
+        self._observers.append(observer)
+
+
+class _OnFile(FileSystemEventHandler):
+    """Hears of the directories of configuration files, where editors replace and write more than those."""
+
+    def __init__(self, files: frozenset[Path], on_config: Callable[[], None]) -> None:
+        self._files = files
+        self._on_config = on_config
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        paths = {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}
+        if paths & self._files:
+            self._on_config()
+
+
+class _OnNames(FileSystemEventHandler):
+    """Hears of one log dir."""
+
+    def __init__(self, log_dir: Path, on_seen: Callable[[Seen], None]) -> None:
+        self._log_dir = log_dir
+        self._on_seen = on_seen
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        for seen in meaning(self._log_dir, event):
+            self._on_seen(seen)

@@ -1,0 +1,313 @@
+"""The worker: does what is due, job after job, and keeps the schedule that says what is due next.
+
+What fails is told and does not stop the others. An exception that nobody expects ends the thread that ticks; whoever
+started it starts another, with the schedule as it is, in which the job that it died of is not due for now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.clock import Clock
+from cleaner.engine.inventory import Wanted, everything
+from cleaner.engine.leftovers import next_removals
+from cleaner.engine.means import Stopped
+from cleaner.engine.outcome import Outcome
+from cleaner.service.compactor import ChildDied, CompactionRefused
+from cleaner.service.configuration import Configuration, reason_of
+from cleaner.service.due import Intervals, Job, Schedule, Work, due
+from cleaner.service.events import Event
+from cleaner.service.observer import JobKind
+from cleaner.service.round import Round
+from cleaner.service.states import State, state_of_directory
+from cleaner.service.supervisor import Supervisor
+from cleaner.service.tasks import Task
+from cleaner.service.telling import Progress, Teller, bytes_to_read, words
+from policies.plan import LogDirPlan, Only, PartitionKey, PartitionPlan, Plan, Request
+from policies.steps import compaction_steps
+from storage.errors import LogCleanerError, LogDirLocked
+from storage.log_dir import LogDir
+from storage.names import TopicPartition
+
+Change = Callable[[Schedule], Schedule]
+
+
+class Worker:
+    """Owns the schedule. ``tick`` is called by one thread at a time; ``want`` and ``stop`` by any."""
+
+    def __init__(
+        self, configuration: Configuration, clock: Clock, teller: Teller, supervisor: Supervisor, *, observing: bool
+    ) -> None:
+        self._configuration = configuration
+        self._clock = clock
+        self._teller = teller
+        self._supervisor = supervisor
+        self._schedule = Schedule(Intervals.of(configuration.broker), clock.now_ms(), observing=observing)
+        self._orders: SimpleQueue[Change] = SimpleQueue()
+        self._cleaner: Cleaner | None = None
+        self._rounds = 0
+        self._states: dict[Path, State] = {}
+        self._moment_ms: int | None = None
+        self._expired: set[PartitionKey] = set()
+        self._has_recovered = False
+        self._damaged: dict[Work, State] = {}
+        self.last_success_ms: dict[JobKind, int] = {}
+        self._to_read_bytes: dict[PartitionKey, int] = {}
+        """What the compactions of the backlog read."""
+
+    def want(self, change: Change) -> None:
+        """Have the schedule changed before the next job."""
+        self._orders.put(change)
+
+    def stop(self) -> None:
+        """End the job that goes on between two steps. The supervisor says ``stopping`` already."""
+        if cleaner := self._cleaner:
+            cleaner.stop()
+
+    def tick(self) -> bool:
+        """One round: everything that is due by now. Gives whether there was anything."""
+        if not self._due():
+            return False
+        self._rounds += 1
+        self._teller.begin_round(self._rounds)
+        with Round(self._configuration.loaded.log_dirs, self._on_refusal) as round_:
+            while not self._supervisor.stopping() and (jobs := self._due()):
+                self._do(jobs[0], round_)
+        self._teller.end_round()
+        return True
+
+    def _due(self) -> tuple[Job, ...]:
+        try:
+            while True:
+                self._schedule = self._orders.get_nowait()(self._schedule)
+        except Empty:
+            return due(self._schedule, self._clock.now_ms())
+
+    def _do(self, job: Job, round_: Round) -> None:
+        now_ms = self._clock.now_ms()
+        self._schedule = self._schedule.began(job, now_ms)
+        self._supervisor.alive()
+        self._supervisor.tell(words(job))
+        self._teller.event(Event.JOB_BEGUN, job=job.kind.value, partitions=len(job.partitions))
+        try:
+            self._run(job, round_, now_ms)
+        except Stopped:
+            pass  # while planning: nothing was changed
+        except (LogCleanerError, OSError, MemoryError) as error:
+            self._teller.failed(Event.JOB_FAILED, job.kind, str(error) or "not enough memory", job=job.kind.value)
+        else:
+            self.last_success_ms = {**self.last_success_ms, job.kind: self._clock.now_ms()}
+
+    def _run(self, job: Job, round_: Round, now_ms: int) -> None:
+        match job.kind:
+            case JobKind.RELOAD:
+                self._reload()
+            case JobKind.SURVEY:
+                self._survey(job, round_, now_ms)
+            case JobKind.RETENTION:
+                self._retain_expired(job, round_, now_ms)
+            case JobKind.REMOVAL:
+                self._retain(job, round_, now_ms, _names(job.partitions).__contains__)
+            case JobKind.CHECKPOINT:
+                self._correct(round_, now_ms)
+            case JobKind.COMPACTION:
+                self._compact(job, round_, now_ms)
+
+    def _reload_if_stale(self) -> None:
+        if self._configuration.is_stale():
+            self._reload()
+
+    def _reload(self) -> None:
+        self._supervisor.reloading()
+        try:
+            changes = self._configuration.reload()
+        except (LogCleanerError, OSError) as error:
+            self._teller.failed(Event.CONFIG_REJECTED, "configuration", reason_of(error))
+        else:
+            if changes:
+                self._teller.event(Event.CONFIG_RELOADED, changes=changes)
+                intervals = Intervals.of(self._configuration.broker)
+                self._schedule = replace(self._schedule, intervals=intervals).asked_for(JobKind.SURVEY)
+        finally:
+            self._supervisor.reloaded()
+
+    def _survey(self, job: Job, round_: Round, now_ms: int) -> None:
+        """Plan everything; where nothing changed since the last time, what was found then holds still."""
+        if job.is_full:
+            self._reload_if_stale()
+        dirs = [path for path in self._configuration.loaded.log_dirs if self._is_there(path)]
+        states = {path: self._state_of(path, round_) for path in dirs}
+        is_time = self._moment_ms is not None and self._moment_ms <= now_ms
+        if not job.is_full and states == self._states and not is_time:
+            return
+        self._states = states
+        self._forgive_mended()
+        plan = self._open(dirs).plan(Request(now_ms))
+        self._expired = {p.key for p in plan.partitions if p.deletion}
+        self._teller.planned(plan, now_ms)
+        self._moment_ms = min(_moments(plan, now_ms), default=None)
+        if not self._schedule.observing:
+            self._schedule_work([d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held])
+
+    def _is_there(self, path: Path) -> bool:
+        """A disk that is gone must not stop the others."""
+        try:
+            LogDir.open(path)
+        except LogCleanerError as error:
+            self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
+            return False
+        return True
+
+    def _state_of(self, path: Path, round_: Round) -> State:
+        """Of a log dir that is only observed, who has it: a broker changes it all the time."""
+        if self._schedule.observing:
+            return ()
+        holder = None if round_.holds(path) else LogDir(path).locked_by()
+        self._teller.holder(path, holder)
+        return (holder,) if holder else state_of_directory(path)
+
+    def _schedule_work(self, free: Sequence[LogDirPlan]) -> None:
+        compacts = self._configuration.broker.log_cleaner_enable
+        steps = [step for log_dir in free for step in compaction_steps(log_dir) if compacts]
+        self._to_read_bytes = {step.key: bytes_to_read(step) for step in steps}
+        removals = dict(chain.from_iterable(next_removals(log_dir) for log_dir in free))
+        corrections = any(p.checkpoint_offset is not None for p in _planned(free))
+        self._schedule = self._schedule.surveyed([step.key for step in steps], removals, corrections=corrections)
+
+    def _retain_expired(self, job: Job, round_: Round, now_ms: int) -> None:
+        """Survey, then the partitions that lose something; all of them once, for what a crash may have left."""
+        self._survey(replace(job, is_full=True), round_, now_ms)
+        left_out, expired = _names(job.leaving_out), _names(self._expired)
+        if self._has_recovered and not expired - left_out:
+            return
+
+        def wanted(topic_partition: TopicPartition) -> bool:
+            is_due = topic_partition in expired or not self._has_recovered
+            return is_due and topic_partition not in left_out
+
+        self._retain(job, round_, now_ms, wanted)
+        self._has_recovered = bool(round_.locked())
+
+    def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> None:
+        """Deletions, and removal of what waited long enough: the same run does both."""
+        if dirs := round_.locked():
+            plan, outcome = self._open(dirs, wanted).clean(Request(now_ms, Only.RETENTION))
+            self._spent(job, plan, outcome, now_ms)
+
+    def _correct(self, round_: Round, now_ms: int) -> None:
+        if dirs := round_.locked():
+            for error in self._open(dirs).correct_checkpoints(Request(now_ms)):
+                self._teller.failed(Event.LOG_DIR_FAILED, JobKind.CHECKPOINT, error)
+
+    def _compact(self, job: Job, round_: Round, now_ms: int) -> None:
+        try:
+            if Path(job.partitions[0][0]) in round_.locked():
+                self._have_compacted(job, round_, now_ms)
+        finally:
+            self._schedule = self._schedule.compacted()
+
+    def _have_compacted(self, job: Job, round_: Round, now_ms: int) -> None:
+        """By the child; what is due of other partitions is done meanwhile."""
+        (key,) = job.partitions
+
+        def meanwhile() -> None:
+            if jobs := self._due():
+                self._do(jobs[0], round_)
+
+        progress = Progress(self._teller, self._supervisor, key, self._to_read_bytes.get(key, 0))
+        threads = max(1, self._configuration.broker.log_cleaner_threads)
+        request = Request(now_ms, Only.COMPACTION)
+        task = Task(key, self._configuration.loaded.layers, request, threads, round_.lock_of(Path(key[0])))
+        try:
+            done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
+        except CompactionRefused as error:
+            self._back_off((job.kind, key), str(error), now_ms)
+        except ChildDied as error:
+            if not self._supervisor.stopping():
+                self._teller.worker_died(str(error))
+                self._back_off((job.kind, key), str(error), now_ms)
+        else:
+            self._spent(job, done.plan, done.outcome, now_ms)
+
+    def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
+        """Tell what became of a plan, and let those wait that failed."""
+        now_ms = self._clock.now_ms()
+        self._teller.ran(job, plan, outcome, started_ms, now_ms)
+        for partition in plan.partitions:
+            result, work = outcome.results.get(partition.key), (job.kind, partition.key)
+            if result and result.error:
+                self._back_off(work, result.error, now_ms, is_corrupt=result.is_corrupt)
+            elif work in self._schedule.failures:
+                self._schedule = self._schedule.succeeded(work)
+        for error in outcome.errors:
+            self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
+        if outcome.errors and job.kind is JobKind.REMOVAL:
+            for key in job.partitions:
+                self._back_off((job.kind, key), outcome.errors[0], now_ms)
+
+    def _back_off(self, work: Work, error: str, now_ms: int, *, is_corrupt: bool = False) -> None:
+        self._schedule = self._schedule.failed(work, error, now_ms, is_corrupt=is_corrupt)
+        self._teller.backs_off(work, self._schedule.failures[work])
+        if is_corrupt:
+            self._damaged[work] = state_of_directory(_directory(work))
+
+    def _forgive_mended(self) -> None:
+        """What was damaged, and has other files now, may be tried again."""
+        for work, state in list(self._damaged.items()):
+            if state_of_directory(_directory(work)) != state:
+                del self._damaged[work]
+                self._schedule = self._schedule.succeeded(work)
+
+    def _on_refusal(self, path: Path, error: LogCleanerError | OSError) -> None:
+        if isinstance(error, LogDirLocked):
+            self._teller.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
+        else:
+            self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
+
+    def _open(self, dirs: Collection[Path], wanted: Wanted = everything) -> Cleaner:
+        """A cleaner of the log dirs as they are now; the round holds their locks, or nothing is to be changed."""
+
+        def wanted_and_alive(topic_partition: TopicPartition) -> bool:
+            """Asked before each partition is read: a sign of life, and where planning can be stopped."""
+            self._supervisor.alive()
+            if self._supervisor.stopping():
+                raise Stopped
+            return wanted(topic_partition)
+
+        cleaner = self._cleaner = Cleaner(
+            list(dirs),
+            self._configuration.loaded.layers,
+            clock=self._clock,
+            listener=Progress(self._teller, self._supervisor),
+            wanted=wanted_and_alive,
+            lock=lambda _log_dir, _fs: nullcontext(),
+        )
+        if self._supervisor.stopping():
+            cleaner.stop()
+        return cleaner
+
+
+def _names(keys: Collection[PartitionKey]) -> frozenset[TopicPartition]:
+    return frozenset(topic_partition for _, topic_partition in keys)
+
+
+def _directory(work: Work) -> Path:
+    log_dir, topic_partition = work[1]
+    return Path(log_dir) / str(topic_partition)
+
+
+def _planned(log_dirs: Sequence[LogDirPlan]) -> Iterator[PartitionPlan]:
+    return (p for log_dir in log_dirs for p in log_dir.partitions if isinstance(p, PartitionPlan))
+
+
+def _moments(plan: Plan, now_ms: int) -> Iterator[int]:
+    """When time alone makes more of a log cleanable, epoch ms."""
+    for section in (p.section for p in plan.partitions if p.section):
+        if (until_ms := section.bound.until_ms) is not None and until_ms > now_ms:
+            yield until_ms
