@@ -7,7 +7,7 @@ started it starts another, with the schedule as it is, in which the job that it 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from cleaner.engine.inventory import Wanted, everything
 from cleaner.engine.leftovers import next_removals
 from cleaner.engine.means import Stopped
 from cleaner.engine.outcome import Outcome
+from cleaner.engine.uncleanable import Uncleanable
 from cleaner.service.compactor import ChildDied, CompactionRefused
 from cleaner.service.configuration import Configuration, reason_of
 from cleaner.service.due import Intervals, Job, Schedule, Work, due
@@ -32,6 +33,7 @@ from cleaner.service.telling import Progress, Teller, bytes_to_read, words
 from policies.plan import LogDirPlan, Only, PartitionKey, PartitionPlan, Plan, Request
 from policies.steps import compaction_steps
 from storage.errors import LogCleanerError, LogDirLocked
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
@@ -56,7 +58,7 @@ class Worker:
         self._moment_ms: int | None = None
         self._expired: set[PartitionKey] = set()
         self._has_recovered = False
-        self._damaged: dict[Work, State] = {}
+        self._damaged: dict[Work, Uncleanable] = {}
         self.last_success_ms: dict[JobKind, int] = {}
         self._to_read_bytes: dict[PartitionKey, int] = {}
         """What the compactions of the backlog read."""
@@ -255,14 +257,15 @@ class Worker:
         self._schedule = self._schedule.failed(work, error, now_ms, is_corrupt=is_corrupt)
         self._teller.backs_off(work, self._schedule.failures[work])
         if is_corrupt:
-            self._damaged[work] = state_of_directory(_directory(work))
+            self._damaged[work] = Uncleanable.of(list_partition(_directory(work)), error)
 
     def _forgive_mended(self) -> None:
         """What was damaged, and has other files now, may be tried again."""
-        for work, state in list(self._damaged.items()):
-            if state_of_directory(_directory(work)) != state:
-                del self._damaged[work]
-                self._schedule = self._schedule.succeeded(work)
+        for work, damage in list(self._damaged.items()):
+            with suppress(LogCleanerError):  # a partition that is gone has no work either
+                if damage.may_retry(list_partition(_directory(work))):
+                    del self._damaged[work]
+                    self._schedule = self._schedule.succeeded(work)
 
     def _on_refusal(self, path: Path, error: LogCleanerError | OSError) -> None:
         if isinstance(error, LogDirLocked):
