@@ -29,6 +29,7 @@ END_SECONDS: Final = 10.0
 SILENT_SECONDS_MAX: Final = 900.0
 """A child that tells nothing for so long hangs. Compiling the kernels, once after an installation, takes a minute."""
 _LOOK_SECONDS: Final = 0.1
+_END_LOOK_SECONDS: Final = 0.02
 
 
 class ChildDied(LogCleanerError):
@@ -106,11 +107,13 @@ class Compactor:
         process, connection = self._child
         self._child = None
         connection.close()
-        try:
-            process.wait(STOP_SECONDS if self._supervisor.stopping() else END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        started_seconds = time.monotonic()
+        while process.poll() is None:
+            limit_seconds = STOP_SECONDS if self._supervisor.stopping() else END_SECONDS
+            if time.monotonic() - started_seconds > limit_seconds:
+                process.kill()
+                process.wait()
+            time.sleep(_END_LOOK_SECONDS)
 
     def _started(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
         """A child that is ready for its first task. Raises: ChildDied."""
