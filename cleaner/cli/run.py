@@ -40,17 +40,18 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.service.configuration import Configuration  # noqa: PLC0415 - not for --help
     from cleaner.service.daemon import Daemon  # noqa: PLC0415 - not for --help
     from cleaner.service.events import EventLog, LogFormat, format_under  # noqa: PLC0415 - not for --help
-    from cleaner.service.observer import Unobserved  # noqa: PLC0415 - not for --help
+    from cleaner.service.metrics_http import observer_of  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
     log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
     log = EventLog(args.verbose + 1, log_format)
     configuration = Configuration(lambda: _opened(args))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
-    daemon = Daemon(configuration, SystemClock(), log, Unobserved(), os.environ, observing=args.observe)
-    if args.once:
-        return _once(daemon)
-    daemon.run()
+    with observer_of(configuration.loaded.settings, log) as observer:
+        daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
+        if args.once:
+            return _once(daemon)
+        daemon.run()
     return ExitStatus.DONE
 
 
