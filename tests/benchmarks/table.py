@@ -29,10 +29,10 @@ ROOT: Final = Path(__file__).parent.parent.parent
 MARKERS: Final = ("<!-- benchmark table -->", "<!-- end of benchmark table -->")
 
 LEGEND: Final = """\
-Ratio: Kafka's seconds to those of our whole process with one thread; at work: its start-up taken off. MB/s (of the log
-as it lies on disk) and records/s: Kafka's, then ours with one thread. Memory: RssAnon at its peak, Kafka's, then ours of
-two threads. Of the codec: the time that the codec alone takes to decompress the log once and to compress what stays,
-as a part of ours."""
+Ratio: Kafka's seconds to those of our whole process with one thread; at work: its start-up taken off. MB/s (of the
+log as it lies on disk) and records/s: Kafka's, then ours with one thread. Memory: RssAnon at its peak, Kafka's, then
+ours of two threads. Of the codec: the time that the codec alone takes to decompress the log once and to compress
+what stays, as a part of ours."""
 
 
 class NoMarkers(Exception):
