@@ -28,6 +28,7 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
+from storage.producer_state import format_snapshot
 from storage.records import Record, encode_batch
 from tests.benchmarks.processes import Cost, run
 
@@ -72,32 +73,32 @@ def planned(log_dir: Path, config: Path) -> Cost:
 
 
 def make_log_dir(log_dir: Path, segments: int, partitions: int, now_ms: int) -> None:
-    """Partitions of as many segments each as make ``segments`` in all, one batch in each but the last, a day apart."""
-    ends: dict[TopicPartition, int] = {}
+    """Partitions of as many segments each as make ``segments`` in all; the end of a day is the end of a segment."""
     each = max(1, segments // partitions)
+    ends = {}
     for number in range(partitions):
-        kind = TOPICS[number % len(TOPICS)]
-        place = number // len(TOPICS)
-        topic_partition = TopicPartition(f"{kind}-{place // PARTITIONS_A_TOPIC}", place % PARTITIONS_A_TOPIC)
-        directory = log_dir / str(topic_partition)
-        directory.mkdir(parents=True)
-        for segment in range(each):
-            is_active = segment + 1 == each
-            _write_segment(
-                directory, segment * SEGMENT_RECORDS, now_ms - (each - segment) * DAY_MS, is_active=is_active
-            )
-        ends[topic_partition] = (each - 1) * SEGMENT_RECORDS
+        place, kind = divmod(number, len(TOPICS))
+        topic_partition = TopicPartition(f"{TOPICS[kind]}-{place // PARTITIONS_A_TOPIC}", place % PARTITIONS_A_TOPIC)
+        ends[topic_partition] = _write_partition(log_dir / str(topic_partition), each, now_ms)
     (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(format_offset_checkpoint(ends))
     (log_dir / CLEAN_SHUTDOWN_FILE).touch()
 
 
-def _write_segment(directory: Path, base_offset: int, newest_ms: int, *, is_active: bool) -> None:
-    """An active one is empty."""
-    data, index, time_index = b"", b"", b""
-    if not is_active:
+def _write_partition(directory: Path, segments: int, now_ms: int) -> int:
+    """An empty active segment with a producer snapshot behind sealed ones; gives the log end offset."""
+    directory.mkdir(parents=True)
+    active = (segments - 1) * SEGMENT_RECORDS
+    for base_offset in range(0, active, SEGMENT_RECORDS):
+        newest_ms = now_ms - (active - base_offset) // SEGMENT_RECORDS * DAY_MS
         offsets = range(base_offset, base_offset + SEGMENT_RECORDS)
         data = encode_batch([Record(offset, newest_ms, b"%d" % (offset % 100), b"value" * 4) for offset in offsets])
-        index, time_index = _indexes(base_offset, newest_ms)
+        _write_segment(directory, base_offset, data, *_indexes(base_offset, newest_ms))
+    _write_segment(directory, active, b"", b"", b"")
+    (directory / segment_file_name(active, FileKind.SNAPSHOT)).write_bytes(format_snapshot([]))
+    return active
+
+
+def _write_segment(directory: Path, base_offset: int, data: bytes, index: bytes, time_index: bytes) -> None:
     for kind, content in ((FileKind.LOG, data), (FileKind.INDEX, index), (FileKind.TIME_INDEX, time_index)):
         (directory / segment_file_name(base_offset, kind)).write_bytes(content)
 
