@@ -28,6 +28,7 @@ from tests.benchmarks.results import (
 ROOT: Final = Path(__file__).parent.parent.parent
 MARKERS: Final = ("<!-- benchmark table -->", "<!-- end of benchmark table -->")
 
+PLOT: Final = "![Seconds to compact 1 GiB: Kafka's cleaner and logcleaner](docs/benchmark.svg)"
 LEGEND: Final = """\
 Ratio: Kafka's seconds to those of our whole process with one thread; at work: its start-up taken off. MB/s (of the
 log as it lies on disk) and records/s: Kafka's, then ours with one thread. Memory: RssAnon at its peak, Kafka's, then
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     report = load(options.file)
     try:
-        text = with_table(options.readme.read_text(encoding="utf-8"), markdown(report))
+        text = with_table(options.readme.read_text(encoding="utf-8"), f"{markdown(report)}\n\n{PLOT}")
     except NoMarkers as reason:
         print(f"{options.readme}: {reason}", file=sys.stderr)
         return 1
@@ -94,7 +95,7 @@ def _updates(report: Report, measured: Sequence[Comparison]) -> str:
     settings, machine = report.settings, measured[0].machine
     startup = measured[0].startup
     return "\n".join([
-        f"{settings.gib:g} GiB of records before compression, keys drawn from a million, 16 KiB batches; medians of "
+        f"{settings.gib:g} GiB of records before compression, keys drawn from a million, 16 KiB batches; medians\nof "
         f"{settings.rounds} rounds; {report.cpus} CPUs, {report.kernel}; Kafka {report.kafka_version}.",
         "",
         _row("data", "Kafka", "1 thread", "2 threads", "ratio", "at work", "2 : 1", "MB/s", "records/s", "memory",

@@ -59,6 +59,7 @@ def test_the_command_writes_readme_and_plot(tmp_path: Path) -> None:
     a_report().save(file)
     assert main([str(file), "--readme", str(readme), "--svg", str(plot)]) == 0
     assert "**9.1x**" in readme.read_text()
+    assert "](docs/benchmark.svg)\n<!-- end" in readme.read_text()
     assert plot.read_text().startswith("<svg")
 
 
