@@ -66,8 +66,8 @@ def workloads(gib: float) -> list[Workload]:
     newest_first_key = 1 - NEWEST_PART
     return [
         *(_updated(gib, codec, value_bytes) for codec, value_bytes in TABLE),
-        _second_round(gib, "second-round-newest", "1 % new, keys of the newest 5 % of segments", newest_first_key),
-        _second_round(gib, "second-round-uniform", "1 % new, keys anywhere", 0),
+        _second_round(gib, "second-round-newest", "1 % new: newest 5 % of segments", newest_first_key),
+        _second_round(gib, "second-round-uniform", "1 % new: keys anywhere", 0),
     ]
 
 
