@@ -56,16 +56,17 @@ def opened(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def open_entry(path: Path, flags: int, mode: int = 0) -> int:
+def open_entry(path: Path | str, flags: int, mode: int = 0) -> int:
     """Open a file by its directory; the caller closes it. Raises: OSError, also for symlinks."""
-    parent = os.open(path.parent, _DIRECTORY)
+    directory, name = os.path.split(path)
+    parent = os.open(directory or ".", _DIRECTORY)
     try:
-        return os.open(path.name, flags | _ENTRY, mode, dir_fd=parent)
+        return os.open(name, flags | _ENTRY, mode, dir_fd=parent)
     finally:
         os.close(parent)
 
 
-def open_plain(path: Path) -> int:
+def open_plain(path: Path | str) -> int:
     """Open a plain file for reading; the caller closes it.
 
     Raises: OSError, also for symlinks; UnreadableFile for FIFOs, devices and sockets.
@@ -73,7 +74,7 @@ def open_plain(path: Path) -> int:
     descriptor = open_entry(path, _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UnreadableFile(path, "is no plain file")
+        raise UnreadableFile(Path(path), "is no plain file")
     return descriptor
 
 

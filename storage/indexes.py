@@ -87,7 +87,7 @@ def floor_by_timestamp(entries: Sequence[TimeIndexEntry], timestamp_ms: int) -> 
     return entries[found - 1] if found else None
 
 
-def last_offset_index_entry(path: Path, base_offset: int) -> OffsetIndexEntry | None:
+def last_offset_index_entry(path: Path | str, base_offset: int) -> OffsetIndexEntry | None:
     """The last entry of an ``.index``; None for an empty one. Cost as of ``last_time_index_entry``.
 
     Raises:
@@ -98,7 +98,7 @@ def last_offset_index_entry(path: Path, base_offset: int) -> OffsetIndexEntry | 
     return OffsetIndexEntry(base_offset + found[0], found[1]) if found else None
 
 
-def last_time_index_entry(path: Path, base_offset: int) -> TimeIndexEntry | None:
+def last_time_index_entry(path: Path | str, base_offset: int) -> TimeIndexEntry | None:
     """The last entry of a ``.timeindex``: a sealed segment's largest timestamp; None for an empty index.
 
     One small read at the file's end; where that is all (preallocated) zeros, a binary search for their start.
@@ -111,7 +111,7 @@ def last_time_index_entry(path: Path, base_offset: int) -> TimeIndexEntry | None
     return TimeIndexEntry(found[0], base_offset + found[1]) if found else None
 
 
-def _read_last_entry(path: Path, layout: struct.Struct) -> tuple[int, int] | None:
+def _read_last_entry(path: Path | str, layout: struct.Struct) -> tuple[int, int] | None:
     try:
         descriptor = open_plain(path)
         try:
@@ -119,15 +119,15 @@ def _read_last_entry(path: Path, layout: struct.Struct) -> tuple[int, int] | Non
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+        raise UnreadableFile(Path(path), error.strerror or str(error)) from error
     if not entry:
         return None
     first, second = layout.unpack(entry)
     if first < 0 or second < 0:
-        raise CorruptIndex(path, at, f"negative entry ({first}, {second})")
+        raise CorruptIndex(Path(path), at, f"negative entry ({first}, {second})")
     previous = layout.unpack(before) if before else (-1, 0)
     if first <= previous[0] or second < previous[1]:
-        raise CorruptIndex(path, at, f"entry ({first}, {second}) does not follow {previous}")
+        raise CorruptIndex(Path(path), at, f"entry ({first}, {second}) does not follow {previous}")
     return first, second
 
 

@@ -22,7 +22,7 @@ from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
-from storage.log.read import largest_timestamp
+from storage.log.read import largest_unindexed_timestamp
 from storage.log_dir import Checkpoints, LogDir, Offsets, read_file
 from storage.names import PARTITION_METADATA_FILE, FileKind, FileState, TopicPartition
 from storage.recovery import plan_recovery
@@ -216,7 +216,7 @@ def _newest_entry(segment: Segment, policy: TopicPolicy, now_ms: int) -> TimeInd
     expires = policy.cleanup_delete and policy.retention_ms >= 0
     if not expires or (newest and now_ms - newest.timestamp_ms <= policy.retention_ms):
         return newest
-    largest_ms = largest_timestamp(segment)
+    largest_ms = largest_unindexed_timestamp(segment)
     indexed_ms = newest.timestamp_ms if newest else NO_TIMESTAMP
     return TimeIndexEntry(largest_ms, segment.base_offset) if largest_ms > indexed_ms else newest
 

@@ -44,7 +44,7 @@ def _indexed_position(segment: Segment) -> int:
     if file is None:
         return 0
     try:
-        entry = last_offset_index_entry(file.path, segment.base_offset)
+        entry = last_offset_index_entry(file.location, segment.base_offset)
     except CorruptIndex:
         return 0
     return entry.position if entry and entry.position < segment.size_bytes else 0

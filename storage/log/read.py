@@ -76,12 +76,20 @@ def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
 def largest_timestamp(segment: Segment) -> int:
     """Largest record timestamp by the time index and the batches behind the last indexed one; -1 for none.
 
+    Raises: CorruptIndex, UnreadableFile.
+    """
+    return max(segment.newest_record_ms(), largest_unindexed_timestamp(segment))
+
+
+def largest_unindexed_timestamp(segment: Segment) -> int:
+    """Largest timestamp of the batches from the last indexed one on; -1 for none.
+
     The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
     tell the rest, within an index interval.
 
-    Raises: CorruptIndex, UnreadableFile.
+    Raises: UnreadableFile.
     """
-    found = segment.newest_record_ms()
+    found = -1
     descriptor = open_to_read(segment.log.path)
     try:
         start = checked_position(descriptor, segment, _last_offset_entry(segment))
@@ -98,7 +106,7 @@ def _last_offset_entry(segment: Segment) -> OffsetIndexEntry | None:
     """None where there is no usable index."""
     file = segment.files.get(FileKind.INDEX)
     try:
-        return last_offset_index_entry(file.path, segment.base_offset) if file else None
+        return last_offset_index_entry(file.location, segment.base_offset) if file else None
     except CorruptIndex:
         return None
 

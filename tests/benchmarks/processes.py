@@ -18,8 +18,9 @@ POLL_SECONDS: Final = 0.02
 class Cost:
     """Wall clock of a process, and its memory at its peak.
 
-    ``anonymous_bytes`` leaves out mapped files, whose pages belong to the page cache; it is sampled, so a
-    peak shorter than 20 ms may be missed. ``resident_bytes`` is exact and counts them, and those of children.
+    ``anonymous_bytes`` leaves out mapped files, whose pages belong to the page cache; ``resident_bytes`` counts them.
+    Both are sampled: of the first a peak shorter than 20 ms may be missed, of the second one in the last 20 ms. (What
+    wait4 tells is no less than the parent's own peak, which the child is forked with.)
     """
 
     seconds: float
@@ -36,16 +37,15 @@ def run(command: Sequence[str]) -> Cost:
     started = time.perf_counter()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
-    peak = _PeakAnonymous(process.pid)
+    peaks = _Peaks(process.pid)
     assert process.stdout is not None
     output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
+    process.wait()
     seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    return Cost(seconds, usage.ru_maxrss * 1024, peak.stop())
+    return Cost(seconds, *peaks.stop())
 
 
 def memory_bytes(pid: int, name: str) -> int:
@@ -58,21 +58,22 @@ def memory_bytes(pid: int, name: str) -> int:
     return int(values[name].split()[0]) * 1024 if name in values else 0
 
 
-class _PeakAnonymous:
+class _Peaks:
     """Watches one process from a thread until stopped."""
 
     def __init__(self, pid: int) -> None:
-        self._pid, self._peak_bytes = pid, 0
+        self._pid, self._resident_bytes, self._anonymous_bytes = pid, 0, 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def stop(self) -> int:
-        """The largest value seen, in bytes."""
+    def stop(self) -> tuple[int, int]:
+        """The largest values seen: resident, anonymous, in bytes."""
         self._stopped.set()
         self._thread.join()
-        return self._peak_bytes
+        return self._resident_bytes, self._anonymous_bytes
 
     def _watch(self) -> None:
         while not self._stopped.wait(POLL_SECONDS):
-            self._peak_bytes = max(self._peak_bytes, memory_bytes(self._pid, "RssAnon"))
+            self._resident_bytes = max(self._resident_bytes, memory_bytes(self._pid, "VmHWM"))
+            self._anonymous_bytes = max(self._anonymous_bytes, memory_bytes(self._pid, "RssAnon"))

@@ -67,9 +67,9 @@ import java.util.stream.Stream;
  * read DIR...       every segment, batch and record; a log that Kafka refuses gives one "refused" line
  * digest DIR...     one SHA-256 over all records of a log
  * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager; --expire: retention first
- * bench DIR         warm-up rounds on copies, then one timed round
+ * bench DIR         warm-up rounds on copies, which begin where the cleaner's checkpoint says, then one timed round
  * expire DIR...     Kafka's retention, once
- * generate DIR      keyed records, fast
+ * generate DIR      keyed records, fast, behind what the log holds: uniformly drawn keys, or --in-order
  * workload DIR...   seeded random appends: transactions, idempotence, tombstones, epochs, codecs, headers;
  *                   continues the producers that it finds; --codec C (repeatable) restricts the codecs,
  *                   --unkeyed adds records without a key, --now is where its clock starts, --steps about how many batches
@@ -357,6 +357,7 @@ public final class Referee extends Conversation {
             try {
                 Path copy = scratch.resolve(dir.getName());
                 copyFiles(dir.toPath(), copy);
+                copyCleanerCheckpoint(dir.getParentFile().toPath(), scratch);
                 cleanSilently(copy.toFile(), arguments);
             } finally {
                 Utils.delete(scratch.toFile());
@@ -377,6 +378,13 @@ public final class Referee extends Conversation {
             for (Path file : files.toList()) {
                 Files.copy(file, to.resolve(file.getFileName()), StandardCopyOption.COPY_ATTRIBUTES);
             }
+        }
+    }
+
+    private static void copyCleanerCheckpoint(Path from, Path to) throws IOException {
+        String name = "cleaner-offset-checkpoint";
+        if (Files.exists(from.resolve(name))) {
+            Files.copy(from.resolve(name), to.resolve(name));
         }
     }
 
@@ -408,7 +416,7 @@ public final class Referee extends Conversation {
         print(generated);
     }
 
-    /** Batches of records with uniformly drawn keys; values are hexadecimal noise that compresses about two to one. */
+    /** Batches of records with drawn or consecutive keys; values are hexadecimal noise that compresses about two to one. */
     private static final class Filler {
         private static final int POOL_BYTES = 1 << 22;
         private static final int KEY_DIGITS = 12;
@@ -416,7 +424,9 @@ public final class Referee extends Conversation {
         private final Random random;
         private final byte[] pool = new byte[POOL_BYTES];
         private final byte[] key = "key-000000000000".getBytes(StandardCharsets.US_ASCII);
+        private final int firstKey;
         private final int keys;
+        private final boolean inOrder;
         private final int valueBytes;
         private final Compression compression;
         private final ByteBuffer buffer;
@@ -424,7 +434,9 @@ public final class Referee extends Conversation {
 
         Filler(Arguments arguments) {
             random = new Random(arguments.number("seed", 0));
+            firstKey = (int) arguments.number("first-key", 0);
             keys = (int) arguments.number("keys", 1_000_000);
+            inOrder = arguments.has("in-order");
             valueBytes = (int) arguments.number("value-bytes", 100);
             compression = Compression.of(arguments.text("codec", "none")).build();
             buffer = ByteBuffer.allocate((int) arguments.number("batch-bytes", 16_384));
@@ -439,7 +451,7 @@ public final class Referee extends Conversation {
             MemoryRecordsBuilder batch = MemoryRecords.builder(buffer, compression, TimestampType.CREATE_TIME, 0L);
             ByteBuffer value;
             do {
-                drawKey();
+                writeKey(firstKey + (inOrder ? (int) (records % keys) : random.nextInt(keys)));
                 value = ByteBuffer.wrap(pool, random.nextInt(POOL_BYTES - valueBytes), valueBytes);
                 batch.append(FIRST_TIMESTAMP_MS + records, ByteBuffer.wrap(key), value.duplicate());
                 records++;
@@ -448,8 +460,7 @@ public final class Referee extends Conversation {
             return batch.build();
         }
 
-        private void drawKey() {
-            int number = random.nextInt(keys);
+        private void writeKey(int number) {
             for (int digit = 1; digit <= KEY_DIGITS; digit++) {
                 key[key.length - digit] = (byte) ('0' + number % 10);
                 number /= 10;

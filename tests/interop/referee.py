@@ -205,21 +205,25 @@ class Referee:
         records: int | None = None,
         size_bytes: int | None = None,
         keys: int,
+        first_key: int = 0,
+        in_order: bool = False,
         value_bytes: int,
         codec: str = "none",
         batch_bytes: int = 16_384,
         segment_bytes: int = 1 << 30,
         seed: int = 0,
     ) -> Generated:
-        """Write a keyed log through UnifiedLog, all of it cleanable, as a cleanly stopped broker leaves it.
+        """Append keyed records through UnifiedLog, all cleanable; the log is as a cleanly stopped broker leaves it.
 
-        It ends at ``records`` or when the log holds ``size_bytes``, whichever comes first.
+        It ends after ``records`` or when the log holds ``size_bytes``, whichever comes first. The keys are ``keys``
+        numbers from ``first_key`` on: drawn uniformly, or one after the other and round again.
         """
-        options = {"keys": keys, "value-bytes": value_bytes, "codec": codec, "batch-bytes": batch_bytes}
-        options |= {"segment-bytes": segment_bytes, "seed": seed}
+        options = {"keys": keys, "first-key": first_key, "value-bytes": value_bytes, "codec": codec}
+        options |= {"batch-bytes": batch_bytes, "segment-bytes": segment_bytes, "seed": seed}
         bounds = {"records": records, "bytes": size_bytes}
         options |= {name: bound for name, bound in bounds.items() if bound is not None}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        words += ["--in-order"] if in_order else []
         return Generated(**self._ask("generate", [partition_dir], *words)[0][1])
 
     def workload(

@@ -71,6 +71,15 @@ def test_equal_records_give_equal_digests_whatever_the_batches(referee: Referee,
     assert referee.digest([large])[0].sha256 != before_large.sha256
 
 
+def test_keys_in_order_come_one_after_the_other_behind_what_the_log_holds(referee: Referee, tmp_path: Path) -> None:
+    partition_dir = tmp_path / "orders-0"
+    referee.generate(partition_dir, records=5, keys=5, value_bytes=1, in_order=True)
+    referee.generate(partition_dir, records=3, keys=2, first_key=7, value_bytes=1, in_order=True)
+    (log,) = referee.read([partition_dir])
+    written = [bytes.fromhex(record.key or "") for record in log.records()]
+    assert written == [b"key-%012d" % number for number in (0, 1, 2, 3, 4, 7, 8, 7)]
+
+
 def test_retention_by_size_leaves_the_newest_segments(referee: Referee, generated: Path) -> None:
     (expired,) = referee.expire([generated], {"retention.bytes": SEGMENT_BYTES, "retention.ms": -1})
     (log,) = referee.read([generated])

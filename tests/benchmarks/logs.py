@@ -1,0 +1,69 @@
+"""The logs of the workloads: generated once, copied for every round."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from storage.checkpoints import format_offset_checkpoint
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+from tests.benchmarks.workloads import Workload
+from tests.interop.referee import Referee
+
+PARTITION: Final = TopicPartition("bench", 0)
+READ_BYTES: Final = 1 << 24
+
+
+def log_dir_of(workload: Workload, scratch: Path) -> Path:
+    """Where the workload's log lies once it is generated."""
+    return scratch / f"{workload.name}-{workload.records}"
+
+
+def generated(workload: Workload, scratch: Path, referee: Referee) -> Path:
+    """A log dir with the workload's log, as Kafka's classes write it; its name appears once it is complete."""
+    log_dir = log_dir_of(workload, scratch)
+    if log_dir.is_dir():
+        return log_dir
+    unfinished = scratch / f"{log_dir.name}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for number, part in enumerate(workload.parts):
+        referee.generate(
+            unfinished / str(PARTITION),
+            records=part.records,
+            keys=part.keys,
+            first_key=part.first_key,
+            in_order=part.in_order,
+            value_bytes=workload.value_bytes,
+            codec=workload.codec,
+            segment_bytes=workload.segment_bytes,
+            seed=number,
+        )
+    if workload.is_first_part_clean:
+        checkpoint = format_offset_checkpoint({PARTITION: workload.first_dirty_offset})
+        (unfinished / CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoint)
+    return unfinished.rename(log_dir)
+
+
+@contextmanager
+def fresh_copy(source: Path, scratch: Path) -> Iterator[Path]:
+    """A copy, on disk and in the page cache. Not hard links: a cleaner may write into a file it was given."""
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="copy-") as holder:
+        log_dir = Path(holder, "logs")
+        subprocess.run(["cp", "-a", "--reflink=auto", str(source), str(log_dir)], check=True)
+        os.sync()  # else the copy is still being written while the first cleaner is timed
+        for path in log_dir.rglob("*.log"):
+            _read_through(path)
+        yield log_dir
+
+
+def _read_through(path: Path) -> None:
+    buffer = bytearray(READ_BYTES)
+    with path.open("rb", buffering=0) as opened:
+        while opened.readinto(buffer):
+            pass

@@ -1,0 +1,149 @@
+"""What was measured, and the JSON file that holds it: written anew as soon as one more workload is done."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from tests.benchmarks.limits import CodecBound, Machine
+from tests.benchmarks.processes import Cost
+
+BUDGET_BYTES: Final = 256 << 20
+"""What a compaction may take beside its map."""
+
+
+class OtherRun(Exception):
+    """The file holds the results of other sizes; names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What has to be the same for results to be in one file."""
+
+    gib: float
+    rounds: int
+    many_keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """Our process with next to nothing to do: ``--version``, and a compaction of one record."""
+
+    version: tuple[Cost, ...]
+    empty_run: tuple[Cost, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of a compaction."""
+        return median_seconds(self.empty_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All rounds of both cleaners on one workload; each left the same records."""
+
+    title: str
+    raw_bytes: int
+    log_bytes: int
+    records: int
+    records_left: int
+    kafka: tuple[Cost, ...]
+    ours: dict[int, tuple[Cost, ...]]
+    """By the number of threads."""
+    startup: Startup
+    machine: Machine
+    codec_bound: CodecBound | None
+    """None for uncompressed logs."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as Kafka one thread of ours is, as a whole process."""
+        return median_seconds(self.kafka) / median_seconds(self.ours[1])
+
+    @property
+    def ratio_at_work(self) -> float:
+        """The same without our start-up."""
+        return median_seconds(self.kafka) / max(median_seconds(self.ours[1]) - self.startup.seconds, 1e-9)
+
+    @property
+    def threads_ratio(self) -> float:
+        """How many times as fast as one thread two are."""
+        return median_seconds(self.ours[1]) / median_seconds(self.ours[2])
+
+    @property
+    def bound_percent(self) -> float | None:
+        """Of the codec's speed; 100 is what it allows."""
+        return 100 * self.codec_bound.seconds / median_seconds(self.ours[1]) if self.codec_bound else None
+
+
+@dataclass(frozen=True, slots=True)
+class ManyKeys:
+    """A log of more distinct keys than the offset map holds."""
+
+    keys: int
+    records: int
+    log_bytes: int
+    map_bytes: int
+    ours: Cost
+    records_left: int
+    kafka_rounds_min: int
+    """By the slots of Kafka's map of the same size."""
+    kafka: tuple[Cost, ...]
+    """Its rounds until nothing is dirty; empty: not measured."""
+
+    @property
+    def is_within_budget(self) -> bool:
+        """Whether our memory stayed within the map and what a compaction may take beside it."""
+        return self.ours.anonymous_bytes <= self.map_bytes + BUDGET_BYTES
+
+
+@dataclass(slots=True)
+class Report:
+    """All of a run, by the names of its workloads."""
+
+    settings: Settings
+    kafka_version: str
+    cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
+    kernel: str = field(default_factory=lambda: f"{platform.machine()}, Linux {platform.release()}")
+    comparisons: dict[str, Comparison] = field(default_factory=dict)
+    many_keys: ManyKeys | None = None
+
+    def save(self, path: Path) -> None:
+        """Replace the file in one step: a run that is cut leaves what was measured before."""
+        unfinished = path.with_name(f"{path.name}.unfinished")
+        unfinished.write_bytes(_ADAPTER.dump_json(self, indent=1) + b"\n")
+        unfinished.replace(path)
+
+
+_ADAPTER: Final = TypeAdapter(Report)
+
+
+def load(path: Path) -> Report:
+    """Raises: pydantic.ValidationError."""
+    return _ADAPTER.validate_json(path.read_bytes())
+
+
+def resumed(path: Path, settings: Settings, kafka_version: str) -> Report:
+    """What the file holds already, or an empty report. Raises: OtherRun."""
+    if not path.exists():
+        return Report(settings, kafka_version)
+    report = load(path)
+    if report.settings != settings:
+        raise OtherRun(f"{path} holds results of {report.settings}; name another file, or remove it")
+    return report
+
+
+def median_seconds(costs: Sequence[Cost]) -> float:
+    return median(cost.seconds for cost in costs)
+
+
+def peak_anonymous_bytes(costs: Sequence[Cost]) -> int:
+    """The most that any of them took."""
+    return max(cost.anonymous_bytes for cost in costs)

@@ -1,0 +1,64 @@
+"""Kafka's cleaner and ours, each timed on a fresh copy of a log."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.benchmarks.logs import PARTITION, fresh_copy
+from tests.benchmarks.processes import Cost, memory_bytes, run
+from tests.benchmarks.workloads import Workload
+from tests.interop.referee import Referee
+
+WARMUPS: Final = 2
+OUR_COMMAND: Final = (
+    f"{shlex.quote(sys.executable)} -m cleaner clean --log-dir {{log_dir}} --kafka-defaults "
+    "--set cleanup.policy=compact --set segment.bytes={segment_bytes} --assume-committed --yes --only compaction "
+    "--force-compaction --threads {threads}"
+)
+OUR_VERSION_COMMAND: Final = (sys.executable, "-m", "cleaner", "--version")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a cleaner left of a log."""
+
+    records: int
+    sha256: str
+
+
+def kafka_round(
+    workload: Workload, source: Path, scratch: Path, referee: Referee, *, warmups: int
+) -> tuple[Cost, Left, int]:
+    """``Cleaner.doClean`` alone, behind warm-ups on further copies; with the bytes that it read of the log."""
+    with fresh_copy(source, scratch) as log_dir:
+        config = {"segment.bytes": workload.segment_bytes}
+        done = referee.bench(log_dir / str(PARTITION), warmups=warmups, config=config)
+        assert done.first_dirty_offset == workload.first_dirty_offset
+        assert referee.pid is not None
+        resident, anonymous = (memory_bytes(referee.pid, name) for name in ("VmHWM", "RssAnon"))
+        return Cost(done.seconds, resident, anonymous), left(log_dir, referee), done.bytes_read
+
+
+def our_round(
+    workload: Workload, source: Path, scratch: Path, referee: Referee, command: str, threads: int
+) -> tuple[Cost, Left]:
+    """A whole process. Raises: subprocess.CalledProcessError."""
+    with fresh_copy(source, scratch) as log_dir:
+        cost = run(our_words(workload, log_dir, command, threads))
+        return cost, left(log_dir, referee)
+
+
+def our_words(workload: Workload, log_dir: Path, command: str, threads: int) -> list[str]:
+    """The command with its places filled in."""
+    places = {"log_dir": shlex.quote(str(log_dir)), "segment_bytes": workload.segment_bytes, "threads": threads}
+    return shlex.split(command.format(**places))
+
+
+def left(log_dir: Path, referee: Referee) -> Left:
+    """As Kafka reads it."""
+    (digest,) = referee.digest([log_dir / str(PARTITION)])
+    return Left(digest.records, digest.sha256)

@@ -1,0 +1,37 @@
+"""The whole command on small logs: real Kafka on one side, our process on the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.results import load
+from tests.interop.conftest import classpath_or_skip
+
+pytestmark = pytest.mark.kafka
+
+KEYS = 20_000
+ONLY = ["second-round-newest", "many-keys"]
+
+
+def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    classpath_or_skip("4.3.1")
+    file, scratch = tmp_path / "results.json", tmp_path / "scratch"
+    words = ["--scratch", scratch, "--json", file, "--gib", "0.002", "--rounds", "1", "--many-keys", KEYS, "--kafka"]
+    words += ["--only", *ONLY]
+    assert main([str(word) for word in words]) == 0
+    first = capsys.readouterr()
+    report = load(file)
+    assert [*report.comparisons, "many-keys"] == ONLY
+    measured = report.comparisons["second-round-newest"]
+    assert (len(measured.kafka), {threads: len(costs) for threads, costs in measured.ours.items()}) == (1, {1: 1, 2: 1})
+    assert measured.title in first.out
+    assert measured.records_left < measured.records
+    assert report.many_keys is not None
+    assert (report.many_keys.records_left, len(report.many_keys.kafka)) == (KEYS, 1)
+    assert not list(scratch.glob("second-round-*")), "the generated log stayed"
+
+    assert main([str(word) for word in words]) == 0
+    assert capsys.readouterr() == (first.out, "")

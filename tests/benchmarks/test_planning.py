@@ -1,0 +1,38 @@
+"""The log dir of very many segments, made small: every policy finds work or reasons in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleaner.service.layers import load_layers
+from cleaner.service.settings import parse_settings
+from policies import Request
+from policies.reasons import ReasonCode
+from tests.benchmarks.planning import CONFIG, main, make_log_dir
+from tests.partition_dirs import NOW_MS, a_cleaner
+
+
+def test_a_third_expires_a_third_stays_a_third_is_compacted(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    make_log_dir(log_dir, segments=60, partitions=6, now_ms=NOW_MS)
+    layers = load_layers(parse_settings(CONFIG, Path("config.toml"))).layers
+    plan = a_cleaner(log_dir, layers).plan(Request(NOW_MS, confirmed=True))
+    codes = {
+        partition.facts.topic_partition.topic: {v.reason.code for v in partition.verdicts}
+        for partition in plan.partitions
+    }
+    assert ReasonCode.RETENTION_TIME in codes["expires-0"]
+    assert ReasonCode.TIME_NOT_REACHED in codes["stays-0"]
+    assert ReasonCode.DIRTY in codes["compacts-0"]
+    assert sum(len(partition.facts.segments) for partition in plan.partitions) == 60
+
+
+@pytest.mark.parametrize(("seconds_max", "status"), [("600", 0), ("0", 1)])
+def test_the_exit_status_tells_whether_it_was_fast_enough(
+    seconds_max: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--segments", "12", "--partitions", "3", "--rounds", "1", "--seconds-max", seconds_max]
+    assert main(words) == status
+    assert "12 segments in 3 partitions" in capsys.readouterr().out

@@ -1,0 +1,102 @@
+"""What is measured: the logs, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+KEY_BYTES: Final = 16
+RECORD_OVERHEAD_BYTES: Final = 10
+"""Of a record in a 16 KiB batch beside its key and value, its share of the batch's header among it."""
+KEYS: Final = 1_000_000
+SEGMENT_BYTES: Final = 1 << 30
+SEGMENT_BYTES_MIN: Final = 1 << 20
+SECOND_ROUND_SEGMENTS: Final = 64
+NEW_PART: Final = 0.01
+NEWEST_PART: Final = 0.05
+MANY_KEYS_VALUE_BYTES: Final = 10
+TABLE: Final = (
+    ("none", 100), ("none", 1024), ("lz4", 100), ("lz4", 1024), ("zstd", 100), ("zstd", 1024), ("snappy", 100),
+    ("gzip", 100),
+)  # fmt: skip
+MANY_KEYS: Final = "many-keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Records written in one go, of ``keys`` keys: drawn uniformly, or one after the other and round again."""
+
+    records: int
+    keys: int
+    first_key: int = 0
+    in_order: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A log; values compress about two to one."""
+
+    name: str
+    title: str
+    parts: tuple[Part, ...]
+    value_bytes: int
+    codec: str = "none"
+    segment_bytes: int = SEGMENT_BYTES
+    is_first_part_clean: bool = False
+    """The cleaner checkpoint says that the first part was compacted."""
+
+    @property
+    def records(self) -> int:
+        """Of all parts."""
+        return sum(part.records for part in self.parts)
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """Where a cleaner begins."""
+        return self.parts[0].records if self.is_first_part_clean else 0
+
+    @property
+    def raw_bytes(self) -> int:
+        """What the records take uncompressed, about."""
+        return self.records * _record_bytes(self.value_bytes)
+
+
+def workloads(gib: float) -> list[Workload]:
+    """All that Kafka and we are compared by, with logs of ``gib`` GiB before compression."""
+    newest_first_key = 1 - NEWEST_PART
+    return [
+        *(_updated(gib, codec, value_bytes) for codec, value_bytes in TABLE),
+        _second_round(gib, "second-round-newest", "1 % new: newest 5 % of segments", newest_first_key),
+        _second_round(gib, "second-round-uniform", "1 % new: keys anywhere", 0),
+    ]
+
+
+def many_keys(keys: int) -> Workload:
+    """Each key once, then a quarter as many records of keys drawn from all."""
+    title = f"{keys:,} distinct keys"
+    parts = (Part(keys, keys, in_order=True), Part(keys // 4, keys))
+    return Workload(MANY_KEYS, title, parts, MANY_KEYS_VALUE_BYTES)
+
+
+def _updated(gib: float, codec: str, value_bytes: int) -> Workload:
+    size = f"{value_bytes} B" if value_bytes < 1024 else f"{value_bytes // 1024} KiB"
+    parts = (Part(_records(gib, value_bytes), KEYS),)
+    return Workload(f"{codec}-{value_bytes}", f"{codec}, {size}", parts, value_bytes, codec)
+
+
+def _second_round(gib: float, name: str, title: str, first_part: float) -> Workload:
+    """A clean log, each key once in the order of the keys, and new records of the keys behind a part of them."""
+    value_bytes = 100
+    keys = _records(gib, value_bytes)
+    first_key = int(keys * first_part)
+    parts = (Part(keys, keys, in_order=True), Part(max(1, int(keys * NEW_PART)), keys - first_key, first_key))
+    segment_bytes = max(SEGMENT_BYTES_MIN, int(gib * (1 << 30)) // SECOND_ROUND_SEGMENTS)
+    return Workload(name, title, parts, value_bytes, segment_bytes=segment_bytes, is_first_part_clean=True)
+
+
+def _records(gib: float, value_bytes: int) -> int:
+    return max(1, int(gib * (1 << 30)) // _record_bytes(value_bytes))
+
+
+def _record_bytes(value_bytes: int) -> int:
+    return KEY_BYTES + value_bytes + RECORD_OVERHEAD_BYTES
