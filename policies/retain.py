@@ -212,6 +212,21 @@ class TransactionFates:
             return not had_batches
         return batch.marker is Marker.NONE
 
+    def unresolved(self) -> TransactionFates:
+        """Only what was begun and not ended: feed it the markers of ``open_ids`` that lie behind the walk's end."""
+        met = {id_: ongoing for id_, ongoing in self._aborted.items() if ongoing.is_met and ongoing.has_batches}
+        return TransactionFates(_aborted=met, _committed=self._committed.copy())
+
+    @property
+    def open_ids(self) -> frozenset[int]:
+        """Producers of whose transactions data was fed, and no marker."""
+        return frozenset(self._committed).union(self._aborted)
+
+    @property
+    def aborted_open(self) -> list[AbortedTransaction]:
+        """What the indexes have as aborted of them."""
+        return [ongoing.transaction for ongoing in self._aborted.values()]
+
     def begin_up_to(self, offset: int) -> None:
         """Pass over the batches up to ``offset``: aborted transactions begin in them, and none ends."""
         self._begin_up_to(offset, is_met=False)

@@ -235,6 +235,7 @@ class Executor:
             facts.log_start_offset,
             producers,
             self._now_ms,
+            facts.log_end_offset,
         )
         done = compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})

@@ -71,10 +71,11 @@ class Rehearsal:
             listing.snapshots, listing.segments, facts.log_start_offset, facts.log_end_offset,
             self._now_ms, self._means.broker.producer_id_expiration_ms,
         )  # fmt: skip
-        done = measure(
-            Round(listing, segments, compaction, partition.policy, _log_start(partition), producers, self._now_ms),
-            self._means,
+        log_start = _log_start(partition)
+        round_ = Round(
+            listing, segments, compaction, partition.policy, log_start, producers, self._now_ms, facts.log_end_offset
         )
+        done = measure(round_, self._means)
         return replace(
             expected,
             basis=Basis.EXACT,

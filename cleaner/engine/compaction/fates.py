@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -34,10 +35,20 @@ class Fates:
         self._producers = producers
         self._round_end_offset = round_end_offset
         self._now_ms = now_ms
+        self._walked_to = 0
         self._last_data_offsets = np.array(
             sorted(end.last_data_offset for end in producers.values() if end.last_data_offset is not None),
             np.int64,
         )
+
+    @property
+    def walked_to(self) -> int:
+        """The offset behind the last batch met."""
+        return self._walked_to
+
+    def unresolved(self) -> TransactionFates:
+        """The transactions whose data was met, and no marker."""
+        return self._transactions.unresolved()
 
     def take_retained(self) -> list[AbortedTransaction]:
         """Aborted transactions whose markers were passed since the last call and stay in the cleaned index."""
@@ -54,24 +65,41 @@ class Fates:
         Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
         table = slice_.table
+        self._walked_to = int(table["last_offset"][-1]) + 1
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
         special |= table["last_offset"] + 1 == self._round_end_offset
         if self._last_data_offsets.size:
             special |= np.isin(table["last_offset"], self._last_data_offsets)
         for row in np.flatnonzero(special):
-            facts = _facts(slice_, int(row))
+            facts = facts_of(slice_, int(row))
             if row < rows_unmet:
                 self._transactions.begin_up_to(facts.last_offset)
                 continue
-            try:
-                can_discard = self._transactions.can_discard(facts)
-            except ContradictedTxnIndex as error:
-                raise CorruptIndex(slice_.path.with_suffix(FileKind.TXN_INDEX), 0, error.cause) from error
+            can_discard = fed(self._transactions, facts, slice_.path)
             fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
             table["disposition"][row] = Disposition[fate.name]
 
 
-def _facts(slice_: Slice, row: int) -> BatchFacts:
+def fed(transactions: TransactionFates, facts: BatchFacts, log: Path) -> bool:
+    """Whether the next batch can be discarded. Raises: CorruptIndex where it contradicts the index."""
+    try:
+        return transactions.can_discard(facts)
+    except ContradictedTxnIndex as error:
+        raise wrong_txn_index(log, error.cause) from error
+
+
+def wrong_txn_index(log: Path, cause: str) -> CorruptIndex:
+    """The error of a segment whose transaction index has it otherwise than the markers.
+
+    A broker that misses an offset index makes all indexes of the segment anew; without the ``.txnindex`` alone it
+    takes it that nothing was aborted. Source: Kafka LogSegment.sanityCheck, LogLoader.loadSegmentFiles.
+    """
+    remedy = f"move it and {log.stem}.index away and start the broker once: it makes both anew from the log"
+    return CorruptIndex(log.with_suffix(FileKind.TXN_INDEX), 0, f"{cause}; {remedy}")
+
+
+def facts_of(slice_: Slice, row: int) -> BatchFacts:
+    """What the rules look at of a batch. Raises: CorruptBatch where it is a damaged control batch."""
     batch = slice_.table[row]
     attributes = int(batch["attributes"])
     return BatchFacts(

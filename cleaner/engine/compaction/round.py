@@ -17,6 +17,7 @@ from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy import legacy_horizon_ms
 from cleaner.engine.compaction.pace import Pace
+from cleaner.engine.compaction.resolve import resolve
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder, Survivors, dirty_sources
@@ -50,6 +51,7 @@ class Round:
     log_start_offset: int
     producers: ProducerState
     now_ms: int
+    log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ def compact(round_: Round, means: Means) -> Compacted:
     """Carry a round out, under the lock. The cleaner checkpoint is the caller's, once all swaps last.
 
     Raises:
-        CorruptBatch, NotYetSupported, OutOfSpace, PlanOutOfDate, UnreadableFile: the partition is as it was, or some
-            of its groups are swapped in whole: either is a valid log, and the round can be repeated.
+        CorruptBatch, CorruptIndex, NotYetSupported, OutOfSpace, PlanOutOfDate, UnreadableFile: the partition is as it
+            was, or some of its groups are swapped in whole: either is a valid log, and the round can be repeated.
         Stopped: asked to end; groups swapped in before stay.
     """
 
@@ -108,7 +110,9 @@ def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Com
     with ExitStack() as mappings, Crew(means.threads) as crew:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
         times = _times(round_)
-        survivors = _survivors(round_, sources, new_fates, crew, times, means, pace)
+        walks: list[Fates] = []
+        survivors = _survivors(round_, sources, _noted(walks, new_fates), crew, times, means, pace)
+        resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
         if survivors.tombstones_are_decided:
             times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
         upgrades = round_.policy.compaction_upgrade_format
@@ -188,6 +192,16 @@ def _fates_maker(round_: Round) -> Callable[[], Fates]:
     aborted = _aborted(round_)
     producers = ends_of(round_.producers)
     return lambda: Fates(aborted, producers, round_.compaction.round.end_offset, round_.now_ms)
+
+
+def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:
+    """Makes what ``new_fates`` makes, and keeps it."""
+
+    def make() -> Fates:
+        walks.append(new_fates())
+        return walks[-1]
+
+    return make
 
 
 def _aborted(round_: Round) -> list[AbortedTransaction]:
