@@ -184,13 +184,22 @@ class TransactionFates:
     """Aborted transactions of which batches were seen: their entries go into the cleaned transaction index."""
     _aborted: dict[int, _Ongoing] = field(default_factory=dict)
     _committed: set[int] = field(default_factory=set)
+    """Producers with data that was not aborted; as in Kafka, only a commit marker takes one out."""
+    _unmarked: set[int] = field(default_factory=set)
+    """Those that no marker has followed yet."""
+    _log_start_offset: int = 0
 
     @classmethod
-    def of(cls, aborted: Iterable[AbortedTransaction]) -> TransactionFates:
-        """Start a round with the aborted transactions of its range, from the transaction indexes."""
+    def of(cls, aborted: Iterable[AbortedTransaction], log_start_offset: int = 0) -> TransactionFates:
+        """Start a round.
+
+        Args:
+            aborted: the aborted transactions of its range, from the transaction indexes.
+            log_start_offset: those that ended below it are not among them.
+        """
         waiting = [(txn.first_offset, txn.last_offset, txn) for txn in aborted]
         heapq.heapify(waiting)
-        return cls(waiting)
+        return cls(waiting, _log_start_offset=log_start_offset)
 
     def can_discard(self, batch: BatchFacts) -> bool:
         """Feed the next batch: data of an aborted transaction goes; a marker goes once its transaction has no batch
@@ -202,6 +211,8 @@ class TransactionFates:
         self._begin_up_to(batch.last_offset, is_met=True)
         if cause := self._contradiction(batch):
             raise ContradictedTxnIndex(cause)
+        if batch.marker in _ENDS:
+            self._unmarked.discard(batch.producer_id)
         if batch.marker is None:
             return batch.is_transactional and self._is_aborted_data(batch)
         if batch.marker is Marker.ABORT:
@@ -215,12 +226,12 @@ class TransactionFates:
     def unresolved(self) -> TransactionFates:
         """Only what was begun and not ended: feed it the markers of ``open_ids`` that lie behind the walk's end."""
         met = {id_: ongoing for id_, ongoing in self._aborted.items() if ongoing.is_met and ongoing.has_batches}
-        return TransactionFates(_aborted=met, _committed=self._committed.copy())
+        return TransactionFates(_aborted=met, _unmarked=self._unmarked.copy())
 
     @property
     def open_ids(self) -> frozenset[int]:
         """Producers of whose transactions data was fed, and no marker."""
-        return frozenset(self._committed).union(self._aborted)
+        return frozenset(self._unmarked).union(self._aborted)
 
     @property
     def aborted_open(self) -> list[AbortedTransaction]:
@@ -251,7 +262,8 @@ class TransactionFates:
                 return f"producer {aborted_id} has no abort marker at offset {end}, as the index says"
             if producer_id == aborted_id and marker in _ENDS and not is_its_marker:
                 return f"the marker at offset {offset} ends what producer {aborted_id} aborts at {end} by the index"
-        if marker is Marker.ABORT and producer_id in self._committed:
+        is_indexed = marker is Marker.ABORT and offset >= self._log_start_offset
+        if is_indexed and producer_id in self._unmarked:
             return f"the marker at offset {offset} aborts data of producer {producer_id} that the index does not have"
         return None
 
@@ -259,6 +271,7 @@ class TransactionFates:
         ongoing = self._aborted.get(batch.producer_id)
         if ongoing is None:
             self._committed.add(batch.producer_id)
+            self._unmarked.add(batch.producer_id)
             return False
         ongoing.has_batches = True
         return True

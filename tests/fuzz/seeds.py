@@ -77,7 +77,7 @@ def _write(root: Path, name: str, random: Random, codec: Compression) -> None:
 
 
 def _write_transactions(path: Path, random: Random) -> None:
-    """Two producers interleaved: committed and aborted transactions; none reaches from one segment into another, but
+    """Two producers interleaved: committed and aborted transactions, one at least from each segment into the next;
     in the last one some are left open."""
     sequences, begun = {7: 0, 8: 0}, set[int]()
     with _created(path) as log:
@@ -88,11 +88,12 @@ def _write_transactions(path: Path, random: Random) -> None:
             log.append_records(records, now_ms=NOW_MS, producer=producer, compression=Compression(place % 5))
             sequences[producer_id] += len(records)
             begun.add(producer_id)
-            ending = begun.copy() if place % 6 == 5 else {producer_id} if random.random() < 0.5 else set()
+            is_full = place % 6 == 5 and place < 18
+            ending = begun.copy() if place == 19 else {producer_id} if random.random() < 0.5 and not is_full else set()
             for ending_id in sorted(ending):
                 log.append(_marker(random.choice(_ENDS), ending_id), now_ms=NOW_MS)
             begun -= ending
-            if place % 6 == 5 and place < 18:
+            if is_full:
                 log.roll(NOW_MS)
 
 

@@ -65,6 +65,8 @@ def test_damaged_samples_of_kafka_2(old_samples: Samples, tmp_path: Path) -> Non
     [
         Damage("txn-0/{1}.txnindex", Kind.TRUNCATE, 0, 0),
         Damage("txn-0/{1}.txnindex", Kind.FLIP, 9, 0),
+        Damage("txn-0/{3}.txnindex", Kind.TRUNCATE, 0, 0),
+        Damage("txn-0/{3}.txnindex", Kind.FLIP, 9, 0),
         Damage("timed-0/{1}.timeindex", Kind.TRUNCATE, 12, 0),
         Damage("timed-0/{1}.timeindex", Kind.TRUNCATE, 0, 0),
         Damage("swapped-0/{0}.log.swap", Kind.FLIP, 100, 0),

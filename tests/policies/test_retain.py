@@ -274,3 +274,15 @@ def test_a_transaction_index_that_the_markers_contradict_is_refused(
 ) -> None:
     with pytest.raises(ContradictedTxnIndex):
         walk(TransactionFates.of(index), *batches)
+
+
+def test_an_abort_below_the_log_start_is_not_in_the_index_and_contradicts_nothing() -> None:
+    fates = TransactionFates.of([AbortedTransaction(7, 5, 8, 9)], log_start_offset=4)
+    batches = data(0), marker(Marker.ABORT, 3), data(5), marker(Marker.ABORT, 8)
+    assert walk(fates, *batches) == [False, True, True, False]
+    assert fates.unresolved().open_ids == frozenset()
+
+
+def test_an_abort_at_the_log_start_is_in_the_index() -> None:
+    with pytest.raises(ContradictedTxnIndex):
+        walk(TransactionFates.of([], log_start_offset=3), data(0), marker(Marker.ABORT, 3))

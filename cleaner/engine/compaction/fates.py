@@ -30,8 +30,9 @@ class Fates:
         producers: Mapping[int, ProducerEnd],
         round_end_offset: int,
         now_ms: int,
+        log_start_offset: int = 0,
     ) -> None:
-        self._transactions = TransactionFates.of(aborted)
+        self._transactions = TransactionFates.of(aborted, log_start_offset)
         self._producers = producers
         self._round_end_offset = round_end_offset
         self._now_ms = now_ms

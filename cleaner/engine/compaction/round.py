@@ -191,7 +191,8 @@ def _fates_maker(round_: Round) -> Callable[[], Fates]:
     """Each walk over the batches follows the transactions anew."""
     aborted = _aborted(round_)
     producers = ends_of(round_.producers)
-    return lambda: Fates(aborted, producers, round_.compaction.round.end_offset, round_.now_ms)
+    end_offset, log_start_offset = round_.compaction.round.end_offset, round_.log_start_offset
+    return lambda: Fates(aborted, producers, end_offset, round_.now_ms, log_start_offset)
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:
