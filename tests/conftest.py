@@ -41,17 +41,17 @@ class Samples:
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """Of Kafka 4.3.1."""
-    return unpacked("kafka-4.3.1", tmp_path_factory)
+    return unpacked("kafka-4.3.1", tmp_path_factory.mktemp("kafka-4.3.1"))
 
 
 @pytest.fixture(scope="session")
 def old_samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """Of Kafka 2.8.2, in v0 and v1: ``before`` and ``after`` only."""
-    return unpacked("kafka-2.8.2", tmp_path_factory)
+    return unpacked("kafka-2.8.2", tmp_path_factory.mktemp("kafka-2.8.2"))
 
 
-def unpacked(name: str, tmp_path_factory: pytest.TempPathFactory) -> Samples:
-    root = tmp_path_factory.mktemp(name)
+def unpacked(name: str, root: Path) -> Samples:
+    """The log dirs of an archive, in an empty directory."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     with (
         (DATA / f"{name}.tar.zst").open("rb") as file,

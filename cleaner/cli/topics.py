@@ -11,7 +11,9 @@ from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 
 if TYPE_CHECKING:
-    from policies.plan import Plan
+    from collections.abc import Mapping
+
+    from policies.plan import PartitionKey, Plan
 
 HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
 
@@ -31,16 +33,17 @@ def run(args: argparse.Namespace) -> int:
 
     cleaner, _ = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True), args.topic)
-    _show(args, plan)
-    failed = plan.failures or any(log_dir.facts.errors for log_dir in plan.log_dirs)
+    uncleanable = cleaner.uncleanable(plan)
+    _show(args, plan, uncleanable)
+    failed = plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
     return ExitStatus.FAILED if failed else ExitStatus.DONE
 
 
-def _show(args: argparse.Namespace, plan: Plan) -> None:
+def _show(args: argparse.Namespace, plan: Plan, uncleanable: Mapping[PartitionKey, str]) -> None:
     from cleaner.report import listing  # noqa: PLC0415 - not for --help
 
     if args.json:
-        json.dump(listing.document(plan), sys.stdout)
+        json.dump(listing.document(plan, uncleanable), sys.stdout)
         sys.stdout.write("\n")
     else:
-        listing.show(plan)
+        listing.show(plan, uncleanable)

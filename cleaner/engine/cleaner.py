@@ -10,18 +10,19 @@ from pathlib import Path
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
-from cleaner.engine.journal import Journal
+from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Listener, Outcome, Silent
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.rescue import Rescue, Rescued, volumes_of
 from cleaner.engine.spending import spend
+from cleaner.engine.uncleanable import uncleanable_in
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
-from policies.plan import Plan, Request, plan
+from policies.plan import PartitionKey, Plan, Request, plan
 from policies.rescue import Target, Volume
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
@@ -93,6 +94,23 @@ class Cleaner:
         survey = self._survey(request, topics)
         facts = [self._facts(log_dir, survey) for log_dir in self._log_dirs]
         return plan(facts, self._policy_of, request, clock_jump_max_ms=self._means.broker.clock_jump_max_ms)
+
+    def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:
+        """Partitions of a plan that failed when last tried and whose files are the same since, with the cause.
+
+        Raises: UnreadableFile.
+        """
+        failed = {
+            (str(log_dir.path), name): uncleanable
+            for log_dir in self._log_dirs
+            for name, uncleanable in uncleanable_in(read_journal(log_dir.path)).items()
+        }
+        causes = {}
+        for key in (partition.key for partition in planned.partitions):
+            uncleanable = failed.get((key[0], str(key[1])))
+            if uncleanable and not uncleanable.may_retry(list_partition(Path(key[0]) / str(key[1]))):
+                causes[key] = uncleanable.cause
+        return causes
 
     def would_do(self, plan: Plan, *, exact: bool = False, delete_delay_ms: int | None = None) -> Outcome:
         """What executing a plan would do, and nothing done.

@@ -23,6 +23,7 @@ from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionResult
+from cleaner.engine.uncleanable import Uncleanable
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
@@ -152,6 +153,8 @@ class Executor:
             is_corrupt = isinstance(error, Corrupt)
             after = replace(before, error=str(error) or "not enough memory", is_corrupt=is_corrupt)
             self._event("partition_failed", key[1], error=after.error)
+            if is_corrupt:
+                self._reported(partial(self._record_failure, key[1], str(error)))
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
 
     def _tell_changed(self, key: PartitionKey, error: PlanOutOfDate) -> None:
@@ -214,6 +217,11 @@ class Executor:
             is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
         if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)
+
+    def _record_failure(self, topic_partition: TopicPartition, cause: str) -> None:
+        """For ``topics``, which reads no records."""
+        failed = Uncleanable.of(list_partition(self._log_dir.path / str(topic_partition)), cause)
+        self._record("failed", topic_partition, error=failed.cause, fingerprint=failed.fingerprint)
 
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None

@@ -51,8 +51,8 @@ class Journal:
         """Write one entry and make it last, before the step it tells of; gives whether it lasts, or has to wait.
 
         Args:
-            what: ``delete``, ``compact``, ``recover``, ``restore``, ``release``, or ``clock``: one looked wrong and was
-                confirmed.
+            what: ``delete``, ``compact``, ``recover``, ``restore``, ``release``, ``failed``, or ``clock``: one looked
+                wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
         """

@@ -1,15 +1,18 @@
 """Partitions that a run could not compact for what their files hold: tried again once the files are others.
 
-A run from the command line tries every time. Who runs round after round would read the same damage over and over.
+A run from the command line tries every time, and leaves a line in the journal for ``topics``. Who runs round after
+round would read the same damage over and over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from hashlib import sha256
+from typing import Any, Self
 
 from storage.log.listing import Listing
-from storage.names import FileIdentity
+from storage.names import FileState
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +21,31 @@ class Uncleanable:
 
     cause: str
     """The error, as it was reported."""
-    files: frozenset[tuple[str, FileIdentity]]
-    """Names and identities of the segment files and producer snapshots."""
+    fingerprint: str
+    """Of names and identities of the segment files and producer snapshots; those that wait as ``.deleted`` left out."""
 
     @classmethod
     def of(cls, listing: Listing, cause: str) -> Self:
-        """Remember a failure, by the listing made before the files were read."""
-        return cls(cause, _files(listing))
+        """Remember a failure, by a listing made under the lock."""
+        return cls(cause, _fingerprint(listing))
 
     def may_retry(self, listing: Listing) -> bool:
         """Whether a file came, went or is another one: by name, device, inode, size or modification time."""
-        return _files(listing) != self.files
+        return _fingerprint(listing) != self.fingerprint
 
 
-def _files(listing: Listing) -> frozenset[tuple[str, FileIdentity]]:
-    return frozenset((file.file_name, file.identity) for file in listing.files)
+def uncleanable_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, Uncleanable]:
+    """Partitions, by name, that failed in the last run that touched them, by a journal's entries, oldest first."""
+    found: dict[str, Uncleanable] = {}
+    for entry in entries:
+        match entry:
+            case {"what": "failed", "partition": str(name), "error": str(cause), "fingerprint": str(fingerprint)}:
+                found[name] = Uncleanable(cause, fingerprint)
+            case {"what": "compact", "partition": str(name)}:  # a new attempt
+                found.pop(name, None)
+    return found
+
+
+def _fingerprint(listing: Listing) -> str:
+    files = ((file.file_name, *file.identity) for file in listing.files if file.name.state is not FileState.DELETED)
+    return sha256(repr(sorted(files)).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +15,12 @@ from cleaner.report.printable import printable
 from cleaner.report.text import size
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
-from policies.plan import PartitionPlan, Plan
+from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import duration
 
+Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
+_NONE: Final[Causes] = {}
 _WIDTH_PIPED: Final = 1000
 """Where nobody looks at a terminal, nothing is folded."""
 
@@ -39,15 +42,16 @@ class Row:
     next_expiry_ms: int | None = None
     """Epoch ms from which the oldest segment may be deleted; None where no time limit holds."""
     error: str | None = None
+    """Why it cannot be read, or failed when a run last tried; its files are the same since."""
 
 
-def rows(plan: Plan) -> list[Row]:
-    """One row a partition, in the plan's order."""
+def rows(plan: Plan, uncleanable: Causes = _NONE) -> list[Row]:
+    """One row a partition, in the plan's order; ``uncleanable`` says why some failed when last tried."""
     now_ms = plan.request.now_ms
-    return [_row(p, now_ms) for log_dir in plan.log_dirs for p in log_dir.partitions]
+    return [_row(p, uncleanable, now_ms) for log_dir in plan.log_dirs for p in log_dir.partitions]
 
 
-def _row(planned: PartitionPlan | UnreadablePartition, now_ms: int) -> Row:
+def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_ms: int) -> Row:
     if isinstance(planned, UnreadablePartition):
         topic, partition = planned.topic_partition
         return Row(topic, partition, planned.log_dir, bytes=planned.size_bytes, error=planned.error)
@@ -62,17 +66,18 @@ def _row(planned: PartitionPlan | UnreadablePartition, now_ms: int) -> Row:
         facts.log_end_offset,
         round(planned.section.dirty_ratio, 6) if planned.section else None,
         next_expiry_ms(planned, now_ms),
+        uncleanable.get(planned.key),
     )
 
 
-def document(plan: Plan) -> dict[str, Any]:
+def document(plan: Plan, uncleanable: Causes = _NONE) -> dict[str, Any]:
     """What ``topics --json`` prints; sizes in bytes, times in epoch ms."""
     fields = Row.__slots__
-    partitions = [{name: getattr(row, name) for name in fields} for row in rows(plan)]
+    partitions = [{name: getattr(row, name) for name in fields} for row in rows(plan, uncleanable)]
     return {"schema": SCHEMA, "now": plan.request.now_ms, "partitions": partitions}
 
 
-def show(plan: Plan) -> None:
+def show(plan: Plan, uncleanable: Causes = _NONE) -> None:
     """Print the table on stdout: folded to the terminal's width, never where it is piped."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_PIPED)
     several = len(plan.log_dirs) > 1
@@ -81,9 +86,12 @@ def show(plan: Plan) -> None:
             console.print(Text(printable(log_dir.facts.path), "bold"))
         for error in log_dir.facts.errors:
             console.print(Text(f"FAILED: {printable(error)}", "bold red"))
-    console.print(_table(rows(plan), plan.request.now_ms, with_log_dir=several))
-    for failed in plan.failures:
-        console.print(Text(f"FAILED {failed.topic_partition}: {printable(failed.error)}", "bold red"), soft_wrap=True)
+    listed = rows(plan, uncleanable)
+    console.print(_table(listed, plan.request.now_ms, with_log_dir=several))
+    for row in listed:
+        if row.error:
+            line = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}"
+            console.print(Text(line, "bold red"), soft_wrap=True)
 
 
 def _table(listed: list[Row], now_ms: int, *, with_log_dir: bool) -> Table:

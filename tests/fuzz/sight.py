@@ -45,6 +45,11 @@ def sight_of(partition: Path) -> Sight:
     return Sight(frozenset(data), _latest(data), frozenset(broken), files)
 
 
+def forget() -> None:
+    """Let go of the files read so far: those of the samples are large."""
+    _readable.cache_clear()
+
+
 def _holds_records(path: Path) -> bool:
     name = parse_segment_file_name(path.name)
     return name is not None and name.kind.value == ".log" and name.state in WITH_DATA

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.conftest import Samples
 from tests.fuzz.__main__ import run
 from tests.fuzz.damage import Damage, Kind, drawn
+from tests.fuzz.samples import LEGACY, a_subject
 from tests.fuzz.seeds import make_log_dir
 from tests.fuzz.trial import Subject, try_damages
-
-LEGACY = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "segment.bytes=262144")
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +36,6 @@ def test_any_damage_to_any_file_gives_an_error_or_the_right_result(
 def test_damage_is_survived_in_bounded_memory() -> None:
     ran = run("log-dir", 0, 15, 60)
     assert (ran.executions > 0, ran.findings) == (True, 0)
-
-
-def a_subject(samples: Samples, scratch: Path, partition: str, *options: str) -> Subject:
-    """One partition of a real broker, and what its undamaged clean leaves."""
-    path = samples.copy("before", scratch / "sample", [partition])
-    return Subject.of(path, scratch, samples.cleaned_at_ms("after"), options)
 
 
 def try_some(subject: Subject, scratch: Path) -> set[str]:

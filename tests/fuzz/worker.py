@@ -21,14 +21,17 @@ from typing import Final
 
 from tests.fuzz import kernels, parsers
 from tests.fuzz.damage import Damage, Kind, drawn
+from tests.fuzz.samples import subjects
 from tests.fuzz.seeds import make_log_dir
+from tests.fuzz.sight import forget
 from tests.fuzz.trial import BUDGET_BYTES, Finding, Subject, try_damages
 
 BEYOND_BUDGET_BYTES: Final = 256 << 20
 HANG_SECONDS: Final = 120
 LOG_DIR: Final = "log-dir"
+SAMPLES: Final = "samples"
 PARSE: Final = "parse"
-TARGETS: Final = (LOG_DIR, PARSE, *kernels.TARGETS)
+TARGETS: Final = (LOG_DIR, SAMPLES, PARSE, *kernels.TARGETS)
 
 Execution = Callable[[Random], object]
 
@@ -40,7 +43,8 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
         execution = _execution(target, Path(scratch))
         bound_bytes = BUDGET_BYTES + BEYOND_BUDGET_BYTES
-        resource.setrlimit(resource.RLIMIT_DATA, (bound_bytes, bound_bytes))
+        if target != SAMPLES:  # the witness holds their records as objects
+            resource.setrlimit(resource.RLIMIT_DATA, (bound_bytes, bound_bytes))
         end, seed = time.monotonic() + seconds, first
         while seed < first + executions and time.monotonic() < end:
             notes.write_text(str(seed))
@@ -65,6 +69,9 @@ def _execution(target: str, scratch: Path) -> Execution:
     if target == LOG_DIR:
         subject = Subject.of(make_log_dir(scratch / "undamaged log dir"), scratch)
         return lambda random: _damage(subject, scratch, random)
+    if target == SAMPLES:
+        samples = list(subjects(scratch))
+        return lambda random: _damage_sample(random.choice(samples), scratch, random)
     if target == PARSE:
         corpus = list(parsers.corpus(make_log_dir(scratch / "undamaged log dir")))
         return lambda random: parsers.parse(_mutated(random, corpus))
@@ -79,6 +86,13 @@ def _damage(subject: Subject, scratch: Path, random: Random) -> None:
         try_damages(subject, damages, scratch)
     except Exception as error:
         raise Finding(f"{damages}: {type(error).__name__}: {error}") from error
+
+
+def _damage_sample(subject: Subject, scratch: Path, random: Random) -> None:
+    try:
+        _damage(subject, scratch, random)
+    finally:
+        forget()
 
 
 def _mutated(random: Random, corpus: Sequence[bytes]) -> bytes:

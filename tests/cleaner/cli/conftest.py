@@ -10,6 +10,7 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
+from policies.plan import PartitionKey
 from tests.cleaner.report.plans import a_dry_run, a_plan, a_run
 
 
@@ -21,6 +22,7 @@ class FakeCleaner:
     dry_outcome: Callable[[Plan], Outcome] = a_dry_run
     done_outcome: Callable[[Plan], Outcome] = a_run
     raises: BaseException | None = None
+    failed: str = ""
     while_cleaning: Callable[[], object] = lambda: None
     log_dirs: Sequence[Path] = ()
     threads: int = 0
@@ -38,6 +40,9 @@ class FakeCleaner:
     def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:
         self._remember("plan", request, topics)
         return self.given
+
+    def uncleanable(self, plan: Plan) -> dict[PartitionKey, str]:
+        return {partition.key: self.failed for partition in plan.partitions if self.failed}
 
     def would_do(self, plan: Plan, **options: object) -> Outcome:
         self.asked.append(("would_do", options))

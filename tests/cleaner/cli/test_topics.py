@@ -24,6 +24,16 @@ def test_unreadable_partition_is_shown_and_fails(engine, run, capsys) -> None:
     assert "FAILED orders-1: cannot be read" in printed
 
 
+def test_partition_that_failed_and_is_the_same_since_is_shown_with_the_cause(engine, run, capsys) -> None:
+    engine.given, engine.failed = a_plan(a_partition("orders-0", 9)), "0.log at byte 0: CRC-32C mismatch"
+    assert run("topics") == 1
+    printed = capsys.readouterr().out
+    assert "FAILED orders-0: 0.log at byte 0: CRC-32C mismatch" in printed
+    assert run("topics", "--json") == 1
+    (partition,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert (partition["error"], partition["segments"]) == (engine.failed, 1)
+
+
 def test_log_dir_that_is_wrong_as_a_whole_fails(engine, run, capsys) -> None:
     engine.given = a_plan(errors=("garbled checkpoint",))
     assert run("topics") == 1

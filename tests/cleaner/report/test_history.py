@@ -18,6 +18,7 @@ def segments(*codes: str) -> list[dict[str, object]]:
 ENTRIES = (
     an_entry("delete", bytes=5 << 20, segments=segments("LOG_START_OFFSET", "RETENTION_TIME", "RETENTION_TIME")),
     an_entry("compact", bytes=1023, first_dirty_offset=100, end_offset=200, groups=[[0, 100]]),
+    an_entry("failed", error="0.log at byte 0: CRC-32C mismatch", fingerprint="f"),
     an_entry("recover", files=["a", "b"]),
     an_entry("restore", bytes=5 << 20, segments=segments("", "")),
     an_entry("release"),
@@ -28,6 +29,8 @@ TIME                  WHAT          BYTES  PARTITION: WHY
 2026-11-21T06:03:34Z  delete      5.0 MiB  clicks-0: 3 segments,
                                            LOG_START_OFFSET, RETENTION_TIME
 2026-11-21T06:03:34Z  compact  1023 Bytes  clicks-0: dirty from 100 to 200
+2026-11-21T06:03:34Z  failed            -  clicks-0: 0.log at byte 0: CRC-32C
+                                           mismatch
 2026-11-21T06:03:34Z  recover           -  clicks-0: finished or undid what a
                                            crash left
 2026-11-21T06:03:34Z  restore     5.0 MiB  clicks-0: 2 segments back, on hold
