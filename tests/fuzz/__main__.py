@@ -1,4 +1,4 @@
-"""Fuzz for some minutes: ``python -m tests.fuzz --minutes 10 [--target log-dir|parse|scan|...] [--first-seed N]``.
+"""Fuzz for some minutes: ``python -m tests.fuzz --minutes 10 [--target log-dir|samples|parse|...] [--first-seed N]``.
 
 Every target gets its share of the time in a process with bounded memory. A crash, a hang and a finding are printed with
 their seed, and the target goes on with the next one. Where atheris is installed (dependency group ``fuzz``), it fuzzes
