@@ -66,8 +66,8 @@ def _feed_markers(unresolved: TransactionFates, slices: Iterator[Slice], spend: 
 
 
 def _slices(segments: Sequence[Segment], log_end_offset: int, *, is_locked: bool) -> Iterator[Slice]:
-    bases = [segment.base_offset for segment in segments]
-    for segment, upper_offset in zip(segments, [*bases[1:], OFFSET_MAX], strict=True):
+    upper_offsets = [*(segment.base_offset for segment in segments[1:]), OFFSET_MAX]
+    for segment, upper_offset in zip(segments, upper_offsets, strict=False):  # there may be none
         with Source(segment, upper_offset, is_locked=is_locked) as source:
             try:
                 for slice_ in source.slices(verify=True):

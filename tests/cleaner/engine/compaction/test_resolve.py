@@ -103,6 +103,11 @@ def walked(directory, sources, *aborted):
     return walk
 
 
+def test_where_nothing_lies_behind_what_has_no_marker_is_left_at_that(tmp_path, sources):
+    directory = PartitionDir(tmp_path).segment(0, data(20, "a=2")).segment(21)
+    resolve_up_to_21(walked(directory, sources), directory)
+
+
 def resolve_up_to_21(walk, directory):
     resolve.resolve([walk], list_partition(directory.path).segments, 21, lambda _: None, is_locked=True)
 
