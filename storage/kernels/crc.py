@@ -131,6 +131,15 @@ def crc32c_portable(buf: Bytes, start: int, end: int) -> int:
     return _by_tables(buf, max(start, 0), min(end, buf.size))  # type: ignore[return-value]
 
 
+@kernel()
+def is_sound(buf: Bytes, table: Table, row: int) -> bool:
+    """Whether a batch lies in ``buf`` and its CRC agrees."""
+    position, size = table[row].position, table[row].size
+    if position < 0 or size < 61 or size > buf.size - position:
+        return False
+    return checksum(buf, position + 21, position + size) == table[row].crc  # type: ignore[no-any-return]
+
+
 @kernel(I64(BYTES, BATCHES, I64, I64))
 def first_bad_crc(buf: Bytes, table: Table, first: int, last: int) -> int:
     """Compare the CRC of the batches ``table[first:last]``, which lie in ``buf``.
@@ -141,9 +150,6 @@ def first_bad_crc(buf: Bytes, table: Table, first: int, last: int) -> int:
     Source: Kafka DefaultRecordBatch#ensureValid.
     """
     for row in range(max(first, 0), min(last, table.size)):
-        position, size = table[row].position, table[row].size
-        if position < 0 or size < 61 or size > buf.size - position:
-            return row
-        if checksum(buf, position + 21, position + size) != table[row].crc:
+        if not is_sound(buf, table, row):
             return row
     return -1

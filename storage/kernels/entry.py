@@ -62,4 +62,4 @@ def _array(parameter: Array, array: Any) -> tuple[None, None, int, int, int, int
     if not is_so or not array.flags.c_contiguous or not (parameter.is_readonly or array.flags.writeable):
         raise TypeError(f"{parameter} wanted, not {array!r:.100}")
     size, width = array.size, array.itemsize
-    return None, None, size, width, array.__array_interface__["data"][0], size, width
+    return None, None, size, width, array.ctypes.data, size, width

@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from storage.kernels.bitmap import clear_bit, holds, set_bit
+from storage.kernels.crc import is_sound
 from storage.kernels.intrinsics import (
     compare_and_swap,
     load_acquire,
@@ -189,8 +190,12 @@ def check_payload(buf: Bytes, table: Table, row: int) -> int:
 
 
 @kernel()
-def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool) -> int:
-    """Whether the row can be walked."""
+def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool, is_unverified: bool) -> int:
+    """Whether the row can be walked, or passed over."""
+    if is_unverified and not is_sound(buf, table, row):
+        return Status.BAD_CRC
+    if table[row].disposition > Disposition.RETAIN_EMPTY:
+        return Status.OK
     status = check_payload(buf, table, row)
     if status != Status.OK or not marking:
         return status
@@ -234,17 +239,21 @@ def _walk(
     offset_range: tuple[int, int],
     marking: bool,
     is_shared: bool,
+    is_unverified: bool,
 ) -> tuple[int, int]:
-    """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges."""
+    """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges.
+
+    A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache.
+    """
     pending = stack_words(_PENDING_WORDS)
     waiting, resume, keyless_at_resume = 0, first, counters[KEYLESS]
     for row in range(max(first, 0), min(last, table.size)):
         batch = table[row]
-        if batch.disposition > Disposition.RETAIN_EMPTY:
-            continue
-        status = _ready(buf, table, row, bitmap, marking)
+        status = _ready(buf, table, row, bitmap, marking, is_unverified)
         if status != Status.OK:
             return status, row
+        if batch.disposition > Disposition.RETAIN_EMPTY:
+            continue
         position, ordinal, tombstones = batch.records_start, batch.first_ordinal, 0
         delta, delta_max, keyless_at_row = -1, batch.last_offset - batch.base_offset, counters[KEYLESS]
         for _ in range(batch.record_count):
@@ -276,7 +285,7 @@ def _walk(
     return Status.OK, last
 
 
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, BOOLEAN))
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, BOOLEAN, BOOLEAN))
 def map_records(
     buf: Bytes,
     table: Table,
@@ -290,6 +299,7 @@ def map_records(
     secret1: np.uint64,
     offset_min: int,
     is_shared: bool,
+    is_unverified: bool,
 ) -> tuple[int, int]:
     """Put the keys of ``table[first:last]`` into the map, and count each batch's tombstones into its row.
 
@@ -309,6 +319,7 @@ def map_records(
         secret1: drawn for this run.
         offset_min: the first dirty offset; records before it are only checked.
         is_shared: whether other threads fill the map at the same time, each with counters of its own.
+        is_unverified: the rows are plain batches within ``buf`` whose CRC nobody has verified yet.
 
     Returns:
         ``(status, row)``. MAP_FULL: narrow the range, then go on with ``row`` (its keys may be in the map
@@ -321,11 +332,11 @@ def map_records(
     offsets = offset_min, _OFFSET_MAX
     return _walk(
         buf, table, first, last, words, counters, no_bitmap,
-        (hash_min, hash_max), (secret0, secret1), offsets, False, is_shared,
+        (hash_min, hash_max), (secret0, secret1), offsets, False, is_shared, is_unverified,
     )  # fmt: skip
 
 
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, U64, U64, U64, U64, I64))
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, U64, U64, U64, U64, I64, BOOLEAN))
 def mark_superseded(
     buf: Bytes,
     table: Table,
@@ -339,6 +350,7 @@ def mark_superseded(
     secret0: np.uint64,
     secret1: np.uint64,
     offset_end: int,
+    is_unverified: bool,
 ) -> tuple[int, int]:
     """Clear the bits of records before ``offset_end`` whose key is in the map, or that have none.
 
@@ -348,7 +360,7 @@ def mark_superseded(
     offsets = _OFFSET_MIN, offset_end - 1
     return _walk(
         buf, table, first, last, words, counters, bitmap,
-        (hash_min, hash_max), (secret0, secret1), offsets, True, False,
+        (hash_min, hash_max), (secret0, secret1), offsets, True, False, is_unverified,
     )  # fmt: skip
 
 

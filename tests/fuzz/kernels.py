@@ -50,7 +50,7 @@ class Bench:
         buf, table = self._scanned(data, random)
         words, counters = offset_map.new_map(12, 0.9)
         limits = (np.uint64(0), _HASH_MAX, *map(np.uint64, SECRET), 0)
-        status, row = offset_map.map_records(buf, table, 0, table.size, words, counters, *limits, False)
+        status, row = offset_map.map_records(buf, table, 0, table.size, words, counters, *limits, False, False)
         rows = twin.scan(data)[1]
         try:
             expected, keyless = twin.survivors(data, rows, 0)

@@ -45,6 +45,18 @@ _SAFELY: Final = 0.98
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """Rows of a slice whose plain records lie in one buffer."""
+
+    buf: Bytes
+    first: int
+    last: int
+    """Row behind them."""
+    is_unverified: bool = False
+    """Their checksums are still to be verified, in ``buf``, which is the segment itself then."""
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """Memory for the offset map."""
 
@@ -105,38 +117,36 @@ class KeyMap:
         self._words[:] = 0
         self._share_out(0)
 
-    def add(self, slice_: Slice, buf: Bytes, first: int, last: int, first_dirty: int, share: int) -> None:
+    def add(self, slice_: Slice, run: Run, first_dirty: int, share: int) -> None:
         """Map the keys of some rows. Raises: CorruptBatch.
 
         Args:
             slice_: of the dirty section.
-            buf: holds the plain records of the rows.
-            first: row to begin with.
-            last: row to end before.
+            run: rows of it.
             first_dirty: first dirty offset; records before it are only checked.
             share: of the thread.
         """
-        row = first
-        while row < last:
+        row = run.first
+        while row < run.last:
             with self._entered() as (hashes, changes):
                 status, row = map_records(
-                    buf, slice_.table, row, last, self._words, self._shares[share],
-                    *hashes, *self._secret, first_dirty, self._is_shared,
+                    run.buf, slice_.table, row, run.last, self._words, self._shares[share],
+                    *hashes, *self._secret, first_dirty, self._is_shared, run.is_unverified,
                 )  # fmt: skip
             if status == Status.MAP_FULL:
                 self._make_room(changes)
             elif status != Status.OK:
                 raise slice_.fail(status, row)
 
-    def mark(self, slice_: Slice, buf: Bytes, first: int, last: int, bitmap: Words, share: int) -> None:
+    def mark(self, slice_: Slice, run: Run, bitmap: Words, share: int) -> None:
         """Clear the bits of the rows' records whose key is in the map, or that have none; nothing is added any more.
 
         Raises: CorruptBatch.
         """
         hash_min, hash_max = self._range
         status, row = mark_superseded(
-            buf, slice_.table, first, last, self._words, self._shares[share], bitmap,
-            np.uint64(hash_min), np.uint64(hash_max), *self._secret, _OFFSET_END,
+            run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap,
+            np.uint64(hash_min), np.uint64(hash_max), *self._secret, _OFFSET_END, run.is_unverified,
         )  # fmt: skip
         if status != Status.OK:
             raise slice_.fail(status, row)

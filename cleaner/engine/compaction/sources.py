@@ -18,7 +18,7 @@ import numpy.typing as npt
 from cleaner.engine.compaction.legacy import legacy_batch, read_stretch
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
-from storage.kernels.layout import BATCH
+from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.scan import scan_batches
 from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
@@ -40,6 +40,7 @@ _CAUSES: Final = {
     Status.BAD_OFFSETS: "offsets that go back or lie outside their batch",
     Status.BAD_VARINT: "a varint that does not end",
     Status.BAD_LENGTH: "a record that does not end where it says",
+    Status.BAD_CRC: "CRC-32C mismatch",
     Status.BAD_HEADERS: "record headers that do not parse",
 }
 
@@ -65,6 +66,11 @@ class Slice:
         """Whether this is a slice of v0 and v1 messages; no slice holds both these and v2 batches."""
         return self.keys is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether no row is compressed, and none legacy."""
+        return not self.is_legacy and not (self.table["attributes"] & CODEC_MASK).any()
+
     def legacy_batch(self, row: int) -> LegacyBatch:
         """The message, or wrapper, of a row."""
         return legacy_batch(self.buf, int(self.table["position"][row]), self.path, self.file_position)
@@ -84,7 +90,7 @@ class Slice:
             return
         bad = first_bad_crc(self.buf, self.table, first, last)
         if bad >= 0:
-            raise CorruptBatch(self.path, self.position_of(bad), "CRC-32C mismatch")
+            raise self.fail(Status.BAD_CRC, bad)
 
     @property
     def size_bytes(self) -> int:

@@ -23,15 +23,15 @@ import numpy as np
 from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.key_map import KeyMap
+from cleaner.engine.compaction.key_map import KeyMap, Run
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
-from storage.kernels.signatures import Bytes, Words
+from storage.kernels.signatures import Words
 from storage.page_cache import available_bytes
 from storage.segment import open_to_read
 
 _STRETCH_BYTES: Final = 512 << 10
-"""Checksum and walk take turns after so much: the walk then finds the bytes in the cache."""
+"""Of compressed batches; checksum and codec take turns after so much: the codec then finds the bytes in the cache."""
 
 
 _MEMORY_SHARE: Final = 0.25
@@ -156,8 +156,8 @@ class Finder:
 
     def _map_keys(self, task: _Task) -> None:
         with self._crew.hand() as (share, arena):
-            for buf, first, last in _runs(task, task.slice_.table.size, arena):
-                self._map.add(task.slice_, buf, first, last, self._first_dirty, share)
+            for run in _runs(task, task.slice_.table.size, arena):
+                self._map.add(task.slice_, run, self._first_dirty, share)
 
     def _mark(self, task: _Task) -> tuple[Words, Words]:
         """Of the words of the bitmap that the slice lies in: its records below the dirty section, and those of them
@@ -172,8 +172,8 @@ class Finder:
             set_range(covered, int(table["first_ordinal"][0]), int(last["first_ordinal"] + last["record_count"]))
         marked = covered.copy()
         with self._crew.hand() as (share, arena):
-            for buf, first, last_row in _runs(task, below, arena):
-                self._map.mark(slice_, buf, first, last_row, marked, share)
+            for run in _runs(task, below, arena):
+                self._map.mark(slice_, run, marked, share)
         table["first_ordinal"] += base
         return covered, covered ^ marked
 
@@ -199,13 +199,17 @@ def dirty_sources(sources: Sequence[Source], first_dirty_offset: int) -> list[So
     return [source for source in sources if source.upper_offset > first_dirty_offset]
 
 
-def _runs(task: _Task, last: int, arena: Arena) -> Iterator[tuple[Bytes, int, int]]:
-    """The rows before ``last`` with their plain records, stretch by stretch, verified where nobody did before."""
+def _runs(task: _Task, last: int, arena: Arena) -> Iterator[Run]:
+    """The rows before ``last`` with their plain records; verified before they are decompressed, or to be verified."""
     slice_ = task.slice_
+    if task.is_first and slice_.is_plain:
+        yield Run(slice_.buf, 0, last, is_unverified=True)
+        return
     for first, end in _stretches(slice_, last):
         if task.is_first:
             slice_.verify(first, end)
-        yield from arena.runs(slice_, first, end)
+        for run in arena.runs(slice_, first, end):
+            yield Run(*run)
 
 
 def _stretches(slice_: Slice, last: int) -> Iterator[tuple[int, int]]:

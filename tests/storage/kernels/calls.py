@@ -49,9 +49,9 @@ def survivors(
     for low, high in ranges(passes):
         words, counters = offset_map.new_map(log2_slots, 0.9)
         limits = (np.uint64(low), np.uint64(high), *map(np.uint64, SECRET), first_dirty)
-        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits, False)
+        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits, False, False)
         if status == Status.OK:
-            status, row = offset_map.mark_superseded(buf, found.table, 0, rows, words, counters, bits, *limits)
+            status, row = offset_map.mark_superseded(buf, found.table, 0, rows, words, counters, bits, *limits, False)
         if status != Status.OK:
             return Status(status), row, set(), 0
         keyless = int(counters[offset_map.KEYLESS])

@@ -131,7 +131,7 @@ def test_batches_in_any_order_and_twice_give_the_same_map() -> None:
     found = scanned(data)
     words, counters = offset_map.new_map(4, 0.9)
     for row in (2, 3, 0, 1, 3, 2):
-        offset_map.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0, False)
+        offset_map.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0, False, False)
     bits = bitmap.new_bitmap(8)
     offset_map.collect_survivors(words, bits)
     assert (ordinals_of(bits), counters[offset_map.USED]) == ({6, 7}, 2)
@@ -153,7 +153,7 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
         while status == Status.MAP_FULL:
             limits = np.uint64(low), np.uint64(high), *secrets
             status, row = offset_map.map_records(
-                window(data), found.table, row, rows, words, counters, *limits, 0, False
+                window(data), found.table, row, rows, words, counters, *limits, 0, False, False
             )
             if status == Status.MAP_FULL:
                 high, shrunk = low + (high - low) // 2, shrunk + 1
@@ -171,7 +171,7 @@ def test_the_map_never_fills_to_its_last_slot() -> None:
     data = _many_keys()
     words, counters = offset_map.new_map(4, 1.0)
     counters[offset_map.LIMIT] = 10**9
-    status, _ = offset_map.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0, False)
+    status, _ = offset_map.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0, False, False)
     assert (status, counters[offset_map.USED]) == (Status.MAP_FULL, 15)
 
 
@@ -181,12 +181,12 @@ def test_threads_that_fill_one_map_leave_what_one_thread_leaves() -> None:
     words, alone = offset_map.new_map(10, 0.9)
     together, _ = offset_map.new_map(10, 0.9)
     rows = len(found.table)
-    offset_map.map_records(window(data), found.table, 0, rows, words, alone, *ALL, 0, False)
+    offset_map.map_records(window(data), found.table, 0, rows, words, alone, *ALL, 0, False, False)
     shares = [np.array([0, 900, 0], np.int64) for _ in range(4)]
 
     def fill(share: Integers) -> None:
         for _ in range(50):
-            offset_map.map_records(window(data), found.table, 0, rows, together, share, *ALL, 0, True)
+            offset_map.map_records(window(data), found.table, 0, rows, together, share, *ALL, 0, True, False)
 
     with ThreadPoolExecutor(len(shares)) as threads:
         list(threads.map(fill, shares))
@@ -199,11 +199,11 @@ def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> 
     data = Batch(records).encode() + Batch(keyed("z"), 400).encode()
     found = scanned(data)
     words, counters = offset_map.new_map(7, 0.5)
-    status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False)
+    status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False, False)
     assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
     map_room.shrink_range(words, counters, np.uint64(2**61))
     limits = np.uint64(0), np.uint64(2**61), *ALL[2:]
-    status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False)
+    status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False, False)
     assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)
 
 
@@ -240,8 +240,8 @@ def test_ordinals_outside_the_bitmap_are_refused() -> None:
     found = scanned(data)
     found.table["first_ordinal"] = 63
     words, counters = offset_map.new_map(4, 0.9)
-    offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False)
+    offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False, False)
     bits = bitmap.new_bitmap(1)
-    status = offset_map.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, *ALL, 9)
+    status = offset_map.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, *ALL, 9, False)
     assert status == (Status.BITMAP_SHORT, 0)
     assert offset_map.collect_survivors(words, bits) == 64
