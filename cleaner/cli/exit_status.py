@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from cleaner.report.printable import printable
-from storage.errors import InvalidConfig, InvalidConfigs, LogCleanerError, LogDirLocked, NotALogDir, UnreliableLock
+from storage.errors import (
+    InvalidConfig,
+    InvalidConfigs,
+    LogCleanerError,
+    LogDirLocked,
+    NotALogDir,
+    UnreliableLock,
+    UnusableOutput,
+)
 
 
 class ExitStatus(IntEnum):
@@ -95,7 +103,7 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _status(error: BaseException) -> int:
-    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir):
+    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnusableOutput):
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):
         return ExitStatus.LOCKED

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.clock import Clock, SystemClock
+from cleaner.engine.copying import Copier
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep_log_dir
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Listener, Outcome, Silent
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.rescue import Rescue, Rescued, volumes_of
@@ -147,6 +148,34 @@ class Cleaner:
                     executor.correct_checkpoint(planned)
                 errors += executor.errors
         return tuple(errors)
+
+    def copy(
+        self, request: Request, output: Path, topics: Sequence[str] = (), *, tool_version: str
+    ) -> tuple[Plan, Outcome]:
+        """Write a cleaned copy, and leave the log dir as it is; takes no lock. With one log dir only.
+
+        Nothing is written where a guard rail holds the log dir back, or where its checkpoints cannot be read.
+
+        Args:
+            request: as for ``plan``.
+            output: a new or an empty directory.
+            topics: as for ``plan``; the copy then holds no others.
+            tool_version: for the manifest.
+
+        Raises:
+            LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
+            OutOfSpace, PlanOutOfDate, UnreadableFile: the output is incomplete, and says so.
+        """
+        start_seconds = self._means.clock.seconds()
+        (log_dir,) = self._log_dirs
+        planned = self.plan(request, topics)
+        (log_dir_plan,) = planned.log_dirs
+        copier = Copier(log_dir, log_dir_plan, request.now_ms, self._means, tool_version)
+        if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
+            with suppress(Stopped):
+                copier.copy_to(output)
+        seconds = self._means.clock.seconds() - start_seconds
+        return planned, Outcome(False, copier.results, 0, seconds, self._stopping)
 
     def volumes(self) -> tuple[Volume, ...]:
         """The file systems of the log dirs, as they are now."""

@@ -49,6 +49,11 @@ class FakeCleaner:
         self.while_cleaning()
         return self.given, self.done_outcome(self.given)
 
+    def copy(self, request: Request, output: Path, topics: Sequence[str] = (), **options: object) -> Any:
+        self._remember("copy", request, topics)
+        self.asked.append(("output", output))
+        return self.given, self.done_outcome(self.given)
+
     def stop(self) -> None:
         self.stopped = True
 
