@@ -193,18 +193,22 @@ def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterat
 
 def _fates_maker(round_: Round) -> Callable[[], Fates]:
     """Each walk over the batches follows the transactions anew."""
-    aborted = _aborted(round_)
+    end_offset = round_.compaction.round.end_offset
+    aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)
     producers = ends_of(round_.producers)
-    return lambda: Fates(aborted, producers, round_.compaction.round.end_offset, round_.now_ms)
+    return lambda: Fates(aborted, producers, end_offset, round_.now_ms)
 
 
-def _aborted(round_: Round) -> list[AbortedTransaction]:
-    """Aborted transactions that may have data in the round's range; a marker may lie in a later segment."""
+def aborted_transactions(listing: Listing, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Aborted transactions that may have data in a range of offsets; a marker may lie in a later segment.
+
+    Raises: CorruptIndex, UnreadableFile.
+    """
     indexes = []
-    for segment in round_.listing.segments:
+    for segment in listing.segments:
         file = segment.files.get(FileKind.TXN_INDEX)
         data = read_file(file.path) if file else None
         if file and data:
             indexes.append(parse_txn_index(data, file.path))
-    found = collect_aborted_txns(indexes, round_.log_start_offset, round_.compaction.round.end_offset)
+    found = collect_aborted_txns(indexes, start_offset, end_offset)
     return [AbortedTransaction(*entry) for entry in found]
