@@ -326,6 +326,31 @@ class IncompleteCopy(LogCleanerError):
         return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
 
 
+class UnseenLogDir(LogCleanerError):
+    """A Spark executor that does not see the files that the driver sees."""
+
+    def __init__(self, path: Path, host: str, cause: str) -> None:
+        super().__init__(path, host, cause)
+        self.path, self.host, self.cause = path, host, cause
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: on the Spark executor at {self.host}: {self.cause}; every executor has to see the log dir "
+            f"under the same path: mount it there, or use --engine local"
+        )
+
+
+class SparkJobFailed(LogCleanerError):
+    """Spark gave a job up. Nothing that a broker would see was written."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"Spark gave the compactions up: {self.cause}; nothing of them was written, run again"
+
+
 class PlanOutOfDate(LogCleanerError):
     """A file is not as it was when the plan was made."""
 

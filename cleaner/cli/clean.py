@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cleaner import __version__
 from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
@@ -64,6 +65,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         help="in place of file.delete.delay.ms; 0 unlinks in this run",
     )
+    add_engine_arguments(group)
     group.add_argument(
         "--threads",
         type=at_least_one,
@@ -91,10 +93,12 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
-    with ProgressBar() as bar:
+    with opened_compactor(args) as compactor, ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
         one_for = "--output" if args.output else None
-        cleaner, settings = open_cleaner(args, listener, threads=args.threads, one_log_dir_for=one_for)
+        cleaner, settings = open_cleaner(
+            args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
+        )
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         plan, outcome, signalled = _act(args, cleaner, confirmed)
     delete_delay_ms = 0 if args.output else args.delete_delay  # in a copy nothing waits
@@ -104,7 +108,8 @@ def run(args: argparse.Namespace) -> int:
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     tell_guards(plan)
-    tell_metrics(settings, plan, outcome, started_ms)
+    if not args.output:  # the log dir is as it was
+        tell_metrics(settings, plan, outcome, started_ms)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 

@@ -8,12 +8,14 @@ A partition that fails is copied as it is, and told. What the plan does not touc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cleaner.engine.compactor import Compactor
 from cleaner.engine.deletion import retired_snapshots, truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
 from cleaner.engine.manifest import PartitionCopy, manifest_of
@@ -39,6 +41,7 @@ from storage.names import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     ROTATED_JOURNAL_FILE,
+    SCRATCH_SUFFIX,
     FileKind,
     FileState,
     TopicPartition,
@@ -48,7 +51,7 @@ from storage.recovery import plan_recovery
 from storage.segment import Segment, SegmentFile
 
 if TYPE_CHECKING:
-    from cleaner.engine.compaction import Compacted
+    from cleaner.engine.compaction import Compacted, Round
 
 _CHECKPOINTS: Final = (
     HIGH_WATERMARK_CHECKPOINT,
@@ -76,7 +79,16 @@ class _Left:
 class Copier:
     """Writes one copy."""
 
-    def __init__(self, log_dir: LogDir, plan: LogDirPlan, now_ms: int, means: Means, tool_version: str) -> None:
+    def __init__(
+        self,
+        log_dir: LogDir,
+        plan: LogDirPlan,
+        now_ms: int,
+        means: Means,
+        tool_version: str,
+        compactor: Compactor,
+    ) -> None:
+        self._compactor = compactor
         self._log_dir = log_dir
         self._plan = plan
         self._now_ms = now_ms
@@ -93,14 +105,41 @@ class Copier:
             OutOfSpace, PlanOutOfDate, UnreadableFile, Stopped: the directory has no manifest, and is no copy.
         """
         ensure_unlocked(self._log_dir.path)
+        self._compactor.begin([self._log_dir.path])
         output = OutputDir.begin(path, self._log_dir, self._needed_bytes(), self._means.fs)
+        self._prepare(output)
         copied = [self._partition(planned, output) for planned in self._plan.partitions]
         self._copy_metadata_log(output)
         output.copy_named(plain_files(self._log_dir.path, strict=False) - _NOT_COPIED, self._log_dir.path, output.path)
         self._write_checkpoints(output)
         ensure_unlocked(self._log_dir.path)
-        made = self._now_ms, "local", self._tool_version
+        self._compactor.close()
+        made = self._now_ms, self._compactor.name, self._tool_version
         output.finish(manifest_of(self._plan, copied, output.path, _left_out(self._log_dir.path, output.path), made))
+
+    def _prepare(self, output: OutputDir) -> None:
+        """Make every partition's directory, and have done what the compactions can share."""
+        for planned in self._plan.partitions:
+            tp = (planned if isinstance(planned, UnreadablePartition) else planned.facts).topic_partition
+            output.make_dir(str(tp))
+        if not self._means.stopping():
+            self._compactor.prepare(self._rounds(output), self._means)
+
+    def _rounds(self, output: OutputDir) -> Iterator[tuple[Round, Path]]:
+        for planned in self._plan.partitions:
+            if isinstance(planned, PartitionPlan) and planned.compaction:
+                with suppress(LogCleanerError, OSError):  # told when its turn comes
+                    round_ = self._round(planned, self._left(planned).listing)
+                    yield round_, output.path / str(planned.facts.topic_partition)
+
+    def _left(self, planned: PartitionPlan) -> _Left:
+        source = self._log_dir.path / str(planned.facts.topic_partition)
+        return _left_by_retention(plan_recovery(list_partition(source)).listing, planned)
+
+    def _round(self, planned: PartitionPlan, listing: Listing) -> Round:
+        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels
+
+        return round_of(planned, listing, self._now_ms, self._means)
 
     def _needed_bytes(self) -> int:
         """At most, were nothing compacted away and no block shared with the original."""
@@ -117,11 +156,11 @@ class Copier:
         if self._means.stopping():
             raise Stopped
         if isinstance(planned, UnreadablePartition):
-            target = output.make_dir(str(planned.topic_partition))
+            target = output.path / str(planned.topic_partition)
             return self._as_it_is(planned, target, output, planned.error)
         facts, start_seconds = planned.facts, self._means.clock.seconds()
         name = str(facts.topic_partition)
-        target = output.make_dir(name)
+        target = output.path / name
         try:
             result = self._cleaned_copy(planned, target, output)
         except (OutOfSpace, PlanOutOfDate, Stopped):
@@ -146,14 +185,13 @@ class Copier:
 
     def _cleaned_copy(self, planned: PartitionPlan, target: Path, output: OutputDir) -> PartitionResult:
         source = self._log_dir.path / target.name
-        left = _left_by_retention(plan_recovery(list_partition(source)).listing, planned)
+        left = self._left(planned)
         absorbed, result = self._copy_segments(planned, left, target, output)
         gone = retired_snapshots(left.listing, (*left.doomed, *absorbed))
         for snapshot in left.listing.snapshots:
             if snapshot not in gone:
                 _copy_listed(snapshot, target, output)
-        others = {name for name in plain_files(source, strict=True) if parse_segment_file_name(name) is None}
-        output.copy_named(others, source, target)
+        output.copy_named(filter(_is_of_the_partition, plain_files(source, strict=True)), source, target)
         if planned.deletion:
             self._follow_deletion(planned, left.listing, target)
         return result
@@ -189,10 +227,10 @@ class Copier:
     def _compact(
         self, planned: PartitionPlan, listing: Listing, target: Path, keep: Callable[[Segment], None]
     ) -> tuple[list[Segment], Compacted]:
-        from cleaner.engine.compaction import IntoCopy, copy_compacted, round_of  # noqa: PLC0415 - loads numba
+        from cleaner.engine.compaction import IntoCopy  # noqa: PLC0415 - loads kernels
 
         into = IntoCopy(target, planned.policy.index_interval_bytes, self._means.fs, keep)
-        done = copy_compacted(round_of(planned, listing, self._now_ms, self._means), self._means, into)
+        done = self._compactor.copy_compacted(self._round(planned, listing), self._means, into)
         return into.absorbed, done
 
     def _follow_deletion(self, planned: PartitionPlan, listing: Listing, target: Path) -> None:
@@ -243,6 +281,11 @@ def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:
     gone = {file.path for segment in doomed for file in segment.files.values()}
     files = tuple(f for f in listing.in_state(FileState.PLAIN) if f.path not in gone)
     return _Left(Listing(listing.directory, files), doomed)
+
+
+def _is_of_the_partition(name: str) -> bool:
+    """Whether it is a file that belongs to no segment: topic id, leader epochs, and what others may have put there."""
+    return parse_segment_file_name(name) is None and not name.endswith(SCRATCH_SUFFIX)
 
 
 def _copy_segment(target: Path, output: OutputDir, segment: Segment) -> None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
@@ -34,14 +36,15 @@ from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 
 if TYPE_CHECKING:
-    from cleaner.engine.compaction import Compacted
+    from cleaner.engine.compaction import Compacted, Round
 
 
 class Executor:
     """Executes the plan of one log dir, whose lock the caller holds."""
 
-    def __init__(self, log_dir: LogDir, means: Means, now_ms: int) -> None:
+    def __init__(self, log_dir: LogDir, means: Means, now_ms: int, compactor: Compactor | None = None) -> None:
         self._log_dir = log_dir
+        self._compactor = compactor or Local()
         self._means = means
         self._now_ms = now_ms
         self._writing = threading.Lock()
@@ -84,6 +87,7 @@ class Executor:
 
         With several threads, small ones side by side, one thread each; then the others in turn, each with all threads.
         """
+        self._prepare(plan)
         together, in_turn = compaction_crews(compaction_steps(plan), self._means.threads, self._means.broker)
         in_turn = (*self._compact_together(together), *in_turn)
         for step in in_turn:
@@ -126,6 +130,25 @@ class Executor:
     def close(self) -> None:
         """Close the journal; calling it again does nothing."""
         self._journal.close()
+
+    def _prepare(self, plan: LogDirPlan) -> None:
+        """Have done what the compactions can share; where that fails, all of them have."""
+        steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
+        try:
+            if steps and not self._means.stopping():
+                self._compactor.prepare(self._rounds(steps), self._means)
+        except LogCleanerError as error:
+            for step in steps:
+                self._attempt(step, partial(_refused, error))
+
+    def _rounds(self, steps: Sequence[PartitionPlan]) -> Iterator[tuple[Round, Path]]:
+        """What there is to prepare; a round that cannot be made is told when its turn comes."""
+        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
+
+        for step in steps:
+            directory = self._path_of(step.facts)
+            with suppress(LogCleanerError, OSError):
+                yield round_of(step, list_partition(directory), self._now_ms, self._means), directory
 
     @property
     def _is_at_once(self) -> bool:
@@ -218,7 +241,7 @@ class Executor:
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
     ) -> PartitionResult:
-        from cleaner.engine.compaction import compact, round_of  # noqa: PLC0415 - loads numba, which retention never needs
+        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         facts, compaction = partition.facts, partition.compaction
         assert compaction is not None
@@ -226,7 +249,7 @@ class Executor:
         round_ = round_of(partition, listing, self._now_ms, self._means)
         self._record("compact", facts.topic_partition, **_compaction_journalled(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
-        done = compact(round_, means or self._means)
+        done = self._compactor.compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return replace(
@@ -289,6 +312,10 @@ def corrected_checkpoints(plan: LogDirPlan, failed: set[PartitionKey]) -> Iterat
             continue
         if partition.checkpoint_offset is not None:
             yield partition.facts.topic_partition, partition.checkpoint_offset
+
+
+def _refused(error: LogCleanerError, _partition: PartitionPlan, _before: PartitionResult) -> NoReturn:
+    raise error
 
 
 def tell_compacted(

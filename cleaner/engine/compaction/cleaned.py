@@ -35,6 +35,7 @@ class CleanedSegment:
         base_offset: int,
         index_interval_bytes: int,
         state: FileState = FileState.CLEANED,
+        suffix: str = "",
     ) -> None:
         """Nothing is written yet.
 
@@ -44,9 +45,11 @@ class CleanedSegment:
             base_offset: of the segment.
             index_interval_bytes: ``index.interval.bytes``.
             state: PLAIN where the directory is a copy's, and nothing has to be swapped.
+            suffix: behind the names, of files that nobody is to take for the log's yet.
         """
         self._fs = fs
         self._state = state
+        self._suffix = suffix
         self._directory = directory
         self._base_offset = base_offset
         self._interval_bytes = index_interval_bytes
@@ -141,7 +144,7 @@ class CleanedSegment:
         self._fs.fsync_dir(self._directory, Purpose.CLEAN)
         self._is_sealed = True
         names = [SegmentFileName(self._base_offset, kind, self._state) for kind in kinds]
-        files = {name.kind: SegmentFile.at(self._directory, name) for name in names}
+        files = {name.kind: SegmentFile.at(self._directory, name, self._suffix) for name in names}
         return Segment(self._directory, self._base_offset, files)
 
     def discard(self) -> None:
@@ -156,7 +159,7 @@ class CleanedSegment:
                 self._fs.unlink(self._path(kind), Purpose.CLEAN)
 
     def _path(self, kind: FileKind) -> Path:
-        return self._directory / segment_file_name(self._base_offset, kind, self._state)
+        return self._directory / (segment_file_name(self._base_offset, kind, self._state) + self._suffix)
 
     def _write(self, kind: FileKind, content: bytearray, mtime_ns: int) -> None:
         with self._fs.create(self._path(kind), self._directory, Purpose.CLEAN) as file:

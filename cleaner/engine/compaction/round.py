@@ -111,10 +111,10 @@ def copy_compacted(round_: Round, means: Means, target: IntoCopy) -> Compacted:
 
 
 def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Compacted:
-    new_fates, pace = _fates_maker(round_), Pace(means)
+    new_fates, pace = fates_maker(round_), Pace(means)
     with ExitStack() as mappings, Crew(means.threads) as crew:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
-        times = _times(round_)
+        times = times_of(round_)
         survivors = _survivors(round_, sources, new_fates, crew, times, means, pace)
         if survivors.tombstones_are_decided:
             times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
@@ -134,7 +134,8 @@ def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Com
     return Compacted(size_bytes, read, kept, survivors.unkeyed, survivors.end_offset, map_utilisation=utilisation)
 
 
-def _times(round_: Round) -> Times:
+def times_of(round_: Round) -> Times:
+    """What the round goes by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
     return Times(round_.now_ms, round_.now_ms + retention_ms, horizon_ms)
@@ -176,9 +177,14 @@ def _rewrite_group(group: Sequence[Source], rewriter: Rewriter, target: Target) 
 
 
 def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:
-    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.compaction.round.end_offset]
-    for segment, upper_offset in zip(round_.segments, bases, strict=True):
+    for segment, upper_offset in spans_of(round_):
         yield Source(segment, upper_offset, is_locked=is_locked)
+
+
+def spans_of(round_: Round) -> list[tuple[Segment, int]]:
+    """Each segment of a round with the offset that it ends below."""
+    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.compaction.round.end_offset]
+    return list(zip(round_.segments, bases, strict=True))
 
 
 def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterator[list[Source]]:
@@ -191,7 +197,7 @@ def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterat
         yield [by_base[base] for base in bases]
 
 
-def _fates_maker(round_: Round) -> Callable[[], Fates]:
+def fates_maker(round_: Round) -> Callable[[], Fates]:
     """Each walk over the batches follows the transactions anew."""
     end_offset = round_.compaction.round.end_offset
     aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)

@@ -10,10 +10,10 @@ from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.deletion import retire_snapshots
 from cleaner.engine.means import Means
-from storage.filesystem import FileSystem, Unwritten
+from storage.filesystem import FileSystem, Purpose, Unwritten
 from storage.log.listing import Listing
-from storage.names import FileState
-from storage.segment import Segment
+from storage.names import FileState, SegmentFileName
+from storage.segment import Segment, SegmentFile
 from storage.swap import remove_retired, swap_in
 
 
@@ -50,13 +50,21 @@ class InPlace:
     def replace(self, group: Sequence[Source], cleaned: CleanedSegment) -> None:
         """Swap it in."""
         segments = [source.segment for source in group]
-        sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
-        swap_in(self._means.fs, sealed, segments)
-        retire_snapshots(self._means.fs, self._listing, segments[1:])  # of bases that the group's segment took in
+        self._swap(segments, cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group)))
         if self._means.delete_delay_ms == 0:  # the next group may need the space
             for source in group:
                 source.close()
             self.freed_bytes += remove_retired(self._means.fs, segments)
+
+    def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
+        """Swap in what another process wrote, fsynced, in this directory under names that mean nothing."""
+        self._swap(segments, renamed(self._means.fs, written, FileState.CLEANED))
+        if self._means.delete_delay_ms == 0:
+            self.freed_bytes += remove_retired(self._means.fs, segments)
+
+    def _swap(self, segments: Sequence[Segment], sealed: Segment) -> None:
+        swap_in(self._means.fs, sealed, segments)
+        retire_snapshots(self._means.fs, self._listing, segments[1:])  # of bases that the group's segment took in
 
     def keep(self, segment: Segment) -> None:
         """It stays where it is."""
@@ -85,9 +93,23 @@ class IntoCopy:
         cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
         self.absorbed += segments[1:]
 
+    def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
+        """Take what another process wrote, fsynced, in the copy under names that mean nothing."""
+        renamed(self._fs, written, FileState.PLAIN)
+        self.absorbed += segments[1:]
+
     def keep(self, segment: Segment) -> None:
         """Copy it as it is."""
         self._keep(segment)
+
+
+def renamed(fs: FileSystem, written: Segment, state: FileState) -> Segment:
+    """Give the files of a segment their names in a state; the caller makes these last."""
+    for source, target in written.names(state):
+        fs.rename(source, target, Purpose.CLEAN)
+    names = [SegmentFileName(written.base_offset, kind, state) for kind in written.files]
+    files = {name.kind: SegmentFile.at(written.directory, name) for name in names}
+    return Segment(written.directory, written.base_offset, files)
 
 
 class Nowhere:

@@ -30,9 +30,17 @@ class FakeCleaner:
     stopped: bool = False
 
     def open(
-        self, log_dirs: Sequence[Path], layers: object, *, listener: Any, threads: int, force_lock: bool
+        self,
+        log_dirs: Sequence[Path],
+        layers: object,
+        *,
+        listener: Any,
+        threads: int,
+        force_lock: bool,
+        compactor: object,
     ) -> FakeCleaner:
         self.log_dirs, self.threads, self.listener, self.force_lock = log_dirs, threads, listener, force_lock
+        self.compactor = compactor
         return self
 
     def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:

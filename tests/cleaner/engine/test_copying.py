@@ -108,6 +108,12 @@ def test_samples_are_copied_as_they_are_cleaned_in_place(tmp_path, kafka, reques
     assert any(len(contents(copy)[name][0]) < len(told[0]) for name, told in logs.items() if name in contents(copy))
 
 
+def test_what_a_cluster_was_interrupted_at_is_not_copied(tmp_path, original):
+    (original / "orders-0" / f"{0:020d}.log.beef-1.logcleaner").write_bytes(b"half")
+    copied(original, tmp_path / "copy")
+    assert not list(tmp_path.glob("copy/**/*.logcleaner"))
+
+
 def test_manifest_tells_every_file_with_its_hash_and_why_segments_went(tmp_path, original):
     copied(original, tmp_path / "copy")
     files = read_manifest(tmp_path / "copy")
