@@ -279,6 +279,78 @@ class UnwritableFile(LogCleanerError):
         return f"{self.path}: cannot be written: {self.cause}"
 
 
+class UnusableOutput(LogCleanerError):
+    """A directory that a copy cannot be written to. Nothing was written."""
+
+    def __init__(self, path: Path, cause: str, remedy: str) -> None:
+        super().__init__(path, cause, remedy)
+        self.path, self.cause, self.remedy = path, cause, remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; {self.remedy}"
+
+
+class CopyDoesNotFit(LogCleanerError):
+    """The file system of a copy has less free than the copy may take. Nothing was written."""
+
+    def __init__(self, path: Path, needed_bytes: int, free_bytes: int) -> None:
+        super().__init__(path, needed_bytes, free_bytes)
+        self.path, self.needed_bytes, self.free_bytes = path, needed_bytes, free_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: a copy may take {self.needed_bytes} bytes, {self.free_bytes} are free; name a directory on "
+            f"a file system with more space, or fewer topics with --topic"
+        )
+
+
+class CorruptManifest(LogCleanerError):
+    """A ``logcleaner-manifest.json`` that does not say what a copy consists of."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; make the copy anew, or take the file away to compare without it"
+
+
+class IncompleteCopy(LogCleanerError):
+    """A copy that was interrupted: it has no manifest."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
+
+
+class UnseenLogDir(LogCleanerError):
+    """A Spark executor that does not see the files that the driver sees."""
+
+    def __init__(self, path: Path, host: str, cause: str) -> None:
+        super().__init__(path, host, cause)
+        self.path, self.host, self.cause = path, host, cause
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: on the Spark executor at {self.host}: {self.cause}; every executor has to see the log dir "
+            f"under the same path: mount it there, or use --engine local"
+        )
+
+
+class SparkJobFailed(LogCleanerError):
+    """Spark gave a job up. Nothing that a broker would see was written."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"Spark gave the compactions up: {self.cause}; nothing of them was written, run again"
+
+
 class PlanOutOfDate(LogCleanerError):
     """A file is not as it was when the plan was made."""
 

@@ -49,6 +49,8 @@ class Purpose(Enum):
     RECOVER = "recover"
     RESTORE = "restore"
     """Taking a deletion back."""
+    COPY = "copy"
+    """Writing a cleaned copy beside an untouched original."""
 
 
 class NewFile:
@@ -167,6 +169,20 @@ class FileSystem:
                 raise typed(error, path, 0) from error
             raise
         return NewFile(path, descriptor)
+
+    def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
+        """Create a directory with the mode of ``like``, and its owner where we may give things away.
+
+        Raises: FileExistsError, FileNotFoundError without its parent, OutOfSpace.
+        """
+        del purpose
+        model = like.stat()
+        try:
+            path.mkdir(mode=stat.S_IMODE(model.st_mode))
+            with suppress(PermissionError):
+                os.chown(path, model.st_uid, model.st_gid)
+        except OSError as error:
+            raise typed(error, path, 0) from error
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
         """Open an existing plain file, without a second hard link, for appending.

@@ -26,9 +26,9 @@ class SegmentFile(NamedTuple):
     """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
 
     @classmethod
-    def at(cls, directory: Path, name: SegmentFileName) -> Self:
-        """A file as it is now. Raises: FileNotFoundError."""
-        file_name = str(name)
+    def at(cls, directory: Path, name: SegmentFileName, suffix: str = "") -> Self:
+        """A file as it is now, which may carry one more suffix than its name. Raises: FileNotFoundError."""
+        file_name = f"{name}{suffix}"
         status = status_of(directory / file_name)
         return cls(directory, file_name, name, identity_of(status), status.st_ctime_ns)
 

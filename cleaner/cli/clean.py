@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cleaner import __version__
 from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
@@ -14,6 +18,7 @@ from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
 from storage.errors import InvalidConfig
+from storage.names import MANIFEST_FILE
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
@@ -29,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_dir_arguments(parser)
     _add_what(parser.add_argument_group("what is done"))
     output = parser.add_argument_group("result")
+    output.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR, which is new or empty",
+    )
     output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
     output.add_argument(
         "--exit-code", action="store_true", help="with --dry-run: exit status 10 if there is something to do"
@@ -54,6 +65,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         help="in place of file.delete.delay.ms; 0 unlinks in this run",
     )
+    add_engine_arguments(group)
     group.add_argument(
         "--threads",
         type=at_least_one,
@@ -81,16 +93,23 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
-    with ProgressBar() as bar:
+    with opened_compactor(args) as compactor, ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
-        cleaner, settings = open_cleaner(args, listener, threads=args.threads)
+        one_for = "--output" if args.output else None
+        cleaner, settings = open_cleaner(
+            args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
+        )
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         plan, outcome, signalled = _act(args, cleaner, confirmed)
-    show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=args.delete_delay)
+    delete_delay_ms = 0 if args.output else args.delete_delay  # in a copy nothing waits
+    show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=delete_delay_ms)
+    if args.output and not args.json:
+        _tell_output(args.output)
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     tell_guards(plan)
-    tell_metrics(settings, plan, outcome, started_ms)
+    if not args.output:  # the log dir is as it was
+        tell_metrics(settings, plan, outcome, started_ms)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 
@@ -98,6 +117,9 @@ def _check_usage(args: argparse.Namespace) -> None:
     for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
         if given and not args.dry_run:
             raise InvalidConfig(option, None, "goes with --dry-run only")
+    for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
+        if given and args.output:
+            raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")
 
 
 def _request(args: argparse.Namespace) -> Request:
@@ -117,8 +139,16 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
         plan = cleaner.plan(request, args.topic)
         return plan, cleaner.would_do(plan, exact=args.exact, delete_delay_ms=args.delete_delay), 0
     with stopping_on_signals(cleaner) as signals:
-        plan, outcome = cleaner.clean(request, args.topic, delete_delay_ms=args.delete_delay)
+        if args.output:
+            plan, outcome = cleaner.copy(request, args.output, args.topic, tool_version=__version__)
+        else:
+            plan, outcome = cleaner.clean(request, args.topic, delete_delay_ms=args.delete_delay)
     return plan, outcome, 128 + signals[0] if signals else 0
+
+
+def _tell_output(output: Path) -> None:
+    is_whole = (output / MANIFEST_FILE).exists()
+    sys.stdout.write(f"{output}: {'a whole copy, with its manifest' if is_whole else 'no copy was finished'}\n")
 
 
 def _tell_unknown(plan: Plan) -> None:

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from cleaner.report.printable import printable
-from storage.errors import InvalidConfig, InvalidConfigs, LogCleanerError, LogDirLocked, NotALogDir, UnreliableLock
+from storage.errors import (
+    InvalidConfig,
+    InvalidConfigs,
+    LogCleanerError,
+    LogDirLocked,
+    NotALogDir,
+    UnreliableLock,
+    UnusableOutput,
+)
 
 
 class ExitStatus(IntEnum):
@@ -19,6 +27,7 @@ class ExitStatus(IntEnum):
     FAILED = 1
     USAGE = 2
     LOCKED = 3
+    DAMAGED = 4
     REFUSED = 5
     WORK_TO_DO = 10
     SIGINT = 130
@@ -30,6 +39,7 @@ _TOLD = {
     ExitStatus.FAILED: "some partition failed; the others went on",
     ExitStatus.USAGE: "wrong usage or configuration",
     ExitStatus.LOCKED: "another process holds a log dir",
+    ExitStatus.DAMAGED: "damage was found",
     ExitStatus.REFUSED: "a guard rail stopped it; the message names the remedy",
     ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
     ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
@@ -95,7 +105,7 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _status(error: BaseException) -> int:
-    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir):
+    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnusableOutput):
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):
         return ExitStatus.LOCKED

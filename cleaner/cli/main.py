@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli import clean, completion, demo, free, history, restore, run, systemd, topics
+from cleaner.cli import clean, completion, demo, diff, free, history, restore, run, systemd, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
 
 _COMMANDS: dict[str, ModuleType] = {
@@ -25,6 +25,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "history": history,
     "restore": restore,
     "systemd": systemd,
+    "diff": diff,
     "demo": demo,
     "completion": completion,
 }

@@ -12,6 +12,7 @@ from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
     from cleaner.engine.outcome import Listener
     from cleaner.service.layers import LoadedLayers, Settings
@@ -91,8 +92,22 @@ def _add_topics(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int = 1) -> Opened:
+def open_cleaner(
+    args: argparse.Namespace,
+    listener: Listener,
+    *,
+    threads: int = 1,
+    compactor: Compactor | None = None,
+    one_log_dir_for: str | None = None,
+) -> Opened:
     """Read the configuration and open the log dirs.
+
+    Args:
+        args: of ``add_log_dir_arguments``.
+        listener: hears events and progress.
+        threads: that one compaction may use.
+        compactor: carries the compactions out; by default this process.
+        one_log_dir_for: an option that goes with a single log dir only.
 
     Raises:
         InvalidConfig, InvalidConfigs: of the configuration, or no log dir was named.
@@ -102,9 +117,20 @@ def open_cleaner(args: argparse.Namespace, listener: Listener, *, threads: int =
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
     loaded = load(args)
+    if one_log_dir_for and len(loaded.log_dirs) > 1:
+        raise InvalidConfig(
+            one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
+        )
     force_lock = getattr(args, "force_lock", False)  # of commands that take a lock
     tell_world_writable((*loaded.log_dirs, *loaded.files), listener)
-    cleaner = Cleaner(loaded.log_dirs, loaded.layers, listener=listener, threads=threads, force_lock=force_lock)
+    cleaner = Cleaner(
+        loaded.log_dirs,
+        loaded.layers,
+        listener=listener,
+        threads=threads,
+        force_lock=force_lock,
+        compactor=compactor,
+    )
     return Opened(cleaner, loaded.settings)
 
 

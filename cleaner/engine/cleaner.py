@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.clock import Clock, SystemClock
+from cleaner.engine.compactor import Compactor, Local
+from cleaner.engine.copying import Copier
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Listener, Outcome, Silent
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.rescue import Rescue, Rescued, volumes_of
@@ -49,6 +51,7 @@ class Cleaner:
         force_lock: bool = False,
         wanted: Wanted = everything,
         lock: TakeLock | None = None,
+        compactor: Compactor | None = None,
     ) -> None:
         """Open the log dirs.
 
@@ -62,6 +65,7 @@ class Cleaner:
             force_lock: go on where the lock of a log dir may keep nobody out.
             wanted: partitions that are left out of everything are those that it denies.
             lock: takes the lock of a log dir; one who holds it already hands in what does nothing.
+            compactor: carries the compactions of ``clean`` and ``copy`` out; this process does where none is given.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
@@ -70,6 +74,7 @@ class Cleaner:
         self._lock = lock or (lambda log_dir, fs: log_dir.lock(fs, forced=force_lock))
         self._log_dirs = [LogDir.open(path) for path in log_dirs]
         self._stopping = False
+        self._compactor = compactor or Local()
         self._means = Means(
             fs or FileSystem(),
             clock or SystemClock(),
@@ -142,16 +147,19 @@ class Cleaner:
         means = replace(self._means, delete_delay_ms=delete_delay_ms)
         with ExitStack() as locks:
             errors = self._locked(locks, request, topics)
+            locks.callback(self._compactor.close)
             planned = self.plan(request, topics)
             swept_bytes = sum(sweep_log_dir(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
             executors = [
-                locks.enter_context(closing(Executor(log_dir, means, request.now_ms))) for log_dir in self._log_dirs
+                locks.enter_context(closing(Executor(log_dir, means, request.now_ms, self._compactor)))
+                for log_dir in self._log_dirs
             ]
             planned = spend(planned, executors, lambda: self.plan(request, topics))
         results = {key: result for executor in executors for key, result in executor.results.items()}
         errors += [error for executor in executors for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors))
+        engine = self._compactor.name
+        return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors), engine)
 
     def correct_checkpoints(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and write the first dirty offsets anew that lie outside their log; nothing else.
@@ -165,6 +173,34 @@ class Cleaner:
                     executor.correct_checkpoint(planned)
                 errors += executor.errors
         return tuple(errors)
+
+    def copy(
+        self, request: Request, output: Path, topics: Sequence[str] = (), *, tool_version: str
+    ) -> tuple[Plan, Outcome]:
+        """Write a cleaned copy, and leave the log dir as it is; takes no lock. With one log dir only.
+
+        Nothing is written where a guard rail holds the log dir back, or where its checkpoints cannot be read.
+
+        Args:
+            request: as for ``plan``.
+            output: a new or an empty directory.
+            topics: as for ``plan``; the copy then holds no others.
+            tool_version: for the manifest.
+
+        Raises:
+            LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
+            OutOfSpace, PlanOutOfDate, UnreadableFile: the output is incomplete, and says so.
+        """
+        start_seconds = self._means.clock.seconds()
+        (log_dir,) = self._log_dirs
+        planned = self.plan(request, topics)
+        (log_dir_plan,) = planned.log_dirs
+        copier = Copier(log_dir, log_dir_plan, request.now_ms, self._means, tool_version, self._compactor)
+        if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
+            with suppress(Stopped), closing(self._compactor):
+                copier.copy_to(output)
+        seconds = self._means.clock.seconds() - start_seconds
+        return planned, Outcome(False, copier.results, 0, seconds, self._stopping, (), self._compactor.name)
 
     def volumes(self) -> tuple[Volume, ...]:
         """The file systems of the log dirs, as they are now."""
@@ -196,6 +232,7 @@ class Cleaner:
         """Take every lock, and only then recover; gives what failed of that."""
         for log_dir in self._log_dirs:
             locks.enter_context(self._lock(log_dir, self._means.fs))
+        self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
         survey = self._survey(request, topics)
         return [
             error

@@ -13,37 +13,39 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.outcome import Basis, PartitionResult
+from cleaner.engine.outcome import Basis, Listener, PartitionResult
+from cleaner.engine.producers import producer_state_of
 from cleaner.engine.uncleanable import Uncleanable
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
 from storage.errors import Corrupt, LogCleanerError, OutOfSpace, PlanOutOfDate
-from storage.log.listing import Listing, list_partition
-from storage.log.producers import load_producer_state
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
-from storage.producer_state import ProducerState
 
 if TYPE_CHECKING:
-    from cleaner.engine.compaction import Compacted
+    from cleaner.engine.compaction import Compacted, Round
 
 
 class Executor:
     """Executes the plan of one log dir, whose lock the caller holds."""
 
-    def __init__(self, log_dir: LogDir, means: Means, now_ms: int) -> None:
+    def __init__(self, log_dir: LogDir, means: Means, now_ms: int, compactor: Compactor | None = None) -> None:
         self._log_dir = log_dir
+        self._compactor = compactor or Local()
         self._means = means
         self._now_ms = now_ms
         self._writing = threading.Lock()
@@ -79,13 +81,14 @@ class Executor:
         for directory, log_start_offset in self._uncut:
             self._reported(partial(truncate_leader_epochs, self._means.fs, directory, log_start_offset))
         self._uncut.clear()
-        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, dict(_log_starts(self._deleted)))
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, dict(log_starts_after(self._deleted)))
 
     def compact(self, plan: LogDirPlan) -> None:
         """Carry the compactions out, or until asked to stop; then the corrections of the cleaner's checkpoint.
 
         With several threads, small ones side by side, one thread each; then the others in turn, each with all threads.
         """
+        self._prepare(plan)
         together, in_turn = compaction_crews(compaction_steps(plan), self._means.threads, self._means.broker)
         in_turn = (*self._compact_together(together), *in_turn)
         for step in in_turn:
@@ -116,7 +119,7 @@ class Executor:
 
     def correct_checkpoint(self, plan: LogDirPlan) -> None:
         """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
-        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(_corrected(plan, self._failed())))
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
     def retry(self, planned: Plan) -> None:
         """Forgive the partitions whose files had changed, where the new plan has them; each only once."""
@@ -128,6 +131,25 @@ class Executor:
     def close(self) -> None:
         """Close the journal; calling it again does nothing."""
         self._journal.close()
+
+    def _prepare(self, plan: LogDirPlan) -> None:
+        """Have done what the compactions can share; where that fails, all of them have."""
+        steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
+        try:
+            if steps and not self._means.stopping():
+                self._compactor.prepare(self._rounds(steps), self._means)
+        except LogCleanerError as error:
+            for step in steps:
+                self._attempt(step, partial(_refused, error))
+
+    def _rounds(self, steps: Sequence[PartitionPlan]) -> Iterator[tuple[Round, Path]]:
+        """What there is to prepare; a round that cannot be made is told when its turn comes."""
+        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
+
+        for step in steps:
+            directory = self._path_of(step.facts)
+            with suppress(LogCleanerError, OSError):
+                yield round_of(step, list_partition(directory), self._now_ms, self._means), directory
 
     @property
     def _is_at_once(self) -> bool:
@@ -182,7 +204,8 @@ class Executor:
         undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
         self._record("delete", facts.topic_partition, **_journalled(partition, deletion), **undo)
         remove = remove_segments if self._is_at_once else retire_segments
-        remove(self._means.fs, listing, deletion, lambda: self._producer_state(listing, facts).to_snapshot_bytes())
+        state_of = partial(producer_state_of, facts, listing, self._now_ms, self._means)
+        remove(self._means.fs, listing, deletion, lambda: state_of().to_snapshot_bytes())
         self._deleted.append(partition)
         if self._is_at_once:
             self._cut_leader_epochs(listing.directory, deletion.new_log_start_offset)
@@ -226,28 +249,17 @@ class Executor:
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
     ) -> PartitionResult:
-        from cleaner.engine.compaction import Round, compact  # noqa: PLC0415 - loads numba, which retention never needs
+        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         facts, compaction = partition.facts, partition.compaction
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
-        segments = tuple(check_unchanged(listing.segments, compaction.segments))
-        producers = self._producer_state(listing, facts)
+        round_ = round_of(partition, listing, self._now_ms, self._means)
         self._record("compact", facts.topic_partition, **_compaction_journalled(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
-        round_ = Round(
-            listing,
-            segments,
-            compaction,
-            partition.policy,
-            facts.log_start_offset,
-            producers,
-            self._now_ms,
-            facts.log_end_offset,
-        )
-        done = compact(round_, means or self._means)
+        done = self._compactor.compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
-        self._tell_compacted(facts, compaction, done)
+        tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return replace(
             before,
             compacted_from_bytes=compaction.size_bytes,
@@ -257,26 +269,6 @@ class Executor:
             records_kept=done.records_kept,
             map_utilisation=done.map_utilisation,
         )
-
-    def _tell_compacted(self, facts: PartitionFacts, compaction: Compaction, done: Compacted) -> None:
-        self._event(
-            "segments_compacted",
-            facts.topic_partition,
-            first_base_offset=compaction.segments[0].base_offset,
-            segments=len(compaction.segments),
-            from_bytes=compaction.size_bytes,
-            to_bytes=done.size_bytes,
-            records_read=done.records_read,
-            records_kept=done.records_kept,
-        )
-        if done.unkeyed:
-            self._event("unkeyed_records_dropped", facts.topic_partition, count=done.unkeyed)
-
-    def _producer_state(self, listing: Listing, facts: PartitionFacts) -> ProducerState:
-        return load_producer_state(
-            listing.snapshots, listing.segments, facts.log_start_offset, facts.log_end_offset,
-            self._now_ms, self._means.broker.producer_id_expiration_ms,
-        )  # fmt: skip
 
     def _checkpoint(self, name: str, changed: dict[TopicPartition, int | None]) -> None:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""
@@ -304,8 +296,10 @@ class Executor:
         self._means.listener.event(name, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
 
 
-def _log_starts(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
-    """A log start needs its line only while it lies above the first segment's base. Source: Kafka LogManager.
+def log_starts_after(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
+    """Lines of ``log-start-offset-checkpoint`` after some deletions; None takes a line out.
+
+    A log start needs its line only while it lies above the first segment's base. Source: Kafka LogManager.
 
     Of a partition's two deletions the later one has the last word.
     """
@@ -319,12 +313,37 @@ def _log_starts(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPart
         yield partition.facts.topic_partition, deletion.new_log_start_offset if is_inside else None
 
 
-def _corrected(plan: LogDirPlan, failed: set[PartitionKey]) -> Iterator[tuple[TopicPartition, int | None]]:
+def corrected_checkpoints(plan: LogDirPlan, failed: set[PartitionKey]) -> Iterator[tuple[TopicPartition, int | None]]:
+    """Lines of ``cleaner-offset-checkpoint`` that lay outside their logs, but of those that failed."""
     for partition in plan.partitions:
         if not isinstance(partition, PartitionPlan) or partition.key in failed:
             continue
         if partition.checkpoint_offset is not None:
             yield partition.facts.topic_partition, partition.checkpoint_offset
+
+
+def _refused(error: LogCleanerError, _partition: PartitionPlan, _before: PartitionResult) -> NoReturn:
+    raise error
+
+
+def tell_compacted(
+    listener: Listener, topic_partition: TopicPartition, compaction: Compaction, done: Compacted
+) -> None:
+    """The events of a compaction."""
+    topic, partition = topic_partition
+    listener.event(
+        "segments_compacted",
+        topic=topic,
+        partition=partition,
+        first_base_offset=compaction.segments[0].base_offset,
+        segments=len(compaction.segments),
+        from_bytes=compaction.size_bytes,
+        to_bytes=done.size_bytes,
+        records_read=done.records_read,
+        records_kept=done.records_kept,
+    )
+    if done.unkeyed:
+        listener.event("unkeyed_records_dropped", topic=topic, partition=partition, count=done.unkeyed)
 
 
 def _journalled(partition: PartitionPlan, deletion: Deletion) -> dict[str, object]:

@@ -53,6 +53,8 @@ class Outcome:
     interrupted: bool = False
     errors: tuple[str, ...] = field(default=())
     """What went wrong beside the partitions (a checkpoint that could not be written)."""
+    engine: str = "local"
+    """Who carried the compactions out."""
 
 
 class Listener(Protocol):

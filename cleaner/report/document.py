@@ -23,7 +23,7 @@ def document(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "schema": SCHEMA,
         "now": plan.request.now_ms,
         "dry_run": outcome.dry_run,
-        "engine": "local",
+        "engine": outcome.engine,
         "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
         "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
         "totals": _totals(Totals.of(plan, outcome), outcome),

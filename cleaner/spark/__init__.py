@@ -3,6 +3,7 @@
 Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a *chunk* is what of it lies in memory
 at a time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it. ``source`` plans a batch
 read, ``stream`` micro-batches, ``reading`` is what their tasks do; ``sink`` writes new partitions, each in ``parts``.
+``bulk`` compacts: ``work`` is what it sends to the ``tasks`` of its executors, ``shuffle`` finds the survivors.
 """
 
 from __future__ import annotations

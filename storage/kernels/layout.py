@@ -58,6 +58,25 @@ WRITTEN: Final = np.dtype(
 )
 """One row for each batch written, in order."""
 
+DIGEST: Final = np.dtype(
+    [
+        ("offset", "i8"),
+        ("ordinal", "i8"),
+        ("timestamp", "i8"),  # epoch ms
+        ("key_low", "u8"),  # keyed hash of the key; void without one
+        ("key_high", "u8"),
+        (
+            "body_low",
+            "u8",
+        ),  # keyed hash of all from the key's first byte to the end of the headers, if it was asked for
+        ("body_high", "u8"),
+        ("key_bytes", "i4"),  # negative without a key
+        ("value_bytes", "i4"),  # negative without a value
+    ],
+    align=True,
+)
+"""One row for each record, in order."""
+
 INDEX_STATE: Final = np.dtype(
     [
         ("unindexed_bytes", "i8"),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.kernels.instruction import instruction
-from storage.kernels.layout import BATCH, INDEX_STATE, WRITTEN
+from storage.kernels.layout import BATCH, DIGEST, INDEX_STATE, WRITTEN
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -62,6 +62,7 @@ WORDS_READ: Final = Array(np.dtype(np.uint64), is_readonly=True)
 INTEGERS: Final = Array(np.dtype(np.int64))
 BATCHES: Final = Array(BATCH)
 WRITTEN_BATCHES: Final = Array(WRITTEN)
+DIGESTS: Final = Array(DIGEST)
 INDEX: Final = Array(INDEX_STATE)
 
 

@@ -4,6 +4,7 @@ Nouns: a *source* is a segment read, a *group* the sources that become one segme
 stay; a *fate* is what transactions and producers say of a batch; a *cleaned* segment is the output before the swap.
 """
 
-from cleaner.engine.compaction.round import Compacted, Round, compact, measure
+from cleaner.engine.compaction.round import Compacted, Round, compact, copy_compacted, measure, round_of
+from cleaner.engine.compaction.targets import IntoCopy
 
-__all__ = ["Compacted", "Round", "compact", "measure"]
+__all__ = ["Compacted", "IntoCopy", "Round", "compact", "copy_compacted", "measure", "round_of"]

@@ -28,8 +28,28 @@ from storage.txn_index import AbortedTxn, format_aborted_txn
 class CleanedSegment:
     """Takes batches in order; ``seal`` makes it last. On an error ``discard`` takes its files away."""
 
-    def __init__(self, fs: FileSystem, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: Path,
+        base_offset: int,
+        index_interval_bytes: int,
+        state: FileState = FileState.CLEANED,
+        suffix: str = "",
+    ) -> None:
+        """Nothing is written yet.
+
+        Args:
+            fs: the disk.
+            directory: of the partition that the segment is for.
+            base_offset: of the segment.
+            index_interval_bytes: ``index.interval.bytes``.
+            state: PLAIN where the directory is a copy's, and nothing has to be swapped.
+            suffix: behind the names, of files that nobody is to take for the log's yet.
+        """
         self._fs = fs
+        self._state = state
+        self._suffix = suffix
         self._directory = directory
         self._base_offset = base_offset
         self._interval_bytes = index_interval_bytes
@@ -123,8 +143,8 @@ class CleanedSegment:
                 kinds.append(kind)
         self._fs.fsync_dir(self._directory, Purpose.CLEAN)
         self._is_sealed = True
-        names = [SegmentFileName(self._base_offset, kind, FileState.CLEANED) for kind in kinds]
-        files = {name.kind: SegmentFile.at(self._directory, name) for name in names}
+        names = [SegmentFileName(self._base_offset, kind, self._state) for kind in kinds]
+        files = {name.kind: SegmentFile.at(self._directory, name, self._suffix) for name in names}
         return Segment(self._directory, self._base_offset, files)
 
     def discard(self) -> None:
@@ -139,7 +159,7 @@ class CleanedSegment:
                 self._fs.unlink(self._path(kind), Purpose.CLEAN)
 
     def _path(self, kind: FileKind) -> Path:
-        return self._directory / segment_file_name(self._base_offset, kind, FileState.CLEANED)
+        return self._directory / (segment_file_name(self._base_offset, kind, self._state) + self._suffix)
 
     def _write(self, kind: FileKind, content: bytearray, mtime_ns: int) -> None:
         with self._fs.create(self._path(kind), self._directory, Purpose.CLEAN) as file:

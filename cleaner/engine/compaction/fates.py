@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import heapq
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -50,6 +52,17 @@ class Fates:
     def unresolved(self) -> TransactionFates:
         """The transactions whose data was met, and no marker."""
         return self._transactions.unresolved()
+
+    def transactions_until(self, end_offset: int) -> TransactionFates:
+        """Where the walk stands, as far as it goes on to an offset: another process can follow on from here."""
+        transactions = copy.deepcopy(self._transactions)
+        transactions.waiting = [entry for entry in transactions.waiting if entry[0] < end_offset]
+        heapq.heapify(transactions.waiting)
+        return transactions
+
+    def follow_on(self, transactions: TransactionFates) -> None:
+        """Stand where another walk stood; others may begin there too."""
+        self._transactions = copy.deepcopy(transactions)
 
     def take_retained(self) -> list[AbortedTransaction]:
         """Aborted transactions whose markers were passed since the last call and stay in the cleaned index."""

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates, ends_of
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
@@ -21,19 +20,19 @@ from cleaner.engine.compaction.resolve import resolve
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder, Survivors, dirty_sources
-from cleaner.engine.deletion import retire_snapshots
+from cleaner.engine.compaction.targets import InPlace, IntoCopy, Nowhere, Target
+from cleaner.engine.deletion import check_unchanged
 from cleaner.engine.means import Means
+from cleaner.engine.producers import producer_state_of
 from policies.compaction import grouped
 from policies.config import TopicPolicy
-from policies.plan import Compaction
+from policies.plan import Compaction, PartitionPlan
 from policies.retain import AbortedTransaction
-from storage.filesystem import Unwritten
 from storage.log.listing import Listing
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.producer_state import ProducerState
 from storage.segment import Segment
-from storage.swap import remove_retired, swap_in
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
 _BEFORE_ALL_MS: Final = -(1 << 63)
@@ -52,6 +51,25 @@ class Round:
     producers: ProducerState
     now_ms: int
     log_end_offset: int
+
+
+def round_of(partition: PartitionPlan, listing: Listing, now_ms: int, means: Means) -> Round:
+    """The round that a plan asks for.
+
+    Args:
+        partition: with a compaction.
+        listing: of its directory, as retention left it.
+        now_ms: the moment of the run.
+        means: of the execution.
+
+    Raises: PlanOutOfDate where a segment is not as it was planned; as ``load_producer_state``.
+    """
+    facts, compaction = partition.facts, partition.compaction
+    assert compaction is not None
+    segments = tuple(check_unchanged(listing.segments, compaction.segments))
+    producers = producer_state_of(facts, listing, now_ms, means)
+    start, end = facts.log_start_offset, facts.log_end_offset
+    return Round(listing, segments, compaction, partition.policy, start, producers, now_ms, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,37 +97,27 @@ def compact(round_: Round, means: Means) -> Compacted:
             was, or some of its groups are swapped in whole: either is a valid log, and the round can be repeated.
         Stopped: asked to end; groups swapped in before stay.
     """
-
-    freed_bytes = 0
-
-    def swap(group: Sequence[Source], cleaned: CleanedSegment) -> None:
-        nonlocal freed_bytes
-        segments = [source.segment for source in group]
-        is_cold = 2 * sum(source.absent_bytes for source in group) > sum(segment.size_bytes for segment in segments)
-        swap_in(means.fs, cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=is_cold), segments)
-        retire_snapshots(means.fs, round_.listing, segments[1:])  # of bases that the group's segment took in
-        if means.delete_delay_ms == 0:  # the next group may need the space
-            for source in group:
-                source.close()
-            freed_bytes += remove_retired(means.fs, segments)
-
-    done = _run(round_, means, swap, is_locked=True)
-    return replace(done, freed_bytes=freed_bytes)
+    target = InPlace(round_.listing, round_.policy.index_interval_bytes, means)
+    done = _run(round_, means, target, is_locked=True)
+    return replace(done, freed_bytes=target.freed_bytes)
 
 
 def measure(round_: Round, means: Means) -> Compacted:
     """What ``compact`` would leave, byte for byte, and nothing written. Raises: as ``compact``, and needs no lock."""
-    return _run(round_, replace(means, fs=Unwritten()), lambda _group, _cleaned: None, is_locked=False)
+    target = Nowhere(round_.listing.directory, round_.policy.index_interval_bytes)
+    return _run(round_, means, target, is_locked=False)
 
 
-Finish = Callable[[Sequence[Source], CleanedSegment], None]
+def copy_compacted(round_: Round, means: Means, target: IntoCopy) -> Compacted:
+    """Write what ``compact`` would leave into a copy. Raises: as ``compact``; the original is only read, unlocked."""
+    return _run(round_, means, target, is_locked=False)
 
 
-def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Compacted:
-    new_fates, pace = _fates_maker(round_), Pace(means)
+def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Compacted:
+    new_fates, pace = fates_maker(round_), Pace(means)
     with ExitStack() as mappings, Crew(means.threads) as crew:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
-        times = _times(round_)
+        times = times_of(round_)
         walks: list[Fates] = []
         survivors = _survivors(round_, sources, _noted(walks, new_fates), crew, times, means, pace)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
@@ -121,15 +129,18 @@ def _run(round_: Round, means: Means, finish: Finish, *, is_locked: bool) -> Com
         size_bytes, kept, written_bytes = sum(source.segment.size_bytes for source in beyond), 0, 0
         for group in _groups(round_, sources, survivors.end_offset):
             pace.spend(written_bytes)
-            written_bytes, written_records = _rewrite_group(round_, group, rewriter, means, finish)
+            written_bytes, written_records = _rewrite_group(group, rewriter, target)
             size_bytes += written_bytes
             kept += written_records
+        for source in beyond:
+            target.keep(source.segment)
     read = sum(source.records for source in sources[: len(sources) - len(beyond)])
     utilisation = survivors.map_utilisation
     return Compacted(size_bytes, read, kept, survivors.unkeyed, survivors.end_offset, map_utilisation=utilisation)
 
 
-def _times(round_: Round) -> Times:
+def times_of(round_: Round) -> Times:
+    """What the round goes by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
     return Times(round_.now_ms, round_.now_ms + retention_ms, horizon_ms)
@@ -155,16 +166,15 @@ def _survivors(
     return Finder(sources, first_dirty_offset, key_map, new_fates, crew, pace).find()
 
 
-def _rewrite_group(
-    round_: Round, group: Sequence[Source], rewriter: Rewriter, means: Means, finish: Finish
-) -> tuple[int, int]:
-    """Rewrite one group and finish it; gives its bytes and records afterwards."""
+def _rewrite_group(group: Sequence[Source], rewriter: Rewriter, target: Target) -> tuple[int, int]:
+    """Rewrite one group and hand it on; gives its bytes and records afterwards."""
     first = group[0].segment
-    cleaned = CleanedSegment(means.fs, first.directory, first.base_offset, round_.policy.index_interval_bytes)
+    cleaned = target.open(first.base_offset)
     try:
         if not rewriter.rewrite(group, cleaned):
+            target.keep(first)
             return first.size_bytes, group[0].records
-        finish(group, cleaned)
+        target.replace(group, cleaned)
     except BaseException:
         cleaned.discard()
         raise
@@ -172,9 +182,14 @@ def _rewrite_group(
 
 
 def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:
-    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.compaction.round.end_offset]
-    for segment, upper_offset in zip(round_.segments, bases, strict=True):
+    for segment, upper_offset in spans_of(round_):
         yield Source(segment, upper_offset, is_locked=is_locked)
+
+
+def spans_of(round_: Round) -> list[tuple[Segment, int]]:
+    """Each segment of a round with the offset that it ends below."""
+    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.compaction.round.end_offset]
+    return list(zip(round_.segments, bases, strict=True))
 
 
 def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterator[list[Source]]:
@@ -187,12 +202,12 @@ def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterat
         yield [by_base[base] for base in bases]
 
 
-def _fates_maker(round_: Round) -> Callable[[], Fates]:
+def fates_maker(round_: Round) -> Callable[[], Fates]:
     """Each walk over the batches follows the transactions anew."""
-    aborted = _aborted(round_)
+    end_offset = round_.compaction.round.end_offset
+    aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)
     producers = ends_of(round_.producers)
-    end_offset, log_start_offset = round_.compaction.round.end_offset, round_.log_start_offset
-    return lambda: Fates(aborted, producers, end_offset, round_.now_ms, log_start_offset)
+    return lambda: Fates(aborted, producers, end_offset, round_.now_ms, round_.log_start_offset)
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:
@@ -205,13 +220,16 @@ def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], F
     return make
 
 
-def _aborted(round_: Round) -> list[AbortedTransaction]:
-    """Aborted transactions that may have data in the round's range; a marker may lie in a later segment."""
+def aborted_transactions(listing: Listing, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Aborted transactions that may have data in a range of offsets; a marker may lie in a later segment.
+
+    Raises: CorruptIndex, UnreadableFile.
+    """
     indexes = []
-    for segment in round_.listing.segments:
+    for segment in listing.segments:
         file = segment.files.get(FileKind.TXN_INDEX)
         data = read_file(file.path) if file else None
         if file and data:
             indexes.append(parse_txn_index(data, file.path))
-    found = collect_aborted_txns(indexes, round_.log_start_offset, round_.compaction.round.end_offset)
+    found = collect_aborted_txns(indexes, start_offset, end_offset)
     return [AbortedTransaction(*entry) for entry in found]

@@ -32,9 +32,17 @@ class FakeCleaner:
     stopped: bool = False
 
     def open(
-        self, log_dirs: Sequence[Path], layers: object, *, listener: Any, threads: int, force_lock: bool
+        self,
+        log_dirs: Sequence[Path],
+        layers: object,
+        *,
+        listener: Any,
+        threads: int,
+        force_lock: bool,
+        compactor: object,
     ) -> FakeCleaner:
         self.log_dirs, self.threads, self.listener, self.force_lock = log_dirs, threads, listener, force_lock
+        self.compactor = compactor
         return self
 
     def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:
@@ -52,6 +60,11 @@ class FakeCleaner:
         self._remember("clean", request, topics)
         self.asked.append(("options", options))
         self.while_cleaning()
+        return self.given, self.done_outcome(self.given)
+
+    def copy(self, request: Request, output: Path, topics: Sequence[str] = (), **options: object) -> Any:
+        self._remember("copy", request, topics)
+        self.asked.append(("output", output))
         return self.given, self.done_outcome(self.given)
 
     def stop(self) -> None:

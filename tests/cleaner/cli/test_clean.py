@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.outcome import Outcome
 from policies.plan import Only
@@ -267,3 +268,22 @@ class TestSignals:
         engine.while_cleaning = lambda: os.kill(os.getpid(), signal.SIGINT)
         engine.done_outcome = lambda plan: replace(a_run(plan), interrupted=False)
         assert run("clean") == 0
+
+
+def test_output_asks_for_a_copy_and_says_nothing_of_files_that_wait(run, engine, capsys, tmp_path):
+    assert run("clean", "--output", str(tmp_path / "copy")) == ExitStatus.DONE
+    assert [what for what, _ in engine.asked] == ["copy", "output"]
+    assert engine.asked[-1] == ("output", tmp_path / "copy")
+    assert ".deleted" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", [["--dry-run"], ["--delete-delay", "0"]])
+def test_output_does_not_go_with_what_makes_no_sense_there(run, engine, option, tmp_path, capsys):
+    assert run("clean", "--output", str(tmp_path / "copy"), *option) == ExitStatus.USAGE
+    assert f"does not go with {option[0]}" in capsys.readouterr().err
+    assert engine.asked == []
+
+
+def test_output_goes_with_one_log_dir(run, engine, tmp_path, capsys):
+    assert run("clean", "--output", str(tmp_path / "copy"), "--log-dir", str(tmp_path)) == ExitStatus.USAGE
+    assert "goes with one log dir" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""``logcleaner-manifest.json``: what a copy consists of, how it was made, and that it is whole.
+
+Schema ``logcleaner.manifest/1``; sizes in bytes, times in epoch ms, paths relative to the copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from policies.config import TopicPolicy
+from policies.facts import UnreadablePartition
+from policies.plan import LogDirPlan, PartitionPlan
+from storage.errors import CorruptManifest, IncompleteCopy, UnreadableFile
+from storage.log_dir import read_file
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
+from storage.segment import open_to_read
+
+SCHEMA: Final = "logcleaner.manifest/1"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCopy:
+    """A partition within a copy."""
+
+    planned: PartitionPlan | UnreadablePartition
+    name: str
+    """Of its directory."""
+    error: str | None = None
+    """Why it was copied as it is, where that was not planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A file of a copy."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+def manifest_of(
+    plan: LogDirPlan, copied: Sequence[PartitionCopy], root: Path, left_out: Sequence[str], made: tuple[int, str, str]
+) -> bytes:
+    """The manifest of a copy that is complete on disk but for it; every file is read back for its hash.
+
+    Args:
+        plan: that the copy was made by.
+        copied: its partitions.
+        root: the copy.
+        left_out: directories of the original that were not copied.
+        made: the moment of the run (epoch ms), the engine, the version of logcleaner.
+
+    Raises: UnreadableFile.
+    """
+    now_ms, engine, tool_version = made
+    names = {copy.name for copy in copied}
+    others = sorted(p for p in root.iterdir() if p.name not in names and p.name != INCOMPLETE_FILE)
+    document = {
+        "schema": SCHEMA,
+        "tool": f"logcleaner {tool_version}",
+        "engine": engine,
+        "now": now_ms,
+        "original": plan.facts.path,
+        "left_out": list(left_out),
+        "partitions": [_partition(copy, root) for copy in copied],
+        "files": [_file(path, root) for other in others for path in _files_of(other)],
+    }
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def read_manifest(root: Path) -> tuple[ManifestFile, ...] | None:
+    """The files that a copy consists of; None where there is no manifest.
+
+    Raises: CorruptManifest, UnreadableFile; IncompleteCopy where a copy was interrupted.
+    """
+    path = root / MANIFEST_FILE
+    data = read_file(path)
+    if data is None:
+        if (root / INCOMPLETE_FILE).exists():
+            raise IncompleteCopy(root)
+        return None
+    try:
+        document = json.loads(data)
+        if document["schema"] != SCHEMA:
+            raise CorruptManifest(path, f"schema {document['schema']!r} is not {SCHEMA}")
+        lists = [document["files"], *(partition["files"] for partition in document["partitions"])]
+        return tuple(
+            ManifestFile(str(entry["path"]), int(entry["bytes"]), str(entry["sha256"]))
+            for entries in lists
+            for entry in entries
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
+def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:
+    """Files that are not what a manifest says, and how. Raises: UnreadableFile."""
+    for file in files:
+        path = root / file.path
+        if root.resolve() not in path.resolve().parents or not path.is_file():
+            yield file.path, "is missing"
+        elif (size_bytes := path.stat().st_size) != file.size_bytes:
+            yield file.path, f"has {size_bytes} bytes, {file.size_bytes} in the manifest"
+        elif sha256_of(path) != file.sha256:
+            yield file.path, "has another SHA-256 than in the manifest"
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes, hexadecimal. Raises: UnreadableFile."""
+    try:
+        with open(open_to_read(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+
+
+def _partition(copy: PartitionCopy, root: Path) -> dict[str, Any]:
+    topic, partition = _topic_partition(copy)
+    planned = copy.planned
+    known = _known(planned) if isinstance(planned, PartitionPlan) else {}
+    files = [_file(path, root) for path in _files_of(root / copy.name)]
+    return {"topic": topic, "partition": partition, "error": copy.error, **known, "files": files}
+
+
+def _topic_partition(copy: PartitionCopy) -> tuple[str, int]:
+    planned = copy.planned
+    return (planned.facts if isinstance(planned, PartitionPlan) else planned).topic_partition
+
+
+def _known(planned: PartitionPlan) -> dict[str, Any]:
+    facts, deletion, compaction = planned.facts, planned.deletion, planned.compaction
+    return {
+        "log_start_offset": deletion.new_log_start_offset if deletion else facts.log_start_offset,
+        "log_end_offset": facts.log_end_offset,
+        "high_watermark": facts.high_watermark,
+        "last_stable_offset": facts.last_stable_offset,
+        "compacted_to_offset": compaction.round.end_offset if compaction else None,
+        "configs": _configs(planned.policy),
+        "segments": [
+            {
+                "base_offset": verdict.base_offset,
+                "bytes": verdict.size_bytes,
+                "action": verdict.action.value,
+                "code": verdict.reason.code.value,
+                "text": verdict.reason.text,
+            }
+            for verdict in planned.verdicts
+        ],
+    }
+
+
+def _configs(policy: TopicPolicy) -> Mapping[str, Any]:
+    """What was stated for the topic, and by whom."""
+    return {key: {"value": stated.value, "origin": stated.origin} for key, stated in sorted(policy.stated.items())}
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(path.iterdir())
+    else:
+        yield path
+
+
+def _file(path: Path, root: Path) -> dict[str, Any]:
+    return {
+        "path": path.relative_to(root).as_posix(),
+        "bytes": path.stat().st_size,
+        "sha256": sha256_of(path),
+    }

@@ -1,0 +1,304 @@
+"""The executors' tasks, carried out here one after the other, without Spark: the same bytes as the local engine."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.errors import PySparkException
+
+from cleaner.engine.means import Stopped
+from cleaner.spark import bulk as bulk_module
+from cleaner.spark import tasks
+from cleaner.spark.bulk import Bulk
+from cleaner.spark.scratch import new_suffix, sweep
+from cleaner.spark.tasks import Bitmaps, SpanWalk
+from cleaner.spark.work import PLACE_BITS, Unit
+from storage.compression import Compression
+from storage.errors import CorruptBatch, SparkJobFailed, UnseenLogDir
+from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
+from storage.records import ControlType, encode_control_batch
+from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.conftest import Samples
+from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, configured, keyed
+from tests.spark.rounds import assert_same_by, cleaned, contents, sample_layers, skewed
+
+LAYERS = configured(orders=COMPACT)
+
+
+def gathered(_spark: object, units: Sequence[Unit], secret: tuple[int, int], run: str) -> Any:
+    """Twin of the DataFrame: dictionaries."""
+    words = np.uint64(secret[0]), np.uint64(secret[1])
+    latest: dict[tuple[int, ...], int] = {}
+    clean, answers = [], {}
+    for unit in units:
+        for span in unit.spans:
+            walk = SpanWalk(span, unit.setting, unit.number, words)
+            try:
+                for digests, places, is_dirty in walk.rows():
+                    for digest, place, dirty in zip(digests, places.tolist(), is_dirty.tolist(), strict=True):
+                        key = unit.setting.round, int(digest["key_low"]), int(digest["key_high"])
+                        if dirty:
+                            latest[key] = max(latest.get(key, -1), place)
+                        else:
+                            clean.append((key, place))
+                answers[span.number] = walk.walked
+            except CorruptBatch as error:
+                answers[span.number] = error
+    places = [*latest.values(), *(place for key, place in clean if key not in latest)]
+    records_of, directory_of = tasks.units_by_number(units)
+    bitmaps = Bitmaps(records_of)
+    bitmaps.add(np.array(places, np.int64))
+    return {unit: Path(path) for unit, path in bitmaps.write(directory_of, run)}, answers
+
+
+class Here(Bulk):
+    """Bulk without a cluster."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+
+    @property
+    def _slots(self) -> int:
+        return 1
+
+    def _job(self, job: Callable[[], Any]) -> Any:
+        return job()
+
+    def _map(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
+        return [function(item) for item in items]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.setattr(bulk_module, "survivor_bitmaps", gathered)
+    return Here()
+
+
+def drawn(log_dir: Path) -> PartitionDir:
+    made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "b=1"), keyed(2, "c=1", "d"))
+    made.segment(4, keyed(4, "a=2", "c=2"), keyed(6, "e=1", "b=2")).segment(8, keyed(8, "e=2", "a=3"))
+    return made.segment(10, keyed(10, "z=1"))
+
+
+@pytest.mark.parametrize("first_dirty", [None, 0, 2, 4, 5, 7, 8])
+def test_whatever_is_dirty_the_bytes_are_those_of_the_local_engine(
+    tmp_path: Path, here: Here, first_dirty: int | None
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    if first_dirty is not None:
+        (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {first_dirty}\n")
+    assert_same_by(here, log_dir, LAYERS)
+
+
+def test_key_twice_in_the_clean_section_stays_twice_as_it_does_here(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "a=2", "b=1")).segment(3, keyed(3, "b=2", "c=1"))
+    committed(log_dir, made.segment(5, keyed(5, "z=1")))
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    assert_same_by(here, log_dir, LAYERS)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_segments_of_their_own_are_units_of_their_own(tmp_path: Path, here: Here, codec: Compression) -> None:
+    log_dir = tmp_path / "data"
+    made = PartitionDir(log_dir)
+    for base in range(0, 40, 10):
+        made.segment(base, keyed(base, *(f"k{(base * at) % 7}={at}" for at in range(10)), compression=codec))
+    committed(log_dir, made.segment(40, keyed(40, "z=1")))
+    assert_same_by(here, log_dir, configured(orders=COMPACT | {"segment.bytes": "200"}))
+
+
+def test_transactions_are_followed_across_units(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    of_one = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
+    made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "b=1"), keyed(2, "a=2", base_sequence=0, **of_one))
+    made.segment(3, keyed(3, "b=2", base_sequence=1, **of_one), keyed(4, "c=1"))
+    abort = encode_control_batch(
+        ControlType.ABORT, offset=5, timestamp_ms=NOW_MS, producer_id=1, producer_epoch=0, coordinator_epoch=0
+    )
+    made.segment(5, abort, keyed(6, "c=2"), aborted=format_aborted_txn(AbortedTxn(1, 2, 5, 6)))
+    committed(log_dir, made.segment(7, keyed(7, "z=1")))
+    assert_same_by(here, log_dir, configured(orders=COMPACT | {"segment.bytes": "200"}))
+
+
+@pytest.mark.parametrize(("kafka", "stage"), [("samples", "before"), ("samples", "before2"), ("old_samples", "before")])
+def test_samples_come_out_as_the_local_engine_leaves_them(
+    tmp_path: Path, here: Here, kafka: str, stage: str, request: pytest.FixtureRequest
+) -> None:
+    samples: Samples = request.getfixturevalue(kafka)
+    log_dir = samples.copy(stage, tmp_path / "data")
+    layers, asked = sample_layers(log_dir, samples.cleaned_at_ms(stage.replace("before", "after")))
+    if kafka == "old_samples":
+        config = COMPACT | {"segment.bytes": "262144"}
+        layers = configured(**{"log-v0-gzip": config, "log-upgraded": config})
+    assert_same_by(here, log_dir, layers, now_ms=asked.now_ms, confirmed=True)
+
+
+def test_copy_by_a_cluster_is_the_copy_made_here(tmp_path: Path, here: Here) -> None:
+    from cleaner.engine.cleaner import Cleaner
+    from tests.partition_dirs import FakeClock, request
+
+    layers = skewed(tmp_path / "data", 1, 3)
+    for name, compactor in (("one", None), ("other", here)):
+        cleaner = Cleaner([tmp_path / "data"], layers, clock=FakeClock(), compactor=compactor)
+        cleaner.copy(request(), tmp_path / name, tool_version="1")
+    manifests = [(tmp_path / name / "logcleaner-manifest.json").read_text() for name in ("one", "other")]
+    assert manifests[0].replace('"local"', '"spark"') == manifests[1]
+
+
+def test_damaged_partition_is_told_and_the_others_are_compacted(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    broken = PartitionDir(log_dir, "orders-1").segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "z=1"))
+    committed(log_dir, drawn(log_dir), broken)
+    data = bytearray(broken.log(0).read_bytes())
+    data[-1] ^= 1
+    broken.log(0).write_bytes(data)
+    outcome = cleaned(log_dir, LAYERS, here)
+    errors = {key[1].partition: result.error for key, result in outcome.results.items()}
+    assert errors[0] is None
+    assert "CRC-32C mismatch" in errors[1]
+    assert broken.log(0).read_bytes() == data
+
+
+def test_record_that_does_not_parse_is_told_by_the_walk_over_the_keys(tmp_path: Path, here: Here) -> None:
+    from tests.storage.kernels.bytes_of import Batch, sealed
+
+    log_dir = tmp_path / "data"
+    garbled = PartitionDir(log_dir, "orders-1").segment(0, sealed(Batch(()), b"\xff" * 20, 1))
+    committed(log_dir, drawn(log_dir), garbled.segment(1, keyed(1, "z=1")))
+    outcome = cleaned(log_dir, LAYERS, here)
+    errors = {key[1].partition: result.error for key, result in outcome.results.items()}
+    assert errors[0] is None
+    assert errors[1] is not None
+
+
+def test_executor_that_sees_another_log_dir_fails_the_run_before_anything_is_written(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    before = contents(log_dir)
+    seen = tasks.check_seen
+    elsewhere = shutil.copytree(log_dir, tmp_path / "elsewhere", copy_function=shutil.copy)
+    monkeypatch.setattr(tasks, "check_seen", lambda files: seen([(elsewhere / p.name, s, m) for p, s, m in files]))
+    with pytest.raises(UnseenLogDir, match="every executor has to see the log dir"):
+        cleaned(log_dir, LAYERS, here)
+    assert contents(log_dir) == before
+
+
+@pytest.mark.parametrize(("size", "time"), [(1, 0), (0, 1)])
+def test_file_of_another_size_or_time_is_not_the_one_the_driver_sees(tmp_path: Path, size: int, time: int) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    status = path.stat()
+    assert tasks.check_seen([(path, status.st_size, status.st_mtime_ns)]) is None
+    error = tasks.check_seen([(path, status.st_size + size, status.st_mtime_ns + time)])
+    assert isinstance(error, UnseenLogDir)
+
+
+def test_segment_that_changed_since_it_was_read_is_not_swapped(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    made = drawn(log_dir)
+    committed(log_dir, made)
+    prepare = Here.prepare
+
+    def prepare_and_touch(self: Here, rounds: Any, means: Any) -> None:
+        prepare(self, rounds, means)
+        made.log(4).write_bytes(made.log(4).read_bytes())
+
+    monkeypatch.setattr(Here, "prepare", prepare_and_touch)
+    outcome = cleaned(log_dir, LAYERS, here)
+    (result,) = outcome.results.values()
+    assert "changed since the plan was made" in result.error
+    assert not list(log_dir.rglob("*.logcleaner"))
+
+
+def test_scratch_files_are_nothing_to_a_listing_and_the_next_run_takes_them_away(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    made = drawn(log_dir)
+    committed(log_dir, made)
+    left = made.path / f"{0:020d}.log{new_suffix('beef')}"
+    left.touch()
+    assert left.name not in {file.file_name for file in list_partition(made.path).files}
+    cleaned(log_dir, LAYERS, here)
+    assert not left.exists()
+    left.touch()
+    assert sweep([made.path], FileSystem()) == 1
+
+
+def test_places_ascend_with_units_and_ordinals_and_fill_the_bitmaps_of_their_units(tmp_path: Path) -> None:
+    bitmaps = Bitmaps({0: 70, 5: 3})
+    bitmaps.add(np.array([69, (5 << PLACE_BITS) + 2, 0], np.int64))
+    bitmaps.add(np.array([(5 << PLACE_BITS) + 0], np.int64))
+    written = dict(bitmaps.write({0: tmp_path, 5: tmp_path}, "run"))
+    assert np.fromfile(written[0], np.uint64).tolist() == [1, 1 << 5]
+    assert np.fromfile(written[5], np.uint64).tolist() == [0b101]
+
+
+class FakeContext:
+    """Ends its jobs when they are cancelled."""
+
+    defaultParallelism = 1  # noqa: N815 - Spark's name
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def cancelAllJobs(self) -> None:  # noqa: N802 - Spark's name
+        self.cancelled.set()
+
+
+def failing(context: FakeContext, *, at_once: bool) -> Callable[[], None]:
+    def job() -> None:
+        assert at_once or context.cancelled.wait(10)
+        raise PySparkException("Job aborted\n\tat some.java.Frame\nValueError: what it was")
+
+    return job
+
+
+def test_signal_cancels_the_job_and_ends_the_run() -> None:
+    context = FakeContext()
+    bulk = Bulk(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
+    bulk._stopping = lambda: True
+    with pytest.raises(Stopped):
+        bulk._job(failing(context, at_once=False))
+
+
+def test_job_that_fails_is_told_in_one_line() -> None:
+    context = FakeContext()
+    with pytest.raises(SparkJobFailed, match="gave the compactions up: ValueError: what it was; nothing of them"):
+        Bulk(SimpleNamespace(sparkContext=context))._job(failing(context, at_once=True))  # type: ignore[arg-type]
+
+
+def test_compactions_that_a_cluster_gave_up_fail_one_by_one_and_deletions_stay_done(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    clicks = PartitionDir(log_dir, "clicks-0").segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 2 * DAY_MS))
+    committed(log_dir, drawn(log_dir), clicks.segment(1, keyed(1, "x=2")))
+
+    def survey(batch: object) -> None:
+        raise SparkJobFailed("the cluster is gone")
+
+    monkeypatch.setattr(here, "_survey", survey)
+    outcome = cleaned(log_dir, configured(orders=COMPACT, clicks=EXPIRING), here)
+    told = {key[1].topic: (result.error, result.deleted_segments) for key, result in outcome.results.items()}
+    assert told["clicks"] == (None, 1)
+    assert "the cluster is gone" in told["orders"][0]
+
+
+def test_rounds_as_kafka_makes_them_are_made_here(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    assert_same_by(here, log_dir, configured(orders=COMPACT | {"compaction.rounds": "kafka"}))
+    assert here._prepared == {}
