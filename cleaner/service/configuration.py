@@ -27,7 +27,7 @@ class Configuration:
         Raises: as ``load_layers``.
         """
         self._load = load
-        self.loaded = load()
+        self.loaded = _resolved(load())
         self.broker: BrokerPolicy = self.loaded.layers.broker_policy()
         self._seen = self._state()
 
@@ -46,7 +46,7 @@ class Configuration:
         Raises: as ``load_layers``, and what was in force stays.
         """
         self._seen = self._state()
-        loaded = self._load()
+        loaded = _resolved(self._load())
         changes = list(differences(self.loaded, loaded))
         self.loaded, self.broker = loaded, loaded.layers.broker_policy()
         self._seen = self._state()
@@ -60,6 +60,11 @@ class Configuration:
     def _metadata_dir(self) -> Iterator[Path]:
         if self.broker.metadata_log_dir:
             yield Path(self.broker.metadata_log_dir)
+
+
+def _resolved(loaded: LoadedLayers) -> LoadedLayers:
+    """Log dirs by the paths that plans name them by: relative ones, and links, would be others than those."""
+    return loaded._replace(log_dirs=tuple(path.resolve() for path in loaded.log_dirs))
 
 
 def differences(before: LoadedLayers, after: LoadedLayers) -> Iterator[str]:

@@ -111,6 +111,7 @@ class SameProcess:
         self.locks = locks
 
     def compact(self, task, listener, meanwhile) -> Done:
+        assert Path(task.partition[0]).is_absolute(), "the child works in another directory"
         if SameProcess.dies:
             SameProcess.dies -= 1
             raise ChildDied(-9)
@@ -202,6 +203,14 @@ def test_the_first_round_surveys_and_compacts(world):
     assert not (world.log_dir / LOCK_FILE).exists()
     assert any(text.startswith("compacting state-0") for text in world.supervisor.told)
     assert world.worker.last_success_ms.keys() == {JobKind.SURVEY, JobKind.COMPACTION}
+
+
+@pytest.mark.parametrize("path", ["data", "link"])
+def test_a_log_dir_named_by_a_relative_path_or_a_link_is_compacted(log_dir, path, monkeypatch):
+    monkeypatch.chdir(log_dir.parent)
+    Path("link").symlink_to(log_dir)
+    World(Path(path), state=COMPACT).after(0)
+    assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
 
 
 def test_between_rounds_nothing_is_done(world):
