@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -113,13 +114,13 @@ def test_what_takes_over_a_machine_is_not_allowed(name: str) -> None:
     assert not calls & {"ptrace", "mount", "setuid", "setgroups", "reboot", "init_module", "bpf", "swapon", "chroot"}
 
 
-def traced(tmp_path: Path, calls: set[str], *arguments: str) -> set[str]:
-    """Those of the system calls that ``logcleaner`` makes, with its threads and children; it ends well."""
+def traced(tmp_path: Path, calls: set[str], *command: str | Path) -> set[str]:
+    """Those of the system calls that a command makes, with its threads and children; it ends well."""
     log, wanted = tmp_path / "calls", ",".join(f"?{call}" for call in sorted(calls))
     strace = ("strace", "--follow-forks", "--seccomp-bpf", f"--trace={wanted}", "--summary-only",
               "--summary-columns=name", f"--output={log}")  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = run(*strace, sys.executable, "-m", "cleaner", *arguments, env=environment)
+    done = run(*strace, *command, env=environment)
     if "ptrace" in done.stderr and "not permitted" in done.stderr:
         pytest.skip(f"NOT RUN: nothing can be traced here: {done.stderr}")
     assert done.returncode == 0, done.stderr
@@ -132,9 +133,30 @@ def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(tmp_path:
     config = tmp_path / "logcleaner.toml"
     config.write_text(f'log.dirs = ["{log_dir}"]\n[metrics]\ntextfile = "logcleaner.prom"\n')
     forbidden = members("@known") - allowed("logcleaner-clean.service")
-    calls = traced(tmp_path, forbidden | {"fsync", "mincore"}, "clean", "--config", str(config))
+    clean = (sys.executable, "-m", "cleaner", "clean", "--config", config)
+    calls = traced(tmp_path, forbidden | {"fsync", "mincore"}, *clean)
     metrics = (tmp_path / "logcleaner.prom").read_text()
     for figure in ("compacted_segments", "deleted_segments"):
         assert re.search(rf"logcleaner_last_run_{figure}{{.*}} [1-9]", metrics), metrics
     assert re.search(r"logcleaner_map_utilisation 0\.0*[1-9]", metrics)
     assert calls == {"fsync", "mincore"}  # traced to see that it is traced, and that no group would do
+
+
+UNTIL_COMPACTED = """
+"$0" -m cleaner run --config "$1" 2> "$2" &
+for _ in $(seq 300); do grep -q segments_compacted "$2" && break; sleep 0.2; done
+kill -TERM $! && wait $!
+"""
+
+
+def test_the_daemon_makes_only_calls_that_its_unit_allows(tmp_path: Path) -> None:
+    assert main(["demo", str(tmp_path / "data")]) == 0
+    config, log = tmp_path / "logcleaner.toml", tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    config.write_text(f'log.dirs = ["{tmp_path / "data"}"]\n[metrics]\nlisten = "127.0.0.1:{port}"\n')
+    forbidden = members("@known") - allowed("logcleaner.service")
+    calls = traced(tmp_path, forbidden | {"fsync", "mincore"}, "sh", "-c", UNTIL_COMPACTED, sys.executable, config, log)
+    assert "segments_compacted" in log.read_text(), log.read_text()
+    assert "daemon_stopped" in log.read_text()
+    assert calls == {"fsync", "mincore"}
