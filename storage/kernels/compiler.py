@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from types import FunctionType
 from typing import Any, Final
 
 import numba
 from numba import types
 
-from storage.kernels.instruction import Instruction
-from storage.kernels.kernel import Kernel
+from storage.kernels.instruction import Generated
 from storage.kernels.machine_code import MachineCode
 from storage.kernels.signatures import Array, Result, Signature
 
@@ -18,48 +16,45 @@ _ARRAY: Final = ["i8*", "i8*", "i64", "i64", "*", "i64", "i64"]
 _WIDTHS: Final = {"int64": "i64", "uint64": "i64", "boolean": "i8"}
 
 
-@cache
-def jitted(kernel: Kernel) -> Any:
-    """The kernel as numba knows it, and so all that it calls."""
-    names = kernel.function.__code__.co_names
-    known = {name: _known(value) for name, value in kernel.function.__globals__.items() if name in names}
-    known["__name__"] = kernel.function.__module__
-    function = FunctionType(kernel.function.__code__, known, kernel.function.__name__)
+def jitted(function: FunctionType, signature: Signature | None, *, inline: bool) -> Any:
+    """A kernel's function as numba knows it, with what stands for others replaced by those; compiled if it has a
+    signature."""
+    names = function.__code__.co_names
+    known = {
+        name: value.generator() if isinstance(value, Generated) else value
+        for name, value in function.__globals__.items()
+        if name in names
+    }
+    known["__name__"] = function.__module__
+    own = FunctionType(function.__code__, known, function.__name__)
     options: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",
         "boundscheck": False,
-        "forceinline": kernel.inline,
+        "forceinline": inline,
         # no reference counts: their atomic updates at each call cost more than the kernels' own work, and a
         # kernel allocates nothing and keeps no array
         "_nrt": False,
-        "no_cpython_wrapper": kernel.signature is not None,
+        "no_cpython_wrapper": signature is not None,
         "no_cfunc_wrapper": True,
     }
     njit: Any = numba.njit
-    signatures = [_numba_signature(kernel.signature)] if kernel.signature else []
-    return njit(*signatures, **options)(function)
+    signatures = [_numba_signature(signature)] if signature else []
+    return njit(*signatures, **options)(own)
 
 
-def compiled(kernel: Kernel) -> MachineCode:
-    """An entry point's machine code.
+def machine_code(entry: Any, signature: Signature) -> MachineCode:
+    """Of an entry point that ``jitted`` gave.
 
     Raises:
         RuntimeError: this numba passes arguments in another way than ``entry`` does.
     """
-    assert kernel.signature, kernel
-    (result,) = jitted(kernel).overloads.values()
+    (result,) = entry.overloads.values()
     passed = result.target_context.call_conv.get_function_type(result.signature.return_type, result.signature.args)
-    if not _is_as_entry_calls([str(argument) for argument in passed.args[2:]], kernel.signature):
+    if not _is_as_entry_calls([str(argument) for argument in passed.args[2:]], signature):
         raise RuntimeError(f"numba {numba.__version__} calls kernels by {passed}; pin numba to an older version")
     _, _, (elf, _) = result.library.serialize_using_object_code()
     return MachineCode(result.fndesc.llvm_func_name, elf)
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, Kernel):
-        return jitted(value)
-    return value.generator() if isinstance(value, Instruction) else value
 
 
 def _numba_signature(signature: Signature) -> Any:

@@ -8,8 +8,16 @@ from typing import Any, Final
 _GENERATORS: Final = "storage.kernels.generators"
 
 
-class Instruction:
-    """Stands in a kernel's module for a generator of the same name."""
+class Generated:
+    """Stands in a kernel's module for what numba compiles in its place."""
+
+    def generator(self) -> Any:
+        """What numba compiles the call with. Imports numba."""
+        raise NotImplementedError
+
+
+class Instruction(Generated):
+    """Stands for a generator of the same name."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -19,7 +27,7 @@ class Instruction:
         raise TypeError(f"{self._name} can be called from kernels only")
 
     def generator(self) -> Any:
-        """What numba compiles the call with. Imports numba."""
+        """The function of that name."""
         return getattr(importlib.import_module(self._module), self._name)
 
 

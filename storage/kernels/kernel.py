@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from storage.kernels import cache
 from storage.kernels.entry import Entry
+from storage.kernels.instruction import Generated
 from storage.kernels.machine_code import MachineCode
 from storage.kernels.signatures import Signature
 
@@ -22,21 +23,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _compiling: Final = threading.RLock()
 
 
-class Kernel:
+class Kernel(Generated):
     """What stands in a module for a decorated function."""
 
     def __init__(self, function: FunctionType, signature: Signature | None, *, inline: bool) -> None:
         functools.update_wrapper(self, function)
         self.function, self.signature, self.inline = function, signature, inline
         self._entry: Entry | None = None
+        self._jitted: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it. Without a signature (for tests): by numba, for the types at hand."""
         if self.signature is None:
-            return _compiler().jitted(self)(*arguments)
+            return self.generator()(*arguments)
         if self._entry is None:
             self._entry = Entry(self.machine_code(), self.signature)
         return self._entry(*arguments)
+
+    def generator(self) -> Any:
+        """The function as numba knows it, and so all that it calls."""
+        if self._jitted is None:
+            self._jitted = _compiler().jitted(self.function, self.signature, inline=self.inline)
+        return self._jitted
 
     def machine_code(self) -> MachineCode:
         """Of an entry point: from the cache, else compiled and put there."""
@@ -45,7 +53,7 @@ class Kernel:
             file = directory / f"{self.function.__module__}.{self.function.__name__}" if directory else None
             code = MachineCode.read(file) if file else None
             if code is None:
-                code = _compiler().compiled(self)
+                code = _compiler().machine_code(self.generator(), self.signature)
                 if file:
                     code.write(file)
             return code

@@ -38,8 +38,8 @@ def _read_unsigned(buf: Bytes, position: int, end: int, bytes_max: int) -> tuple
 
 
 @kernel(inline=True)
-def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int32 at ``position``: ``(value, next position)``. Nearly all are one or two bytes long."""
+def _read_short(buf: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Zigzag of one or two bytes, as nearly all are; 0 for the next position of a longer one."""
     if position < end:
         low = load_u8(buf, position)
         if low < 0x80:
@@ -48,6 +48,15 @@ def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
             high = load_u8(buf, position + 1)
             if high < 0x80:
                 return ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), position + 2
+    return 0, 0
+
+
+@kernel(inline=True)
+def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Zigzag int32 at ``position``: ``(value, next position)``."""
+    short, after = _read_short(buf, position, end)
+    if after:
+        return short, after
     value, after = _read_unsigned(buf, position, end, _INT_BYTES_MAX)
     bits = signed(value & np.uint64(0xFFFFFFFF))
     return (bits >> 1) ^ -(bits & 1), after
@@ -55,15 +64,10 @@ def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def read_varlong(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int64 at ``position``: ``(value, next position)``. Nearly all are one or two bytes long."""
-    if position < end:
-        low = load_u8(buf, position)
-        if low < 0x80:
-            return (low >> 1) ^ -(low & 1), position + 1
-        if position + 1 < end:
-            high = load_u8(buf, position + 1)
-            if high < 0x80:
-                return ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), position + 2
+    """Zigzag int64 at ``position``: ``(value, next position)``."""
+    short, after = _read_short(buf, position, end)
+    if after:
+        return short, after
     bits, after = _read_unsigned(buf, position, end, _LONG_BYTES_MAX)
     return signed(bits >> np.uint64(1)) ^ -signed(bits & np.uint64(1)), after
 
