@@ -54,14 +54,14 @@ def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
     """Reasons of the segments from place ``first`` on that one rule removes, up to its first refusal."""
     reasons: list[Reason] = []
     for place in range(first, len(log.segments)):
-        reason = None if _barrier(log, place) else rule(place)
+        reason = None if barrier(log, place) else rule(place)
         if reason is None:
             break
         reasons.append(reason)
     return reasons
 
 
-def _barrier(log: PartitionFacts, place: int) -> Reason | None:
+def barrier(log: PartitionFacts, place: int) -> Reason | None:
     """What forbids every rule to take this segment."""
     is_active = place == len(log.segments) - 1
     if is_active and log.active.size_bytes == 0:
@@ -117,7 +117,7 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
 
     def rule(place: int) -> Reason | None:
         segment = log.segments[place]
-        newest_ms, what = _newest(segment, policy, now_ms)
+        newest_ms, what = newest(segment, policy, now_ms)
         if policy.retention_ms < 0 or now_ms - newest_ms <= policy.retention_ms:
             return None
         text = f"{what} is {duration(now_ms - newest_ms)} old, more than {limit}"
@@ -133,7 +133,7 @@ def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> 
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
         until_ms = max(until_ms, _expiry_ms(segment, policy, now_ms))
-        reason = _barrier(log, place) or _stays(log, place, first, policy, now_ms, until_ms)
+        reason = barrier(log, place) or _stays(log, place, first, policy, now_ms, until_ms)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts
 
@@ -142,7 +142,7 @@ def _stays(log: PartitionFacts, place: int, first: int, policy: TopicPolicy, now
     segment = log.segments[place]
     if not policy.cleanup_delete:
         return _deletes_by_no_limit(policy)
-    newest_ms, what = _newest(segment, policy, now_ms)
+    newest_ms, what = newest(segment, policy, now_ms)
     if policy.retention_ms >= 0 and newest_ms > now_ms:
         text = f"{what} lies in the future, {moment(newest_ms)}; it holds all later segments"
         return Reason(ReasonCode.FUTURE_TIMESTAMP, text, until_ms)
@@ -164,7 +164,7 @@ def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
     return Reason(ReasonCode.POLICY_EMPTY, "cleanup.policy is empty: no limit deletes, nothing is compacted")
 
 
-def _newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
+def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
     """The time that a segment's age counts from, epoch ms, and what has it."""
     if _is_unpinned(segment, policy, now_ms):
         return segment.mtime_ms, "the file time of its .log (its newest record lies in the future)"

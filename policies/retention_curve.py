@@ -1,0 +1,91 @@
+"""How many bytes retention would leave, as a function of its limit: every limit at which that changes.
+
+Pure functions over facts. Whole segments go, oldest first, as in ``policies.retention``, whose rules these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from policies.config import TopicPolicy
+from policies.facts import PartitionFacts
+from policies.retention import barrier, newest
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A step: each limit up to this one, and above that of the point before, leaves so much."""
+
+    limit: int | None
+    """``retention.ms`` or ``retention.bytes``; None for all greater ones, and for none at all."""
+    kept_bytes: int
+    """Of the ``.log`` files."""
+
+
+def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tuple[CurvePoint, ...]:
+    """Bytes kept by each ``retention.ms``, as if no other limit held.
+
+    Args:
+        log: facts of one partition.
+        policy: says which time of a segment counts; its limits are not asked.
+        now_ms: epoch ms.
+
+    Returns:
+        Points by rising limit. No limit is below 0: what only a negative age would let go is always kept.
+    """
+    ages_ms = (now_ms - newest(log.segments[place], policy, now_ms)[0] for place in _deletable(log))
+    youngest_so_far_ms = accumulate(ages_ms, min)  # a segment goes once it and all older ones are beyond the limit
+    return _curve(log, [age_ms - 1 for age_ms in youngest_so_far_ms])
+
+
+def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
+    """Bytes kept by each ``retention.bytes``, as if no other limit held: never less than the limit, where there is as
+    much.
+
+    Args:
+        log: facts of one partition.
+
+    Returns:
+        Points by rising limit.
+    """
+    left_bytes = _left_bytes(log)
+    return _curve(log, [left_bytes[place + 1] for place in _deletable(log)])
+
+
+def _deletable(log: PartitionFacts) -> Iterator[int]:
+    """Places of the segments that some limit may take; the rest is barred."""
+    first = _below_log_start(log)
+    for place in range(first, len(log.segments)):
+        if barrier(log, place):
+            return
+        yield place
+
+
+def _below_log_start(log: PartitionFacts) -> int:
+    """How many of the oldest segments go by the log start offset, whatever the limit."""
+    for place in range(len(log.segments)):
+        is_active = place + 1 == len(log.segments)
+        if is_active or log.upper_offset(place) > log.log_start_offset or barrier(log, place):
+            return place
+    return 0
+
+
+def _left_bytes(log: PartitionFacts) -> list[int]:
+    """What is left once none, one, two … of the oldest segments are gone."""
+    from_newest = accumulate((segment.size_bytes for segment in reversed(log.segments)), initial=0)
+    return list(from_newest)[::-1]
+
+
+def _curve(log: PartitionFacts, greatest_limits: Sequence[int]) -> tuple[CurvePoint, ...]:
+    """From the greatest limit at which each segment still goes, oldest first and never rising."""
+    first, left_bytes = _below_log_start(log), _left_bytes(log)
+    points = [CurvePoint(None, left_bytes[first])]
+    for place, limit in enumerate(greatest_limits, first):
+        if limit < 0:
+            break
+        if points[-1].limit == limit:
+            points.pop()
+        points.append(CurvePoint(limit, left_bytes[place + 1]))
+    return tuple(reversed(points))

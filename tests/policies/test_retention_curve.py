@@ -1,0 +1,48 @@
+"""The curve says of each limit what retention itself would leave at it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.config import TopicPolicy
+from policies.facts import PartitionFacts
+from policies.reasons import Action
+from policies.retention import retention
+from policies.retention_curve import CurvePoint, curve_by_size, curve_by_time
+from tests.builders import NOW_MS, a_log, a_policy
+
+
+def left(facts: PartitionFacts, policy: TopicPolicy) -> int:
+    return sum(v.size_bytes for v in retention(facts, policy, NOW_MS).verdicts if v.action is Action.KEEP)
+
+
+def read_off(curve: tuple[CurvePoint, ...], limit: int) -> int:
+    return next(point.kept_bytes for point in curve if point.limit is None or limit <= point.limit)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> PartitionFacts:
+    log = a_log()
+    for size, age in draw(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 9)), min_size=1, max_size=6)):
+        log = log.segment(bytes=size, newest_ms=NOW_MS - age)
+    offsets = st.integers(0, log.facts().log_end_offset)
+    return log.log_start(draw(offsets)).high_watermark(draw(offsets)).facts()
+
+
+@given(logs())
+def test_each_limit_leaves_what_the_curve_says(facts: PartitionFacts) -> None:
+    by_time, by_size = curve_by_time(facts, a_policy(), NOW_MS), curve_by_size(facts)
+    for limit in range(-1, 40):
+        expected = left(facts, a_policy(retention_ms=limit)), left(facts, a_policy(retention_bytes=limit))
+        asked = limit if limit >= 0 else 1 << 60
+        assert (read_off(by_time, asked), read_off(by_size, asked)) == expected
+    for curve in (by_time, by_size):
+        limits = [point.limit for point in curve]
+        assert limits == [*sorted(x for x in limits if x is not None), None]
+
+
+def test_each_step_has_the_greatest_limit_that_still_leaves_so_little() -> None:
+    log = a_log().segment(bytes=50, newest_ms=NOW_MS - 9).segment(bytes=30, newest_ms=NOW_MS - 4).facts()
+    assert curve_by_time(log, a_policy(), NOW_MS) == (CurvePoint(3, 0), CurvePoint(8, 30), CurvePoint(None, 80))
+    assert curve_by_size(log) == (CurvePoint(0, 0), CurvePoint(30, 30), CurvePoint(None, 80))
