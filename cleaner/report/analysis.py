@@ -1,0 +1,173 @@
+"""An analysis for people, as tables or a page of HTML, and for machines: ``logcleaner.analysis/1``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cleaner.engine.analysis import TABLES, Analysis, CurveStep, Row
+from cleaner.report.printable import printable
+from cleaner.report.text import counted, size
+from policies.reasons import duration, moment
+
+SCHEMA: Final = "logcleaner.analysis/1"
+ROWS_MAX: Final = 10
+"""Of one partition in one table, where people read it."""
+TITLES: Final = {
+    "sizes": "Sizes",
+    "days": "By day (UTC)",
+    "codecs": "Compression",
+    "keys": "Keys",
+    "top_keys": "Hottest and largest keys",
+    "timestamps": "Timestamps",
+    "savings": "What clean --force-compaction would save now",
+    "retention": "What a limit up to this one would keep",
+    "producers": "Producers and transactions",
+}
+_HEADINGS: Final = {
+    "cleanup_policy": "POLICY", "batch_min_bytes": "MIN", "batch_median_bytes": "MEDIAN", "batch_max_bytes": "MAX",
+    "deleted_bytes": "DELETED", "compacted_from_bytes": "COMPACTED", "compacted_to_bytes": "TO", "saved_bytes": "SAVED",
+    "records_read": "READ", "records_kept": "KEPT", "kept_bytes": "KEPT", "producer_id": "PRODUCER",
+    "producer_epoch": "EPOCH", "open_since_offset": "OPEN AT", "oldest_ms": "OLDEST", "newest_ms": "NEWEST",
+    "out_of_order": "DISORDER", "duplicates": "REPEATED", "deleted_keys": "DELETED", "without_key": "NO KEY",
+}  # fmt: skip
+_LEFT: Final = ("cleanup_policy", "day", "codec", "by", "key", "basis", "oldest_ms", "newest_ms")
+_YEAR_9999_MS: Final = 253_402_300_799_000
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table, its cells in people's words."""
+
+    title: str
+    headings: tuple[str, ...]
+    is_right: tuple[bool, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int
+    """Rows beyond ``ROWS_MAX`` of a partition."""
+
+
+def document(analysis: Analysis) -> dict[str, Any]:
+    """What ``analyze --json`` prints; sizes in bytes, times in epoch ms. Bytes of a key that are no text are escaped."""
+    tables = {name: [_jsonable(asdict(row)) for row in analysis.tables[name]] for name in TABLES}
+    return {"schema": SCHEMA, "now": analysis.now_ms, **tables, "problems": list(analysis.problems)}
+
+
+def _jsonable(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: _text(value) if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
+
+
+def sections(analysis: Analysis) -> Iterator[Section]:
+    """The tables that have rows, as people read them; the log dir is told where there are several."""
+    log_dirs = {row.log_dir for row in analysis.tables["sizes"]}
+    for name, kind in TABLES.items():
+        if not (rows := analysis.tables[name]):
+            continue
+        columns = [field.name for field in fields(kind)[len(fields(Row)) :]]
+        shown, left_out = _first_of_each(rows)
+        names = ("PARTITION", "LOG DIR") if len(log_dirs) > 1 else ("PARTITION",)
+        yield Section(
+            TITLES[name],
+            (*names, *(_HEADINGS.get(column, column.upper()) for column in columns)),
+            (*(False for _ in names), *(column not in _LEFT for column in columns)),
+            tuple((*_names(row)[: len(names)], *(_cell(row, column) for column in columns)) for row in shown),
+            left_out,
+        )
+
+
+def _first_of_each(rows: Sequence[Row]) -> tuple[list[Row], int]:
+    """At most ``ROWS_MAX`` of each partition (and of each curve), and how many are left out."""
+    shown: list[Row] = []
+    for _, group in groupby(rows, lambda row: (row.log_dir, row.topic, row.partition, getattr(row, "key", None)
+                                               if isinstance(row, CurveStep) else None)):  # fmt: skip
+        shown += list(group)[:ROWS_MAX]
+    return shown, len(rows) - len(shown)
+
+
+def _names(row: Row) -> tuple[str, str]:
+    return f"{printable(row.topic)}-{row.partition}", printable(row.log_dir)
+
+
+def _cell(row: Row, column: str) -> str:
+    value = getattr(row, column)
+    if isinstance(row, CurveStep) and column == "limit":
+        return _limit(row)
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        return printable(_text(value))
+    if column.endswith("_ms"):
+        return moment(value) if value < _YEAR_9999_MS else str(value)
+    if column.endswith("bytes"):
+        return size(value)
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    is_number = isinstance(value, int) and column not in ("producer_id", "open_since_offset")
+    return f"{value:,}" if is_number else str(value)
+
+
+def _limit(step: CurveStep) -> str:
+    if step.limit is None:
+        return "any greater"
+    return duration(step.limit) if step.key == "retention.ms" else size(step.limit)
+
+
+def show(analysis: Analysis) -> None:
+    """Print the tables on stdout: as wide as the terminal, 80 columns where it is piped."""
+    console = Console(width=None if sys.stdout.isatty() else 80)
+    for section in sections(analysis):
+        console.print(Text(section.title, "bold underline"))
+        console.print(_table(section))
+        if section.left_out:
+            more = counted(section.left_out, "more row")
+            console.print(Text(f"{more}: --json and --output have them", "dim"))
+        console.print()
+
+
+def _table(section: Section) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading, is_right in zip(section.headings, section.is_right, strict=True):
+        table.add_column(heading, justify="right" if is_right else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>logcleaner analyze</title>
+<style>
+body { font: 14px sans-serif; margin: 2em } table { border-collapse: collapse }
+th, td { padding: .2em .8em; text-align: left; border-bottom: 1px solid #ddd } .n { text-align: right }
+.problem { color: #b00 }
+</style></head><body>
+<h1>Analysis of {{ now }}</h1>
+{% for problem in problems %}<p class="problem">{{ problem }}</p>
+{% endfor %}{% for section in sections %}<h2>{{ section.title }}</h2>
+<table><tr>{% for heading in section.headings %}<th{% if section.is_right[loop.index0] %} class="n"{% endif %}>\
+{{ heading }}</th>{% endfor %}</tr>
+{% for row in section.rows %}<tr>{% for cell in row %}<td{% if section.is_right[loop.index0] %} class="n"{% endif %}>\
+{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table>
+{% if section.left_out %}<p>{{ section.left_out }} more rows: --json and --output have them</p>
+{% endif %}{% endfor %}</body></html>
+"""
+
+
+def html(analysis: Analysis) -> str:
+    """A page that needs no other file."""
+    from jinja2 import Environment  # noqa: PLC0415 - only where a page is asked for
+
+    page = Environment(autoescape=True).from_string(_PAGE)
+    problems = map(printable, analysis.problems)
+    return page.render(now=moment(analysis.now_ms), sections=sections(analysis), problems=problems)
