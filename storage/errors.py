@@ -398,6 +398,17 @@ class SparkUnavailable(LogCleanerError):
         return f"Spark cannot be started: {self.cause}; {self.remedy}"
 
 
+class SparkJobFailed(LogCleanerError):
+    """A job did not end well; what a task meets in the files is told otherwise."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"the Spark job failed: {self.cause}; every executor needs this package, and sees the log dirs"
+
+
 class NoSuchOffset(LogCleanerError):
     """An offset, or a time, from which a partition was to be read and that it does not have."""
 

@@ -23,7 +23,7 @@ class Sizes(Row):
 
     cleanup_policy: str | None
     segments: int
-    bytes: int
+    size_bytes: int
     """Of the ``.log`` files."""
     records: int
     batches: int
@@ -39,7 +39,7 @@ class Day(Row):
     day: str | None
     """ISO 8601; None for records without a timestamp."""
     records: int
-    bytes: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Codec(Row):
     codec: str
     batches: int
     records: int
-    bytes: int
+    size_bytes: int
     ratio: float | None
     """Uncompressed size by size; None where it is not known: compressed messages of v0 and v1."""
 
@@ -79,7 +79,7 @@ class TopKey(Row):
     """From 1; those that are equal by their bytes, ascending."""
     key: bytes
     records: int
-    bytes: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Producer(Row):
     """The latest."""
     records: int
     batches: int
-    bytes: int
+    size_bytes: int
     committed: int
     """Markers."""
     aborted: int

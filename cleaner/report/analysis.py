@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cleaner.engine.analysis import TABLES, Analysis, CurveStep, Row
+from cleaner.engine.analysis import TABLES, Analysis, CurveStep, Row, TopKey
 from cleaner.report.printable import printable
 from cleaner.report.text import counted, size
 from policies.reasons import duration, moment
@@ -32,13 +32,15 @@ TITLES: Final = {
     "producers": "Producers and transactions",
 }
 _HEADINGS: Final = {
-    "cleanup_policy": "POLICY", "batch_min_bytes": "MIN", "batch_median_bytes": "MEDIAN", "batch_max_bytes": "MAX",
+    "size_bytes": "SIZE", "cleanup_policy": "POLICY",
+    "batch_min_bytes": "MIN", "batch_median_bytes": "MEDIAN", "batch_max_bytes": "MAX",
     "deleted_bytes": "DELETED", "compacted_from_bytes": "COMPACTED", "compacted_to_bytes": "TO", "saved_bytes": "SAVED",
     "records_read": "READ", "records_kept": "KEPT", "kept_bytes": "KEPT", "producer_id": "PRODUCER",
     "producer_epoch": "EPOCH", "open_since_offset": "OPEN AT", "oldest_ms": "OLDEST", "newest_ms": "NEWEST",
     "out_of_order": "DISORDER", "duplicates": "REPEATED", "deleted_keys": "DELETED", "without_key": "NO KEY",
 }  # fmt: skip
 _LEFT: Final = ("cleanup_policy", "day", "codec", "by", "key", "basis", "oldest_ms", "newest_ms")
+_IDS: Final = ("producer_id", "open_since_offset")
 _YEAR_9999_MS: Final = 253_402_300_799_000
 
 
@@ -55,7 +57,7 @@ class Section:
 
 
 def document(analysis: Analysis) -> dict[str, Any]:
-    """What ``analyze --json`` prints; sizes in bytes, times in epoch ms. Bytes of a key that are no text are escaped."""
+    """What ``analyze --json`` prints; sizes in bytes, times in epoch ms. What is no text in a key is escaped."""
     tables = {name: [_jsonable(asdict(row)) for row in analysis.tables[name]] for name in TABLES}
     return {"schema": SCHEMA, "now": analysis.now_ms, **tables, "problems": list(analysis.problems)}
 
@@ -87,12 +89,14 @@ def sections(analysis: Analysis) -> Iterator[Section]:
 
 
 def _first_of_each(rows: Sequence[Row]) -> tuple[list[Row], int]:
-    """At most ``ROWS_MAX`` of each partition (and of each curve), and how many are left out."""
-    shown: list[Row] = []
-    for _, group in groupby(rows, lambda row: (row.log_dir, row.topic, row.partition, getattr(row, "key", None)
-                                               if isinstance(row, CurveStep) else None)):  # fmt: skip
-        shown += list(group)[:ROWS_MAX]
+    """At most ``ROWS_MAX`` of each partition, of each list and curve of it; and how many are left out."""
+    shown = [row for _, group in groupby(rows, _list_of) for row in islice(group, ROWS_MAX)]
     return shown, len(rows) - len(shown)
+
+
+def _list_of(row: Row) -> tuple[str, str, int, str | None]:
+    which = row.key if isinstance(row, CurveStep) else row.by if isinstance(row, TopKey) else None
+    return row.log_dir, row.topic, row.partition, which
 
 
 def _names(row: Row) -> tuple[str, str]:
@@ -103,18 +107,22 @@ def _cell(row: Row, column: str) -> str:
     value = getattr(row, column)
     if isinstance(row, CurveStep) and column == "limit":
         return _limit(row)
-    if value is None:
-        return "-"
-    if isinstance(value, bytes):
-        return printable(_text(value))
-    if column.endswith("_ms"):
-        return moment(value) if value < _YEAR_9999_MS else str(value)
-    if column.endswith("bytes"):
-        return size(value)
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    is_number = isinstance(value, int) and column not in ("producer_id", "open_since_offset")
-    return f"{value:,}" if is_number else str(value)
+    match value:
+        case None:
+            return "-"
+        case bytes():
+            return printable(_text(value))
+        case int() if column not in _IDS:
+            return _number(value, column)
+        case float():
+            return f"{value:.2f}"
+    return str(value)
+
+
+def _number(value: int, column: str) -> str:
+    if column.endswith("_ms") and value < _YEAR_9999_MS:
+        return moment(value)
+    return size(value) if column.endswith("bytes") else f"{value:,}"
 
 
 def _limit(step: CurveStep) -> str:

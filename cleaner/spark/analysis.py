@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's own examples have it)
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -21,9 +23,11 @@ from cleaner.spark.fact_schema import KEY, STRETCH
 from cleaner.spark.naming import Figures, Naming
 from cleaner.spark.options import PARTITION_BYTES_DEFAULT
 from cleaner.spark.savings import Rehearsed, rehearse
+from cleaner.spark.session import cause_of
 from cleaner.spark.slices import packed
 from cleaner.spark.snapshot import Snapshot
 from policies.config import BrokerPolicy
+from storage.errors import SparkJobFailed
 from storage.records import ControlType
 
 if TYPE_CHECKING:
@@ -44,8 +48,15 @@ def analyze(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told:
         broker: what holds for all topics alike.
         told: hears the steps.
 
-    Raises: PySparkException where a task cannot run at all.
+    Raises: SparkJobFailed where a task cannot run at all.
     """
+    try:
+        return _analysis(spark, snapshot, broker, told)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SparkJobFailed(cause_of(error)) from error
+
+
+def _analysis(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told: Told) -> Analysis:
     named, problems = Naming(snapshot), list(snapshot.problems)
     with _kept(_facts(spark, snapshot, STRETCH)) as stretches:
         told("reading batches")
@@ -134,7 +145,7 @@ def _sums(stretches: DataFrame) -> DataFrame:
 
 def _days(stretches: DataFrame) -> DataFrame:
     by_day = stretches.where("problem IS NULL").groupBy("place", "day")
-    return by_day.agg(_sum("records", "NOT is_control").alias("records"), _sum("bytes").alias("bytes"))
+    return by_day.agg(_sum("records", "NOT is_control").alias("records"), _sum("size_bytes").alias("size_bytes"))
 
 
 def _codecs(stretches: DataFrame) -> DataFrame:
@@ -144,8 +155,8 @@ def _codecs(stretches: DataFrame) -> DataFrame:
         .agg(
             F.count("batch_bytes").alias("batches"),
             _sum("records", "NOT is_control").alias("records"),
-            _sum("bytes").alias("bytes"),
-            F.expr("sum(plain_bytes) / sum(CASE WHEN plain_bytes IS NOT NULL THEN bytes END)").alias("ratio"),
+            _sum("size_bytes").alias("size_bytes"),
+            F.expr("sum(plain_bytes) / sum(CASE WHEN plain_bytes IS NOT NULL THEN size_bytes END)").alias("ratio"),
         )
     )
 
@@ -163,7 +174,7 @@ def _producers(stretches: DataFrame) -> DataFrame:
             F.max("producer_epoch").alias("producer_epoch"),
             _sum("records", "NOT is_control").alias("records"),
             F.count("batch_bytes").alias("batches"),
-            _sum("bytes").alias("bytes"),
+            _sum("size_bytes").alias("size_bytes"),
             F.count_if(F.col("marker") == int(ControlType.COMMIT)).alias("committed"),
             F.count_if(F.col("marker") == int(ControlType.ABORT)).alias("aborted"),
             F.min(F.when(is_open, F.col("first_offset"))).alias("open_since_offset"),
@@ -174,7 +185,7 @@ def _producers(stretches: DataFrame) -> DataFrame:
 def _by_key(keyed: DataFrame) -> DataFrame:
     return keyed.groupBy("place", "key", "problem").agg(
         F.count("*").alias("records"),
-        F.sum("bytes").alias("bytes"),
+        F.sum("size_bytes").alias("size_bytes"),
         F.max_by("is_tombstone", "offset").alias("is_deleted"),
     )
 
@@ -193,7 +204,7 @@ def _key_sums(keys: DataFrame) -> DataFrame:
 
 def _top_keys(keys: DataFrame) -> DataFrame:
     sound = keys.where("problem IS NULL")
-    return _ranked(sound, "hottest", "records").unionByName(_ranked(sound, "largest", "bytes"))
+    return _ranked(sound, "hottest", "records").unionByName(_ranked(sound, "largest", "size_bytes"))
 
 
 def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:

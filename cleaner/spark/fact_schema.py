@@ -15,7 +15,7 @@ STRETCH: Final = pa.schema(
         ("last_offset", pa.int64()),
         ("day", pa.int64()),  # since the epoch; negative where there is no timestamp
         ("batch_bytes", pa.int64()),  # of the whole batch; null but in its first stretch
-        ("bytes", pa.int64()),  # the stretch's share
+        ("size_bytes", pa.int64()),  # the stretch's share
         ("plain_bytes", pa.int64()),  # as bytes, uncompressed; null where that is not known
         ("records", pa.int64()),
         ("codec", pa.int32()),
@@ -41,7 +41,7 @@ KEY: Final = pa.schema(
         ("place", pa.int32()),
         ("key", pa.binary()),
         ("offset", pa.int64()),
-        ("bytes", pa.int64()),  # of key and value
+        ("size_bytes", pa.int64()),  # of key and value
         ("is_tombstone", pa.bool_()),
         ("problem", pa.string()),
     ]

@@ -89,7 +89,7 @@ def keyed_records(chunk: Chunk, slice_: Slice, place: int) -> Iterator[pa.Record
             "place": np.full(batch.num_rows, place, np.int32),
             "key": batch.column("key"),
             "offset": batch.column("offset"),
-            "bytes": rows[KEY_BYTES] + np.maximum(rows[VALUE_BYTES], 0),
+            "size_bytes": rows[KEY_BYTES] + np.maximum(rows[VALUE_BYTES], 0),
             "is_tombstone": rows[VALUE_BYTES] < 0,
             "problem": pa.nulls(batch.num_rows, pa.string()),
         }
@@ -109,7 +109,7 @@ def stretches(chunk: Chunk, place: int, now_ms: int) -> pa.RecordBatch:
         "last_offset": chunk.located[OFFSET][starts + counts - 1],
         "day": days[starts],
         "batch_bytes": pa.array(batch["size"], pa.int64(), mask=~is_first),
-        "bytes": _shared(batch["size"], counts, is_first),
+        "size_bytes": _shared(batch["size"], counts, is_first),
         "plain_bytes": _plain_bytes(batch, counts, is_first),
         "records": counts,
         "codec": (batch["attributes"] & CODEC_MASK).astype(np.int32),

@@ -44,25 +44,20 @@ class Naming:
 
     def sizes(self, sums: ByPlace) -> list[Row]:
         """From the sums over each partition."""
-        none = {
-            "records": 0,
-            "batches": 0,
-            "batch_min_bytes": None,
-            "batch_median_bytes": None,
-            "batch_max_bytes": None,
-        }
+        of_batches = ("records", "batches", "batch_min_bytes", "batch_median_bytes", "batch_max_bytes")
+        none: Figures = {"records": 0, "batches": 0}
         rows: list[Row] = []
         for place, planned in enumerate(self._snapshot.partitions):
-            facts = planned.facts
-            figures = {name: sums.get(place, none).get(name) for name in of_batches}
-            policy = planned.policy.cleanup_policy or None
-            rows.append(Sizes(*self._name(place), policy, len(facts.segments), facts.size_bytes, **figures))
+            facts, found = planned.facts, sums.get(place, none)
+            of_files = (planned.policy.cleanup_policy or None, len(facts.segments), facts.size_bytes)
+            batches: list[Any] = [found.get(name) for name in of_batches]
+            rows.append(Sizes(*self._name(place), *of_files, *batches))
         return rows
 
     def days(self, figures: Iterable[Figures]) -> list[Row]:
         """Ascending, what has no timestamp first."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
-        return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["bytes"]) for row in ordered]
+        return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["size_bytes"]) for row in ordered]
 
     def codecs(self, figures: Iterable[Figures]) -> list[Row]:
         """By their numbers."""
@@ -125,7 +120,8 @@ class Naming:
     def _row(self, table: type[Row], figures: Figures, **others: object) -> Row:
         """By the names of the fields."""
         mine = [field.name for field in fields(table)[len(fields(Row)) :]]
-        return table(*self._name(figures["place"]), **{name: others.get(name, figures.get(name)) for name in mine})
+        given: dict[str, Any] = {name: others.get(name, figures.get(name)) for name in mine}
+        return table(*self._name(figures["place"]), **given)
 
 
 def _day(day: int) -> str | None:

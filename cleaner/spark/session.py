@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from storage.errors import SparkUnavailable
 
 JAVA_VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
 _ANSWER_SECONDS_MAX: Final = 30
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _OURS: Final = {
@@ -34,7 +37,18 @@ def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("logcleaner").master(master)
     for key, value in (_OURS | dict(config)).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JJavaError) as error:
+        raise SparkUnavailable(f"{master}: {cause_of(error)}", "see that there is such a master") from error
+
+
+def cause_of(error: BaseException) -> str:
+    """The line of Spark's words that says most: Java's exception, else the last one of Python's, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    of_java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (of_python[-1:] or of_java[:1] or lines[:1] or [type(error).__name__])[0]
 
 
 def check_java(environment: Mapping[str, str]) -> None:
