@@ -19,7 +19,8 @@ from cleaner.service.settings import read_settings
 
 ROOT = Path(__file__).parent.parent
 UNITS = ROOT / "systemd"
-SERVICES = ("logcleaner.service", "logcleaner-clean.service")
+SERVICES = ("logcleaner.service", "logcleaner-clean.service", "logcleaner-analyze.service")
+TIMERS = ("logcleaner-clean.timer", "logcleaner-analyze.timer")
 EXPOSURE_MAX = 2.0
 
 
@@ -38,7 +39,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "usr/lib/systemd/system"
 
 
-@pytest.mark.parametrize("name", [*SERVICES, "logcleaner-clean.timer"])
+@pytest.mark.parametrize("name", [*SERVICES, *TIMERS])
 def test_systemd_finds_no_fault(installed: Path, name: str) -> None:
     done = run("systemd-analyze", "verify", "--man=no", installed / name)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -63,10 +64,10 @@ def hardening(name: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def test_both_services_are_hardened_alike() -> None:
+def test_all_services_are_hardened_alike() -> None:
     network = ("RestrictAddressFamilies", "IPAddress", "PrivateNetwork")
-    daemon, clean = ([line for line in hardening(name) if not line.startswith(network)] for name in SERVICES)
-    assert daemon == clean
+    daemon, *others = ([line for line in hardening(name) if not line.startswith(network)] for name in SERVICES)
+    assert others == [daemon, daemon]
 
 
 def test_everything_installed_can_be_read_by_systemd(installed: Path) -> None:

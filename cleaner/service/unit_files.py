@@ -41,7 +41,13 @@ class UnitFile:
 FILES: Final = (
     *(
         UnitFile(name, (f"lib/systemd/system/{name}",))
-        for name in ("logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer")
+        for name in (
+            "logcleaner.service",
+            "logcleaner-clean.service",
+            "logcleaner-clean.timer",
+            "logcleaner-analyze.service",
+            "logcleaner-analyze.timer",
+        )  # fmt: skip
     ),
     UnitFile("logcleaner.sysusers.conf", ("lib/sysusers.d/logcleaner.conf",)),
     UnitFile("logcleaner.tmpfiles.conf", ("lib/tmpfiles.d/logcleaner.conf",)),

@@ -4,6 +4,9 @@ Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a
 at a time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it. ``source`` plans a batch
 read, ``stream`` micro-batches, ``reading`` is what their tasks do; ``sink`` writes new partitions, each in ``parts``.
 ``bulk`` compacts: ``work`` is what it sends to the ``tasks`` of its executors, ``shuffle`` finds the survivors.
+
+An *analysis* is of a *snapshot*: its tasks hand over *facts* (stretches of batches, keys) and what a compaction would
+save (``savings``); ``naming`` makes rows of tables of what Spark aggregated.
 """
 
 from __future__ import annotations
