@@ -17,6 +17,10 @@ CHECKOUT: Final = Path(__file__).parent.parent.parent
 """In a working copy."""
 COMMAND: Final = "/usr/bin/logcleaner"
 """What the files call, until they are installed."""
+_UNITS: Final = (
+    "logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer",
+    "logcleaner-analyze.service", "logcleaner-analyze.timer",
+)  # fmt: skip
 _DROP_INS: Final = ("logcleaner.service.d", "logcleaner-clean.service.d")
 _EXAMPLES: Final = "share/doc/logcleaner/examples"
 
@@ -39,16 +43,7 @@ class UnitFile:
 
 
 FILES: Final = (
-    *(
-        UnitFile(name, (f"lib/systemd/system/{name}",))
-        for name in (
-            "logcleaner.service",
-            "logcleaner-clean.service",
-            "logcleaner-clean.timer",
-            "logcleaner-analyze.service",
-            "logcleaner-analyze.timer",
-        )  # fmt: skip
-    ),
+    *(UnitFile(name, (f"lib/systemd/system/{name}",)) for name in _UNITS),
     UnitFile("logcleaner.sysusers.conf", ("lib/sysusers.d/logcleaner.conf",)),
     UnitFile("logcleaner.tmpfiles.conf", ("lib/tmpfiles.d/logcleaner.conf",)),
     UnitFile("logcleaner.toml", ("etc/logcleaner.toml",), is_edited=True),

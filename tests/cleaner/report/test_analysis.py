@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from cleaner.engine.analysis import TABLES, Day, Sizes
+from cleaner.report.analysis import ROWS_MAX, TITLES, document, html, sections, show
+from tests.cleaner.report.analyses import ORDERS, an_analysis
+
+
+def test_document_has_every_table_field_for_field() -> None:
+    told = json.loads(json.dumps(document(an_analysis(problems=("a.log: gone",)))))
+    assert list(told) == ["schema", "now", *TABLES, "problems"]
+    assert (told["schema"], told["problems"]) == ("logcleaner.analysis/1", ["a.log: gone"])
+    for name, kind in TABLES.items():
+        assert list(told[name][0]) == [field.name for field in fields(kind)]
+    assert told["top_keys"][0]["key"] == "\\xff<a>\x1b"
+
+
+def test_every_table_has_a_title() -> None:
+    assert TITLES.keys() == TABLES.keys()
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_text_fits_80_columns_and_tells_each_table_in_peoples_words(capsys: pytest.CaptureFixture[str]) -> None:
+    show(an_analysis())
+    lines = printed(capsys)
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line in TITLES.values()] == list(TITLES.values())
+    text = "\n".join(lines)
+    for words in ("5.0 MiB", "12,345", "2.50", r"\xff<a>\x1b", "1d", "any greater", "1970-01-01T00:00:00Z", "1234567"):
+        assert words in text
+    assert f"{1 << 62:,}"[:9] in text  # beyond the calendar
+
+
+def test_long_lists_are_cut_and_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    days = [("days", Day(*ORDERS, f"2027-02-{day:02}", 1, 1)) for day in range(1, 13)]
+    analysis = an_analysis(*days)
+    section = next(section for section in sections(analysis) if section.title == TITLES["days"])
+    assert (len(section.rows), section.left_out) == (ROWS_MAX, 4)
+    show(analysis)
+    assert "4 more rows: --json and --output have them" in printed(capsys)
+    assert "4 more rows" in html(analysis)
+
+
+def test_a_table_without_rows_is_not_told() -> None:
+    analysis = an_analysis()
+    analysis.tables["producers"].clear()
+    assert TITLES["producers"] not in [section.title for section in sections(analysis)]
+
+
+def test_several_log_dirs_are_told_apart() -> None:
+    other = Sizes("/disk2", "orders", 0, None, 1, 1, 1, 1, 1, 1, 1)
+    first, *_ = sections(an_analysis(("sizes", other)))
+    assert first.headings[:2] == ("PARTITION", "LOG DIR")
+    assert [row[:3] for row in first.rows] == [("orders-0", "/data", "compact"), ("orders-0", "/disk2", "-")]
+
+
+def test_the_page_needs_no_other_file_and_escapes_what_records_say() -> None:
+    page = html(an_analysis(problems=("<b>gone</b>",)))
+    assert "&lt;b&gt;gone" in page
+    assert r"\xff&lt;a&gt;\x1b" in page
+    assert not {"<a>", "src=", "href=", "http"} & set(page.split('"'))
+    assert all(title in page for title in TITLES.values())
