@@ -24,7 +24,7 @@ from cleaner.spark.naming import Figures, Naming
 from cleaner.spark.options import PARTITION_BYTES_DEFAULT
 from cleaner.spark.savings import Rehearsed, rehearse
 from cleaner.spark.session import cause_of
-from cleaner.spark.slices import packed
+from cleaner.spark.slices import Slice, packed
 from cleaner.spark.snapshot import Snapshot
 from policies.config import BrokerPolicy
 from storage.errors import SparkJobFailed
@@ -69,7 +69,7 @@ def _analysis(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, tol
             "timestamps": named.timestamps(sums),
             "producers": named.producers(_rows(_producers(stretches))),
         }
-    with _kept(_by_key(_facts(spark, snapshot, KEY))) as keys:
+    with _kept(_by_key(_facts(spark, snapshot, KEY)).coalesce(_tasks(spark, snapshot))) as keys:
         told("reading keys")
         problems += _problems(keys)
         tables["keys"] = named.keys({row["place"]: row for row in _rows(_key_sums(keys))}, sums)
@@ -102,8 +102,17 @@ def _facts(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema) -> DataFr
             for pack in batch.column(0).to_pylist():
                 yield from facts_of(pickle.loads(pack), places, schema, now_ms)  # noqa: S301  (our own driver's)
 
-    packs = [pickle.dumps(pack) for pack in packed(snapshot.slices, PARTITION_BYTES_DEFAULT)]
+    packs = [pickle.dumps(pack) for pack in _packs(snapshot)]
     return _distributed(spark, packs).mapInArrow(read, from_arrow_schema(schema))
+
+
+def _packs(snapshot: Snapshot) -> list[tuple[Slice, ...]]:
+    return list(packed(snapshot.slices, PARTITION_BYTES_DEFAULT))
+
+
+def _tasks(spark: SparkSession, snapshot: Snapshot) -> int:
+    """For what is kept after a shuffle: of little data Spark would keep, and start tasks for, 200 partitions."""
+    return max(len(_packs(snapshot)), spark.sparkContext.defaultParallelism)
 
 
 def _distributed(spark: SparkSession, packs: Sequence[bytes]) -> DataFrame:
