@@ -398,15 +398,15 @@ class SparkUnavailable(LogCleanerError):
         return f"Spark cannot be started: {self.cause}; {self.remedy}"
 
 
-class SparkJobFailed(LogCleanerError):
-    """A job did not end well; what a task meets in the files is told otherwise."""
+class AnalysisFailed(LogCleanerError):
+    """Spark gave an analysis up; what its tasks meet in the files is told otherwise."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
         self.cause = cause
 
     def __str__(self) -> str:
-        return f"the Spark job failed: {self.cause}; every executor needs this package, and sees the log dirs"
+        return f"Spark gave the analysis up: {self.cause}; every executor needs this package, and sees the log dirs"
 
 
 class NoSuchOffset(LogCleanerError):

@@ -27,7 +27,7 @@ from cleaner.spark.session import cause_of
 from cleaner.spark.slices import Slice, packed
 from cleaner.spark.snapshot import Snapshot
 from policies.config import BrokerPolicy
-from storage.errors import SparkJobFailed
+from storage.errors import AnalysisFailed
 from storage.records import ControlType
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def analyze(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told:
         broker: what holds for all topics alike.
         told: hears the steps.
 
-    Raises: SparkJobFailed where a task cannot run at all.
+    Raises: AnalysisFailed where a task cannot run at all.
     """
     try:
         return _analysis(spark, snapshot, broker, told)
     except (PySparkException, Py4JJavaError) as error:
-        raise SparkJobFailed(cause_of(error)) from error
+        raise AnalysisFailed(cause_of(error)) from error
 
 
 def _analysis(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told: Told) -> Analysis:

@@ -22,7 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -33,6 +33,7 @@ from cleaner.engine.compaction.targets import InPlace
 from cleaner.engine.means import Means, Stopped
 from cleaner.spark import tasks
 from cleaner.spark.scratch import sweep
+from cleaner.spark.session import cause_of
 from cleaner.spark.shuffle import Answers, survivor_bitmaps
 from cleaner.spark.work import RewriteTask, Rewritten, Setting, Span, Surveyed, SurveyTask, Unit, Walked
 from policies.retain import ProducerEnd
@@ -187,13 +188,7 @@ class Bulk:
             except (Py4JError, PySparkException) as error:
                 if self._stopping():
                     raise Stopped from error
-                raise SparkJobFailed(_cause(error)) from error
-
-
-def _cause(error: Exception) -> str:
-    """The last line of what Spark says: the exception at the bottom of its traces."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith(("\t", " "))]
-    return lines[-1] if lines else type(error).__name__
+                raise SparkJobFailed(cause_of(error)) from error
 
 
 def _files_of(log_dir: Path) -> list[tasks.FileSeen]:

@@ -29,7 +29,7 @@ from policies.plan import path_of
 from policies.reasons import Action
 from policies.retention import retention
 from storage.compression import Compression, decompress
-from storage.errors import SparkJobFailed, UnwritableFile
+from storage.errors import AnalysisFailed, UnwritableFile
 from storage.log.listing import list_partition
 from storage.records import Batch, ControlType, LegacyBatch, Record, encode_batch, encode_control_batch, iter_batches
 from tests.conftest import Samples
@@ -309,7 +309,7 @@ def test_a_table_that_cannot_be_written_is_told(analyzed: Analyzed, tmp_path: Pa
 
 def test_a_job_that_fails_is_told_in_one_line(spark: Any, analyzed: Analyzed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner.spark.analysis._sums", lambda stretches: stretches.select("no_such_column"))
-    with pytest.raises(SparkJobFailed, match="no_such_column") as told:
+    with pytest.raises(AnalysisFailed, match="no_such_column") as told:
         analyze(spark, replace(analyzed.snapshot, slices=()), build_layers(Settings()).broker_policy(), print)
     assert "\n" not in str(told.value)
 
