@@ -56,6 +56,10 @@ class SteppingFileSystem(FileSystem):
         self.step(purpose)
         super().unlink(path, purpose)
 
+    def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().make_dir(path, like, purpose)
+
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         self.step(purpose)
         super().fsync_dir(path, purpose)

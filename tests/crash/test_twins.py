@@ -9,7 +9,7 @@ import pytest
 
 from cleaner.engine import deletion, restore
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.compaction import round as rounds
+from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
 from policies.plan import PartitionPlan
 from policies.restoring import Restoration
@@ -76,7 +76,7 @@ def retires_before_it_exposes(monkeypatch: pytest.MonkeyPatch) -> None:
             name = segment_file_name(cleaned.base_offset, kind, FileState.SWAP)
             fs.rename(cleaned.directory / name, cleaned.directory / name.removesuffix(".swap"), Purpose.SWAP_IN)
 
-    monkeypatch.setattr(rounds, "swap_in", swap_in)
+    monkeypatch.setattr(targets, "swap_in", swap_in)
 
 
 def indexes_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

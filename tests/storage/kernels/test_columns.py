@@ -24,7 +24,7 @@ from tests.storage.kernels.bytes_of import Batch, Record, sealed
 from tests.storage.kernels.calls import Scanned, scanned, window
 from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 
-EVERYTHING = (0, 2**62)
+EVERYTHING = (0, 2**63 - 1)
 
 
 def located(data: bytes, found: Scanned, offsets: tuple[int, int] = EVERYTHING, room: int | None = None):
