@@ -86,7 +86,7 @@ class Place:
 
         Raises: CorruptCheckpoint, UnreadableFile; CorruptBatch of a swap that was interrupted.
         """
-        from cleaner.engine.diff import State  # noqa: PLC0415 - loads numba
+        from cleaner.engine.diff import State  # noqa: PLC0415 - loads the kernels
 
         listing = plan_recovery(list_partition(self.partitions[topic_partition])).listing
         start = self.log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
@@ -95,7 +95,7 @@ class Place:
 
     def _compacted_to(self, topic_partition: TopicPartition) -> int:
         """Of a single partition directory without a checkpoint beside it nothing is known: then all may be."""
-        from cleaner.engine.diff import OFFSET_END  # noqa: PLC0415 - loads numba
+        from cleaner.engine.diff import OFFSET_END  # noqa: PLC0415 - loads the kernels
 
         cleaned: Offsets = self.log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
         is_told = self.is_whole or (self.log_dir.path / CLEANER_OFFSET_CHECKPOINT).exists()
@@ -123,7 +123,7 @@ def compared(before: Place, after: Place, now_ms: int) -> Iterator[Compared]:
         after: the later one.
         now_ms: delete horizons up to it have come, epoch ms.
     """
-    from cleaner.engine.diff import compare  # noqa: PLC0415 - loads numba
+    from cleaner.engine.diff import compare  # noqa: PLC0415 - loads the kernels
 
     for name, one, other in pairs(before, after):
         if other is None:

@@ -61,7 +61,7 @@ class Rehearsal:
         )
 
     def _measured(self, partition: PartitionPlan, expected: PartitionResult) -> PartitionResult:
-        from cleaner.engine.compaction import Round, measure  # noqa: PLC0415 - loads numba
+        from cleaner.engine.compaction import Round, measure  # noqa: PLC0415 - loads the kernels
 
         facts, compaction = partition.facts, partition.compaction
         assert compaction is not None

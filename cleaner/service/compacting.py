@@ -1,4 +1,4 @@
-"""The child process in which the daemon compacts: numba and its kernels take 100 MB that never unload; it ends instead.
+"""The child process in which the daemon compacts: LLVM and kernels, and numba in a first run, never unload; it ends.
 
 ``python -m cleaner.service.compacting FD``: FD is a connection to the daemon, over which values come and go.
 
@@ -52,7 +52,7 @@ def main(descriptor: int) -> None:
         teller = _Teller(connection)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, teller.stop)
-        import cleaner.engine.compaction  # noqa: F401, PLC0415 - numba, behind the handlers: it takes a second
+        import cleaner.engine.compaction  # noqa: F401, PLC0415 - behind the handlers: it takes a while
 
         message: Ready | Done | Refused = Ready()
         while True:

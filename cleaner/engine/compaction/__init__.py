@@ -1,4 +1,4 @@
-"""One round of compaction over one partition: the hot path, and the only part of the engine that loads numba.
+"""One round of compaction over one partition: the hot path, and the only part of the engine that loads the kernels.
 
 Nouns: a *source* is a segment read, a *group* the sources that become one segment; *survivors* are the records that
 stay; a *fate* is what transactions and producers say of a batch; a *cleaned* segment is the output before the swap.
