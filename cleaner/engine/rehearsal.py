@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.engine.deletion import check_unchanged
 from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from policies.plan import LogDirPlan, PartitionPlan, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import list_partition
-from storage.log.producers import load_producer_state
 from storage.recovery import plan_recovery
 
 
@@ -61,20 +59,10 @@ class Rehearsal:
         )
 
     def _measured(self, partition: PartitionPlan, expected: PartitionResult) -> PartitionResult:
-        from cleaner.engine.compaction import Round, measure  # noqa: PLC0415 - loads the kernels
+        from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
-        facts, compaction = partition.facts, partition.compaction
-        assert compaction is not None
-        listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
-        segments = tuple(check_unchanged(listing.segments, compaction.segments))
-        producers = load_producer_state(
-            listing.snapshots, listing.segments, facts.log_start_offset, facts.log_end_offset,
-            self._now_ms, self._means.broker.producer_id_expiration_ms,
-        )  # fmt: skip
-        log_start = _log_start(partition)
-        round_ = Round(
-            listing, segments, compaction, partition.policy, log_start, producers, self._now_ms, facts.log_end_offset
-        )
+        listing = plan_recovery(list_partition(Path(path_of(partition.facts)))).listing
+        round_ = round_of(partition, listing, self._now_ms, self._means, _log_start(partition))
         done = measure(round_, self._means)
         return replace(
             expected,

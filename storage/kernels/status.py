@@ -24,8 +24,8 @@ class Status(IntEnum):
     OUTPUT_FULL = 13
     BITMAP_SHORT = 14  # the batch's ordinals are not all in the bitmap
     BAD_COMPRESSED = 15  # damaged or cut short; ``storage.compression`` has the last word
-    BAD_CRC = 17
     NEEDS_PYTHON = 16  # valid or not: nothing that a codec kernel handles; ask ``storage.compression``
+    BAD_CRC = 17
 
 
 class Disposition(IntEnum):

@@ -7,7 +7,6 @@ further than the last one missing. It may lie above the last stable offset, behi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -18,7 +17,7 @@ from policies.retain import TransactionFates
 from storage.kernels.layout import CONTROL
 from storage.log.read import floor_place
 from storage.records.header import OFFSET_MAX
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment
 
 
 def resolve(
@@ -75,12 +74,4 @@ def _slices(segments: Sequence[Segment], log_end_offset: int, *, is_locked: bool
                     if slice_.table["last_offset"][-1] + 1 >= log_end_offset:
                         return  # what follows the log's end is no batch: a torn tail, preallocated zeros
             finally:
-                _let_go(source)
-
-
-def _let_go(source: Source) -> None:
-    file = open_to_read(source.path)
-    try:
-        source.let_go(file)
-    finally:
-        os.close(file)
+                source.let_go()

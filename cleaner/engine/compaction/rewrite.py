@@ -101,7 +101,7 @@ class Rewriter:
             except EOFError as error:
                 raise PlanOutOfDate(source.path, "it was truncated while it was read") from error
             else:
-                source.let_go(file)
+                source.let_go()
             finally:
                 os.close(file)
             cleaned.append_aborted(self._fates.take_retained())

@@ -53,7 +53,9 @@ class Round:
     log_end_offset: int
 
 
-def round_of(partition: PartitionPlan, listing: Listing, now_ms: int, means: Means) -> Round:
+def round_of(
+    partition: PartitionPlan, listing: Listing, now_ms: int, means: Means, log_start_offset: int | None = None
+) -> Round:
     """The round that a plan asks for.
 
     Args:
@@ -61,6 +63,7 @@ def round_of(partition: PartitionPlan, listing: Listing, now_ms: int, means: Mea
         listing: of its directory, as retention left it.
         now_ms: the moment of the run.
         means: of the execution.
+        log_start_offset: the planned one, where the deletion is only rehearsed; else as the facts have it.
 
     Raises: PlanOutOfDate where a segment is not as it was planned; as ``load_producer_state``.
     """
@@ -68,7 +71,7 @@ def round_of(partition: PartitionPlan, listing: Listing, now_ms: int, means: Mea
     assert compaction is not None
     segments = tuple(check_unchanged(listing.segments, compaction.segments))
     producers = producer_state_of(facts, listing, now_ms, means)
-    start, end = facts.log_start_offset, facts.log_end_offset
+    start, end = facts.log_start_offset if log_start_offset is None else log_start_offset, facts.log_end_offset
     return Round(listing, segments, compaction, partition.policy, start, producers, now_ms, end)
 
 

@@ -162,16 +162,18 @@ class Source:
             with suppress(BufferError):  # an error on its way up still holds a view; the map goes with it
                 self._map.close()
 
-    def let_go(self, file: int) -> None:
-        """Leave the page cache as it was found. No slice is in use.
-
-        Args:
-            file: a descriptor of it.
-        """
+    def let_go(self) -> None:
+        """Leave the page cache as it was found. No slice is in use."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
             self._populated_to = 0
-        let_go(file, self._absent)
+        if not self._absent:
+            return
+        file = open_to_read(self.path)
+        try:
+            let_go(file, self._absent)
+        finally:
+            os.close(file)
 
     def slices(self, *, verify: bool) -> Iterator[Slice]:
         """Walk over the batches. The record count is known at the end.

@@ -13,7 +13,6 @@ Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +27,6 @@ from cleaner.engine.compaction.sources import Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
 from storage.kernels.signatures import Words
 from storage.page_cache import available_bytes
-from storage.segment import open_to_read
 
 _STRETCH_BYTES: Final = 512 << 10
 """Of compressed batches; checksum and codec take turns after so much: the codec then finds the bytes in the cache."""
@@ -146,13 +144,8 @@ class Finder:
 
     def _let_go(self, source: Source | None) -> None:
         """Between walks: of a log so large that it would push out what others keep in memory."""
-        if source is None or not self._is_large or not source.absent_bytes:
-            return
-        file = open_to_read(source.path)
-        try:
-            source.let_go(file)
-        finally:
-            os.close(file)
+        if source is not None and self._is_large and source.absent_bytes:
+            source.let_go()
 
     def _map_keys(self, task: _Task) -> None:
         with self._crew.hand() as (share, arena):
