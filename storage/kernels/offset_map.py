@@ -6,8 +6,8 @@ open addressing by the top bits of the low word, linear probing. A free slot has
 free slot by swapping its 0 for _TAKEN, writes the hash, then the ordinal; who meets _TAKEN waits these few
 instructions.
 
-Looking up a random slot of a large table costs a trip to memory. So hashes are collected 64 at a time, each
-one's slot is prefetched when it is collected, and all 64 are probed when the first of them have arrived.
+Looking up a random slot of a large table costs a trip to memory. So keys are queued, and hashed 64 at a time; the slots
+of these are prefetched one by one while the next 64 keys are read, and then all are probed.
 
 When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of hashes it maps
 (``map_room``), goes on from the row returned, and maps the rest of the range in a later pass; every pass adds its bits
@@ -34,7 +34,7 @@ from storage.kernels.intrinsics import (
     store_release,
 )
 from storage.kernels.kernel import kernel
-from storage.kernels.keys import hash_bytes
+from storage.kernels.keys import GROUP, hash_group
 from storage.kernels.layout import NOT_HERE
 from storage.kernels.records import parse_record
 from storage.kernels.signatures import (
@@ -57,8 +57,9 @@ from storage.kernels.status import Disposition, Status
 
 SLOT_BYTES: Final = 32
 _WORDS_A_SLOT: Final = 4
-_PENDING_MAX: Final = 64
-_PENDING_WORDS: Final = 3 * _PENDING_MAX  # hash low, hash high, ordinal
+_QUEUE_WORDS: Final = 3 * GROUP  # of every key: position and length, then hash low and high; ordinal
+_AHEAD_BYTES_MAX: Final = 1 << 16
+"""A batch as small is still in the nearest caches when the walk comes to it."""
 _NO_RECORD: Final = -1
 _TAKEN: Final = 2**64 - 1  # in place of the ordinal, while another thread writes the slot
 _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
@@ -145,10 +146,10 @@ def _upsert_shared(words: Words, counters: Integers, low: np.uint64, high: np.ui
 
 
 @kernel()
-def _put(words: Words, counters: Integers, pending: Words, waiting: int, is_shared: bool) -> bool:
-    """Put the pending hashes into the map. False: no room."""
-    for i in range(0, 3 * waiting, 3):
-        low, high, ordinal = pending[i], pending[i + 1], signed(pending[i + 2])
+def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: bool) -> bool:
+    """Put hashes into the map. False: no room."""
+    for i in range(count):
+        low, high, ordinal = ready[i], ready[GROUP + i], signed(ready[2 * GROUP + i])
         if is_shared:
             if not _upsert_shared(words, counters, low, high, ordinal):
                 return False
@@ -158,21 +159,21 @@ def _put(words: Words, counters: Integers, pending: Words, waiting: int, is_shar
 
 
 @kernel()
-def _clear(words: Words, bitmap: Words, pending: Words, waiting: int) -> None:
-    """Clear the bits of those pending hashes that are in the map."""
-    for i in range(0, 3 * waiting, 3):
-        if words[slot_of(words, pending[i], pending[i + 1]) + np.uint64(2)] != np.uint64(0):
-            clear_bit(bitmap, signed(pending[i + 2]))
+def _clear(words: Words, bitmap: Words, ready: Words, count: int) -> None:
+    """Clear the bits of those hashes that are in the map."""
+    for i in range(count):
+        if words[slot_of(words, ready[i], ready[GROUP + i]) + np.uint64(2)] != np.uint64(0):
+            clear_bit(bitmap, signed(ready[2 * GROUP + i]))
 
 
 @kernel()
 def _resolve(
-    words: Words, counters: Integers, bitmap: Words, pending: Words, waiting: int, marking: bool, is_shared: bool
+    words: Words, counters: Integers, bitmap: Words, ready: Words, count: int, marking: bool, is_shared: bool
 ) -> bool:
-    """Do with the pending hashes what the walk is for. False: no room."""
+    """Do with the hashes what the walk is for. False: no room."""
     if not marking:
-        return _put(words, counters, pending, waiting, is_shared)
-    _clear(words, bitmap, pending, waiting)
+        return _put(words, counters, ready, count, is_shared)
+    _clear(words, bitmap, ready, count)
     return True
 
 
@@ -203,30 +204,28 @@ def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool, is_
     return Status.OK if held else Status.BITMAP_SHORT
 
 
-@kernel(inline=True)
-def _take_key(
+@kernel()
+def _make_ready(
     buf: Bytes,
-    key: int,
-    key_length: int,
-    ordinal: int,
-    words: Words,
+    queue: Words,
+    waiting: int,
     hash_range: tuple[np.uint64, np.uint64],
     secret: tuple[np.uint64, np.uint64],
-    pending: Words,
-    waiting: int,
+    ready: Words,
 ) -> int:
-    """Hash a key, ask for its slot and queue it, if its hash is in the range; gives how many wait."""
-    low, high = hash_bytes(buf, key, key_length, secret[0], secret[1])
-    if not hash_range[0] <= high <= hash_range[1]:
-        return waiting
-    prefetch(words, signed(home_of(words, low) << np.uint64(2)))
-    at = 3 * waiting
-    pending[at], pending[at + 1], pending[at + 2] = low, high, np.uint64(ordinal)
-    return waiting + 1
+    """Hash the keys that wait; those in the range are ready then. Gives how many these are."""
+    hash_group(buf, queue, waiting, secret[0], secret[1])
+    count = 0
+    for i in range(waiting):
+        low, high = queue[i], queue[GROUP + i]
+        if hash_range[0] <= high <= hash_range[1]:
+            ready[count], ready[GROUP + count], ready[2 * GROUP + count] = low, high, queue[2 * GROUP + i]
+            count += 1
+    return count
 
 
 @kernel()
-def _walk(
+def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
     buf: Bytes,
     table: Table,
     first: int,
@@ -243,10 +242,12 @@ def _walk(
 ) -> tuple[int, int]:
     """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges.
 
-    A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache.
+    A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache; the
+    walk in turn fetches the next one, for there it waits for memory least.
     """
-    pending = stack_words(_PENDING_WORDS)
-    waiting, resume, keyless_at_resume = 0, first, counters[KEYLESS]
+    queue, ready = stack_words(_QUEUE_WORDS), stack_words(_QUEUE_WORDS)
+    waiting, row_of_waiting, keyless_of_waiting = 0, first, counters[KEYLESS]
+    count, resume, keyless_at_resume = 0, first, counters[KEYLESS]
     for row in range(max(first, 0), min(last, table.size)):
         batch = table[row]
         status = _ready(buf, table, row, bitmap, marking, is_unverified)
@@ -256,32 +257,43 @@ def _walk(
             continue
         position, ordinal, tombstones = batch.records_start, batch.first_ordinal, 0
         delta, delta_max, keyless_at_row = -1, batch.last_offset - batch.base_offset, counters[KEYLESS]
+        ahead = batch.size if batch.size <= _AHEAD_BYTES_MAX else 0
         for _ in range(batch.record_count):
             status, position, _, _, delta, key, key_length, value_length = parse_record(
                 buf, position, batch.records_end, delta, delta_max
             )
             if status != Status.OK:
                 return status, row
+            prefetch(buf, position + ahead)
+            prefetch(buf, position + ahead + 64)
+            prefetch(words, signed(home_of(words, ready[waiting]) << np.uint64(2)))
             tombstones += value_length < 0
             concerned = offset_range[0] <= batch.base_offset + delta <= offset_range[1]
             if concerned and key_length >= 0:
-                waiting = _take_key(buf, key, key_length, ordinal, words, hash_range, secret, pending, waiting)
+                queue[waiting], queue[GROUP + waiting] = np.uint64(key), np.uint64(key_length)
+                queue[2 * GROUP + waiting] = np.uint64(ordinal)
+                waiting += 1
             elif concerned:
                 counters[KEYLESS] += 1
                 if marking:
                     clear_bit(bitmap, ordinal)
             ordinal += 1
-            if waiting == _PENDING_MAX:
-                if not _resolve(words, counters, bitmap, pending, waiting, marking, is_shared):
+            if waiting == GROUP:
+                if not _resolve(words, counters, bitmap, ready, count, marking, is_shared):
                     counters[KEYLESS] = keyless_at_resume
                     return Status.MAP_FULL, resume
-                waiting, resume, keyless_at_resume = 0, row, keyless_at_row
+                count = _make_ready(buf, queue, waiting, hash_range, secret, ready)
+                resume, keyless_at_resume = row_of_waiting, keyless_of_waiting
+                waiting, row_of_waiting, keyless_of_waiting = 0, row, keyless_at_row
         if position != batch.records_end:
             return Status.BAD_LENGTH, row
         batch.tombstones = tombstones
-    if not _resolve(words, counters, bitmap, pending, waiting, marking, is_shared):
-        counters[KEYLESS] = keyless_at_resume
-        return Status.MAP_FULL, resume
+    for _ in range(2):
+        if not _resolve(words, counters, bitmap, ready, count, marking, is_shared):
+            counters[KEYLESS] = keyless_at_resume
+            return Status.MAP_FULL, resume
+        count = _make_ready(buf, queue, waiting, hash_range, secret, ready)
+        waiting, resume, keyless_at_resume = 0, row_of_waiting, keyless_of_waiting
     return Status.OK, last
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -135,6 +137,34 @@ def test_batches_in_any_order_and_twice_give_the_same_map() -> None:
     bits = bitmap.new_bitmap(8)
     offset_map.collect_survivors(words, bits)
     assert (ordinals_of(bits), counters[offset_map.USED]) == ({6, 7}, 2)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param([16], id="all of one length"),
+        pytest.param(range(2, 35), id="all short lengths"),
+        pytest.param([128, 9, 24], id="the longest of a group"),
+        pytest.param([9, 129, 3000], id="too long for a group"),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("header_bytes", [61, 0])
+def test_each_key_has_the_hash_it_has_alone(lengths: Sequence[int], count: int, header_bytes: int) -> None:
+    keys = [
+        i.to_bytes(2, "big") * (length // 2) + b"x" * (length % 2) for i, length in zip(range(count), cycle(lengths))
+    ]
+    data = Batch(tuple(Record(key, b"value", i) for i, key in enumerate(keys))).encode()
+    table = scanned(data).table
+    cut = 61 - header_bytes  # where a batch was decompressed nothing precedes its records
+    table["records_start"] -= cut
+    table["records_end"] -= cut
+    words, counters = offset_map.new_map(10, 0.9)
+    status, _ = offset_map.map_records(window(data[cut:]), table, 0, 1, words, counters, *ALL, 0, False, False)
+    assert status == Status.OK
+    slots = words.reshape(-1, 4)
+    found = {(low, high): held - 1 for low, high, held, _ in slots[slots[:, 2] > 0].tolist()}
+    assert found == {twin.sip_hash(key, SECRET): ordinal for ordinal, key in enumerate(keys)}
 
 
 def _many_keys() -> bytes:
