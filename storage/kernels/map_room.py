@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from storage.kernels.kernel import kernel
-from storage.kernels.offset_map import USED, home_of, slot_of
+from storage.kernels.offset_map import USED, home_of, slot_of, tag_of
 from storage.kernels.signatures import BOOLEAN, INTEGERS, U64, VOID, WORDS, Integers, Words
 
-_WORDS_A_SLOT: Final = 4
+_WORDS_A_SLOT: Final = 2
 ASIDE_WORDS: Final = _WORDS_A_SLOT << 12
 """Of the slots at the front: their keys find no room behind themselves when a map doubles."""
 
@@ -22,23 +22,23 @@ def _close_gap(words: Words, free: np.uint64) -> None:
     slot = free
     while True:
         slot = (slot + np.uint64(1)) & mask
-        at = slot << np.uint64(2)
-        if words[at + np.uint64(2)] == np.uint64(0):
+        at = slot << np.uint64(1)
+        if words[at + np.uint64(1)] == np.uint64(0):
             break
         home = home_of(words, words[at])
         if (slot - home) & mask >= (slot - free) & mask:
-            for i in range(np.uint64(3)):
-                words[(free << np.uint64(2)) + i] = words[at + i]
+            to = free << np.uint64(1)
+            words[to], words[to + np.uint64(1)] = words[at], words[at + np.uint64(1)]
             free = slot
-    words[(free << np.uint64(2)) + np.uint64(2)] = np.uint64(0)
+    words[(free << np.uint64(1)) + np.uint64(1)] = np.uint64(0)
 
 
 @kernel(VOID(WORDS, INTEGERS, U64))
-def shrink_range(words: Words, counters: Integers, hash_max: np.uint64) -> None:
-    """Take out every key whose high word is above ``hash_max``: the map of the narrower range."""
+def shrink_range(words: Words, counters: Integers, tag_max: np.uint64) -> None:
+    """Take out every key whose tag is above ``tag_max``: the map of the narrower range."""
     for slot in range(np.uint64(words.size // _WORDS_A_SLOT)):
-        at = slot << np.uint64(2)
-        while words[at + np.uint64(2)] != np.uint64(0) and words[at + np.uint64(1)] > hash_max:
+        held_at = (slot << np.uint64(1)) + np.uint64(1)
+        while words[held_at] != np.uint64(0) and tag_of(words[held_at]) > tag_max:
             _close_gap(words, np.uint64(slot))
             counters[USED] -= 1
 
@@ -48,8 +48,8 @@ def _is_spread(words: Words) -> bool:
     """Whether each key lies so near to its slot that the doubled map has its place behind all that is not yet moved."""
     slots = np.uint64(words.size // _WORDS_A_SLOT)
     for slot in range(slots):
-        at = np.uint64(slot) << np.uint64(2)
-        if words[at + np.uint64(2)] != np.uint64(0):
+        at = np.uint64(slot) << np.uint64(1)
+        if words[at + np.uint64(1)] != np.uint64(0):
             away = (np.uint64(slot) - home_of(words, words[at])) & (slots - np.uint64(1))
             if away >= np.uint64(ASIDE_WORDS // _WORDS_A_SLOT // 2):
                 return False
@@ -57,9 +57,9 @@ def _is_spread(words: Words) -> bool:
 
 
 @kernel()
-def _put_back(words: Words, low: np.uint64, high: np.uint64, held: np.uint64) -> None:
-    at = slot_of(words, low, high)
-    words[at], words[at + np.uint64(1)], words[at + np.uint64(2)] = low, high, held
+def _put_back(words: Words, low: np.uint64, entry: np.uint64) -> None:
+    at = slot_of(words, low, entry)
+    words[at], words[at + np.uint64(1)] = low, entry
 
 
 @kernel(BOOLEAN(WORDS, WORDS))
@@ -80,11 +80,11 @@ def double_slots(words: Words, aside: Words) -> bool:
     for at in range(front):
         aside[at], words[at] = words[at], np.uint64(0)
     for at in range(half - _WORDS_A_SLOT, front - 1, -_WORDS_A_SLOT):
-        held = words[at + 2]
-        if held != np.uint64(0):
-            words[at + 2] = np.uint64(0)
-            _put_back(words, words[at], words[at + 1], held)
+        entry = words[at + 1]
+        if entry != np.uint64(0):
+            words[at + 1] = np.uint64(0)
+            _put_back(words, words[at], entry)
     for at in range(0, front, _WORDS_A_SLOT):
-        if aside[at + 2] != np.uint64(0):
-            _put_back(words, aside[at], aside[at + 1], aside[at + 2])
+        if aside[at + 1] != np.uint64(0):
+            _put_back(words, aside[at], aside[at + 1])
     return True

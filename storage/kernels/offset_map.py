@@ -1,15 +1,17 @@
 """The offset map: key hash -> greatest ordinal seen, and what follows from it: the survivor bitmap.
 
-A table of 32-byte slots (hash low, hash high, ordinal + 1, unused: two slots a cache line, none across two),
-open addressing by the top bits of the low word, linear probing. A free slot has 0 for its ordinal. An entry keeps the
-*greatest* ordinal, so batches may come in any order, or twice, and from several threads at once: a thread takes a
-free slot by swapping its 0 for _TAKEN, writes the hash, then the ordinal; who meets _TAKEN waits these few
+A table of 16-byte slots, four a cache line, none across two: 64 bits of the key's hash, then its *entry*, which is 24
+more bits of the hash (the tag) above the ordinal + 1. Open addressing by the top bits of the first word, linear
+probing. A free slot has the entry 0. Two of a hundred million keys have the same 88 bits with a chance of 2e-11.
+
+A slot keeps the *greatest* ordinal, so batches may come in any order, or twice, and from several threads at once: a
+thread takes a free slot by swapping its 0 for _TAKEN, writes the hash, then the entry; who meets _TAKEN waits these few
 instructions.
 
 Looking up a random slot of a large table costs a trip to memory. So keys are queued, and hashed 64 at a time; the slots
 of these are prefetched one by one while the next 64 keys are read, and then all are probed.
 
-When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of hashes it maps
+When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of tags it maps
 (``map_room``), goes on from the row returned, and maps the rest of the range in a later pass; every pass adds its bits
 to one bitmap.
 """
@@ -55,13 +57,17 @@ from storage.kernels.signatures import (
 )
 from storage.kernels.status import Disposition, Status
 
-SLOT_BYTES: Final = 32
-_WORDS_A_SLOT: Final = 4
-_QUEUE_WORDS: Final = 3 * GROUP  # of every key: position and length, then hash low and high; ordinal
+SLOT_BYTES: Final = 16
+TAG_MAX: Final = (1 << 24) - 1
+ORDINAL_MAX: Final = (1 << 40) - 3
+_ORDINAL_BITS: Final = 40
+_WORDS_A_SLOT: Final = 2
+_QUEUE_WORDS: Final = 3 * GROUP  # of every key: position and length, then both words of its hash; ordinal
+_READY_WORDS: Final = 2 * GROUP  # of every key: what its slot is to hold
 _AHEAD_BYTES_MAX: Final = 1 << 16
 """A batch as small is still in the nearest caches when the walk comes to it."""
 _NO_RECORD: Final = -1
-_TAKEN: Final = 2**64 - 1  # in place of the ordinal, while another thread writes the slot
+_TAKEN: Final = 2**64 - 1  # in place of the entry, while another thread writes the slot; no entry, by ORDINAL_MAX
 _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
 
 USED: Final = 0
@@ -92,55 +98,70 @@ def home_of(words: Words, low: np.uint64) -> np.uint64:
     return low >> np.uint64(64 - popcount(slots - np.uint64(1)))
 
 
+@kernel(inline=True)
+def tag_of(entry: np.uint64) -> np.uint64:
+    """The part of the hash that an entry holds."""
+    return entry >> np.uint64(_ORDINAL_BITS)
+
+
+@kernel(inline=True)
+def _entry_of(high: np.uint64, ordinal: np.uint64) -> np.uint64:
+    return tag_of(high) << np.uint64(_ORDINAL_BITS) | ordinal + np.uint64(1)
+
+
+@kernel(inline=True)
+def _ordinal_of(entry: np.uint64) -> int:
+    return signed(entry & np.uint64((1 << _ORDINAL_BITS) - 1)) - 1
+
+
 @kernel()
-def slot_of(words: Words, low: np.uint64, high: np.uint64) -> np.uint64:
+def slot_of(words: Words, low: np.uint64, entry: np.uint64) -> np.uint64:
     """Index of the words of the slot that holds this hash, or of the free slot where it belongs."""
     mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
-        at = slot << np.uint64(2)
-        if words[at + np.uint64(2)] == np.uint64(0):
+        at = slot << np.uint64(1)
+        held = words[at + np.uint64(1)]
+        if held == np.uint64(0):
             return at
-        if words[at] == low and words[at + np.uint64(1)] == high:
+        if words[at] == low and tag_of(held) == tag_of(entry):
             return at
         slot = (slot + np.uint64(1)) & mask
 
 
 @kernel()
-def _upsert(words: Words, counters: Integers, low: np.uint64, high: np.uint64, ordinal: int) -> bool:
+def _upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
     """Raise the hash's ordinal to this one; False when it is new and there is no room."""
-    at = slot_of(words, low, high)
-    held = words[at + np.uint64(2)]
+    at = slot_of(words, low, entry)
+    held = words[at + np.uint64(1)]
     if held == np.uint64(0):
         if counters[USED] >= min(counters[LIMIT], words.size // _WORDS_A_SLOT - 1):
             return False
         counters[USED] += 1
         words[at] = low
-        words[at + np.uint64(1)] = high
-    words[at + np.uint64(2)] = max(held, np.uint64(ordinal + 1))
+    words[at + np.uint64(1)] = max(held, entry)
     return True
 
 
 @kernel()
-def _upsert_shared(words: Words, counters: Integers, low: np.uint64, high: np.uint64, ordinal: int) -> bool:
+def _upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
     """As ``_upsert``, while other threads do the same; ``counters`` are this thread's own."""
     mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
-        at = signed(slot << np.uint64(2))
-        held = load_acquire(words, at + 2)
+        at = signed(slot << np.uint64(1))
+        held = load_acquire(words, at + 1)
         if held == np.uint64(0):
             if counters[USED] >= counters[LIMIT]:
                 return False
-            if compare_and_swap(words, at + 2, np.uint64(0), np.uint64(_TAKEN)):
+            if compare_and_swap(words, at + 1, np.uint64(0), np.uint64(_TAKEN)):
                 counters[USED] += 1
                 words[at] = low
-                words[at + 1] = high
-                store_release(words, at + 2, np.uint64(ordinal + 1))
+                store_release(words, at + 1, entry)
                 return True
         elif held != np.uint64(_TAKEN):
-            if words[at] == low and words[at + 1] == high:
-                raise_to(words, at + 2, np.uint64(ordinal + 1))
+            if words[at] == low and tag_of(held) == tag_of(entry):
+                raise_to(words, at + 1, entry)
                 return True
             slot = (slot + np.uint64(1)) & mask
 
@@ -149,11 +170,11 @@ def _upsert_shared(words: Words, counters: Integers, low: np.uint64, high: np.ui
 def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: bool) -> bool:
     """Put hashes into the map. False: no room."""
     for i in range(count):
-        low, high, ordinal = ready[i], ready[GROUP + i], signed(ready[2 * GROUP + i])
+        low, entry = ready[i], ready[GROUP + i]
         if is_shared:
-            if not _upsert_shared(words, counters, low, high, ordinal):
+            if not _upsert_shared(words, counters, low, entry):
                 return False
-        elif not _upsert(words, counters, low, high, ordinal):
+        elif not _upsert(words, counters, low, entry):
             return False
     return True
 
@@ -162,8 +183,8 @@ def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: 
 def _clear(words: Words, bitmap: Words, ready: Words, count: int) -> None:
     """Clear the bits of those hashes that are in the map."""
     for i in range(count):
-        if words[slot_of(words, ready[i], ready[GROUP + i]) + np.uint64(2)] != np.uint64(0):
-            clear_bit(bitmap, signed(ready[2 * GROUP + i]))
+        if words[slot_of(words, ready[i], ready[GROUP + i]) + np.uint64(1)] != np.uint64(0):
+            clear_bit(bitmap, _ordinal_of(ready[GROUP + i]))
 
 
 @kernel()
@@ -198,6 +219,8 @@ def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool, is_
     if table[row].disposition > Disposition.RETAIN_EMPTY:
         return Status.OK
     status = check_payload(buf, table, row)
+    if status == Status.OK and not 0 <= table[row].first_ordinal <= ORDINAL_MAX - table[row].record_count:
+        return Status.BAD_COUNT
     if status != Status.OK or not marking:
         return status
     held = holds(bitmap, table[row].first_ordinal, table[row].record_count)
@@ -209,7 +232,7 @@ def _make_ready(
     buf: Bytes,
     queue: Words,
     waiting: int,
-    hash_range: tuple[np.uint64, np.uint64],
+    tag_range: tuple[np.uint64, np.uint64],
     secret: tuple[np.uint64, np.uint64],
     ready: Words,
 ) -> int:
@@ -217,9 +240,9 @@ def _make_ready(
     hash_group(buf, queue, waiting, secret[0], secret[1])
     count = 0
     for i in range(waiting):
-        low, high = queue[i], queue[GROUP + i]
-        if hash_range[0] <= high <= hash_range[1]:
-            ready[count], ready[GROUP + count], ready[2 * GROUP + count] = low, high, queue[2 * GROUP + i]
+        entry = _entry_of(queue[GROUP + i], queue[2 * GROUP + i])
+        if tag_range[0] <= tag_of(entry) <= tag_range[1]:
+            ready[count], ready[GROUP + count] = queue[i], entry
             count += 1
     return count
 
@@ -233,7 +256,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
     words: Words,
     counters: Integers,
     bitmap: Words,
-    hash_range: tuple[np.uint64, np.uint64],
+    tag_range: tuple[np.uint64, np.uint64],
     secret: tuple[np.uint64, np.uint64],
     offset_range: tuple[int, int],
     marking: bool,
@@ -245,7 +268,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
     A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache; the
     walk in turn fetches the next one, for there it waits for memory least.
     """
-    queue, ready = stack_words(_QUEUE_WORDS), stack_words(_QUEUE_WORDS)
+    queue, ready = stack_words(_QUEUE_WORDS), stack_words(_READY_WORDS)
     waiting, row_of_waiting, keyless_of_waiting = 0, first, counters[KEYLESS]
     count, resume, keyless_at_resume = 0, first, counters[KEYLESS]
     for row in range(max(first, 0), min(last, table.size)):
@@ -266,7 +289,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
                 return status, row
             prefetch(buf, position + ahead)
             prefetch(buf, position + ahead + 64)
-            prefetch(words, signed(home_of(words, ready[waiting]) << np.uint64(2)))
+            prefetch(words, signed(home_of(words, ready[waiting]) << np.uint64(1)))
             tombstones += value_length < 0
             concerned = offset_range[0] <= batch.base_offset + delta <= offset_range[1]
             if concerned and key_length >= 0:
@@ -282,7 +305,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
                 if not _resolve(words, counters, bitmap, ready, count, marking, is_shared):
                     counters[KEYLESS] = keyless_at_resume
                     return Status.MAP_FULL, resume
-                count = _make_ready(buf, queue, waiting, hash_range, secret, ready)
+                count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
                 resume, keyless_at_resume = row_of_waiting, keyless_of_waiting
                 waiting, row_of_waiting, keyless_of_waiting = 0, row, keyless_at_row
         if position != batch.records_end:
@@ -292,7 +315,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
         if not _resolve(words, counters, bitmap, ready, count, marking, is_shared):
             counters[KEYLESS] = keyless_at_resume
             return Status.MAP_FULL, resume
-        count = _make_ready(buf, queue, waiting, hash_range, secret, ready)
+        count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
         waiting, resume, keyless_at_resume = 0, row_of_waiting, keyless_of_waiting
     return Status.OK, last
 
@@ -305,8 +328,8 @@ def map_records(
     last: int,
     words: Words,
     counters: Integers,
-    hash_min: np.uint64,
-    hash_max: np.uint64,
+    tag_min: np.uint64,
+    tag_max: np.uint64,
     secret0: np.uint64,
     secret1: np.uint64,
     offset_min: int,
@@ -320,13 +343,13 @@ def map_records(
 
     Args:
         buf: holds the plain records of the rows.
-        table: ``records_start`` and ``records_end`` index ``buf``.
+        table: ``records_start`` and ``records_end`` index ``buf``; ordinals are at most ORDINAL_MAX.
         first: row to begin with.
         last: row to end before.
         words: from ``new_map``.
         counters: from ``new_map``; KEYLESS goes up by the records without a key.
-        hash_min: keys whose high word is below are left for another pass.
-        hash_max: the same, above.
+        tag_min: keys whose tag is below are left for another pass.
+        tag_max: the same, above; TAG_MAX in the last one.
         secret0: drawn for this run.
         secret1: drawn for this run.
         offset_min: the first dirty offset; records before it are only checked.
@@ -344,7 +367,7 @@ def map_records(
     offsets = offset_min, _OFFSET_MAX
     return _walk(
         buf, table, first, last, words, counters, no_bitmap,
-        (hash_min, hash_max), (secret0, secret1), offsets, False, is_shared, is_unverified,
+        (tag_min, tag_max), (secret0, secret1), offsets, False, is_shared, is_unverified,
     )  # fmt: skip
 
 
@@ -357,8 +380,8 @@ def mark_superseded(
     words: Words,
     counters: Integers,
     bitmap: Words,
-    hash_min: np.uint64,
-    hash_max: np.uint64,
+    tag_min: np.uint64,
+    tag_max: np.uint64,
     secret0: np.uint64,
     secret1: np.uint64,
     offset_end: int,
@@ -372,17 +395,16 @@ def mark_superseded(
     offsets = _OFFSET_MIN, offset_end - 1
     return _walk(
         buf, table, first, last, words, counters, bitmap,
-        (hash_min, hash_max), (secret0, secret1), offsets, True, False, is_unverified,
+        (tag_min, tag_max), (secret0, secret1), offsets, True, False, is_unverified,
     )  # fmt: skip
 
 
 @kernel(I64(WORDS_READ, WORDS))
 def collect_survivors(words: Words, bitmap: Words) -> int:
     """Set the bit of every ordinal in the map; the first that lies outside the bitmap, or -1."""
-    for at in range(2, words.size, _WORDS_A_SLOT):
-        held = words[at]
-        if held != np.uint64(0):
-            ordinal = signed(held - np.uint64(1))
+    for at in range(1, words.size, _WORDS_A_SLOT):
+        if words[at] != np.uint64(0):
+            ordinal = _ordinal_of(words[at])
             if not holds(bitmap, ordinal, 1):
                 return ordinal
             set_bit(bitmap, ordinal)

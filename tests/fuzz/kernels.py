@@ -23,7 +23,6 @@ from tests.storage.kernels.bytes_of import SECRET
 
 ROOM_BYTES: Final = 1 << 16
 _BYTES_MAX: Final = 1 << 18
-_HASH_MAX: Final = np.uint64(2**64 - 1)
 
 
 class Bench:
@@ -49,7 +48,7 @@ class Bench:
         """The walk over the records, the map and its survivors."""
         buf, table = self._scanned(data, random)
         words, counters = offset_map.new_map(12, 0.9)
-        limits = (np.uint64(0), _HASH_MAX, *map(np.uint64, SECRET), 0)
+        limits = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET), 0)
         status, row = offset_map.map_records(buf, table, 0, table.size, words, counters, *limits, False, False)
         rows = twin.scan(data)[1]
         try:

@@ -17,6 +17,7 @@ from storage.kernels.offset_map import (
     KEYLESS,
     LIMIT,
     SLOT_BYTES,
+    TAG_MAX,
     USED,
     collect_survivors,
     map_records,
@@ -26,10 +27,9 @@ from storage.kernels.offset_map import (
 from storage.kernels.signatures import Bytes, Integers, Words
 from storage.kernels.status import Status
 
-_HASH_MAX: Final = (1 << 64) - 1
 _OFFSET_END: Final = (1 << 63) - 1
 _LOG2_SLOTS_MIN: Final = 10
-_LOG2_SLOTS_FIRST: Final = 16
+_LOG2_SLOTS_FIRST: Final = 17
 """A map begins with so few slots, one huge page of them, and doubles: untouched memory costs nothing."""
 _WORDS_FIRST: Final = (SLOT_BYTES // 8) << _LOG2_SLOTS_FIRST
 _FULL_ENOUGH_TO_DOUBLE: Final = 0.6
@@ -81,7 +81,7 @@ class KeyMap:
         self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
         self._is_shared = threads > 1
         self._secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
-        self._range = (0, _HASH_MAX)
+        self._range = (0, TAG_MAX)
         self._gate = threading.Condition()
         self._inside = 0
         self._changes = 0
@@ -107,13 +107,13 @@ class KeyMap:
     @property
     def is_last_range(self) -> bool:
         """Whether every hash was mapped once this range is done."""
-        return self._range[1] == _HASH_MAX
+        return self._range[1] == TAG_MAX
 
     def begin_next_range(self) -> None:
         """Forget all keys, and take as much of the rest of the hashes as will fit. No thread is at work."""
         hash_min, hash_max = self._range
         will_fit = int((hash_max - hash_min) * self._limit / max(self._used(), 1) * _SAFELY)
-        self._range = (hash_max + 1, min(hash_max + will_fit, _HASH_MAX))
+        self._range = (hash_max + 1, min(hash_max + will_fit, TAG_MAX))
         self._words[:] = 0
         self._share_out(0)
 

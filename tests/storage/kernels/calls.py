@@ -14,8 +14,6 @@ from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET
 
-HASH_MAX = 2**64 - 1
-
 
 def window(data: bytes) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
@@ -36,7 +34,7 @@ def scanned(data: bytes, next_offset: int = 0) -> Scanned:
 
 
 def ranges(passes: int) -> list[tuple[int, int]]:
-    bounds = [2**64 * i // passes for i in range(passes + 1)]
+    bounds = [(offset_map.TAG_MAX + 1) * i // passes for i in range(passes + 1)]
     return [(low, high - 1) for low, high in pairwise(bounds)]
 
 

@@ -13,23 +13,23 @@ ASIDE = np.empty(ASIDE_WORDS, np.uint64)
 
 
 def put(words: Words, lows: list[int]) -> None:
-    """Each key (low, low ^ 1) with ordinal 7, by linear probing from the top bits of its low word."""
-    slots = words.reshape(-1, 4)
+    """Each key with ordinal 7, by linear probing from the top bits of its low word."""
+    slots = words.reshape(-1, 2)
     shift = 64 - (len(slots).bit_length() - 1)
     for low in lows:
         slot = low >> shift
-        while slots[slot, 2]:
+        while slots[slot, 1]:
             slot = (slot + 1) % len(slots)
-        slots[slot, :3] = low, low ^ 1, 8
+        slots[slot] = low, (low & 0xFFFFFF) << 40 | 8
 
 
 def reachable(words: Words) -> set[int]:
     """Low words of the keys that a probe finds."""
-    slots = words.reshape(-1, 4)
+    slots = words.reshape(-1, 2)
     shift, found = 64 - (len(slots).bit_length() - 1), set()
-    for at in np.flatnonzero(slots[:, 2]):
+    for at in np.flatnonzero(slots[:, 1]):
         slot = int(slots[at, 0]) >> shift
-        while slot != at and slots[slot, 2]:
+        while slot != at and slots[slot, 1]:
             slot = (slot + 1) % len(slots)
         if slot == at:
             found.add(int(slots[at, 0]))
@@ -50,17 +50,17 @@ def lows_of(kind: str, slots: int) -> list[int]:
 def test_every_key_is_found_after_doubling(kind: str, log2_slots: int) -> None:
     slots = 1 << log2_slots
     lows = lows_of(kind, slots)[: slots - 1]
-    words = np.zeros(8 * slots, np.uint64)
-    put(words[: 4 * slots], lows)
+    words = np.zeros(4 * slots, np.uint64)
+    put(words[: 2 * slots], lows)
     assert double_slots(words, ASIDE)
     assert reachable(words) == set(lows)
-    assert np.count_nonzero(words[2::4]) == len(set(lows))
+    assert np.count_nonzero(words[1::2]) == len(set(lows))
 
 
 def test_keys_far_from_their_slots_stay_where_they_are() -> None:
     slots = 1 << 14
-    words = np.zeros(8 * slots, np.uint64)
-    put(words[: 4 * slots], [2**63 + step for step in range(5000)])
+    words = np.zeros(4 * slots, np.uint64)
+    put(words[: 2 * slots], [2**63 + step for step in range(5000)])
     before = words.copy()
     assert not double_slots(words, ASIDE)
     assert (words == before).all()

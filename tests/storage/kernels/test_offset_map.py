@@ -15,10 +15,10 @@ from storage.kernels.signatures import Integers
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint
-from tests.storage.kernels.calls import HASH_MAX, ordinals_of, scanned, survivors, window
+from tests.storage.kernels.calls import ordinals_of, scanned, survivors, window
 from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 
-ALL = (np.uint64(0), np.uint64(HASH_MAX), *map(np.uint64, SECRET))
+ALL = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET))
 
 
 def _twin_status(data: bytes, rows: list[twin.Row]) -> tuple[Status, int]:
@@ -162,9 +162,10 @@ def test_each_key_has_the_hash_it_has_alone(lengths: Sequence[int], count: int, 
     words, counters = offset_map.new_map(10, 0.9)
     status, _ = offset_map.map_records(window(data[cut:]), table, 0, 1, words, counters, *ALL, 0, False, False)
     assert status == Status.OK
-    slots = words.reshape(-1, 4)
-    found = {(low, high): held - 1 for low, high, held, _ in slots[slots[:, 2] > 0].tolist()}
-    assert found == {twin.sip_hash(key, SECRET): ordinal for ordinal, key in enumerate(keys)}
+    slots = words.reshape(-1, 2)
+    hashes = [twin.sip_hash(key, SECRET) for key in keys]
+    expected = [(low, high >> 40 << 40 | ordinal + 1) for ordinal, (low, high) in enumerate(hashes)]
+    assert sorted(map(tuple, slots[slots[:, 1] > 0].tolist())) == sorted(expected)
 
 
 def _many_keys() -> bytes:
@@ -177,9 +178,9 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
     found, whole = scanned(data), survivors(data, scanned(data), log2_slots=12)[2]
     bits, low, rows = bitmap.new_bitmap(found.ordinals), 0, len(found.table)
     secrets, passes, shrunk = tuple(map(np.uint64, SECRET)), 0, 0
-    while low <= HASH_MAX:
+    while low <= offset_map.TAG_MAX:
         words, counters = offset_map.new_map(8, 0.9)
-        row, high, status = 0, HASH_MAX, Status.MAP_FULL
+        row, high, status = 0, offset_map.TAG_MAX, Status.MAP_FULL
         while status == Status.MAP_FULL:
             limits = np.uint64(low), np.uint64(high), *secrets
             status, row = offset_map.map_records(
@@ -188,7 +189,7 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
             if status == Status.MAP_FULL:
                 high, shrunk = low + (high - low) // 2, shrunk + 1
                 map_room.shrink_range(words, counters, np.uint64(high))
-                assert counters[offset_map.USED] == np.count_nonzero(words[2::4])
+                assert counters[offset_map.USED] == np.count_nonzero(words[1::2])
         assert status == Status.OK
         offset_map.collect_survivors(words, bits)
         low, passes = high + 1, passes + 1
@@ -221,7 +222,7 @@ def test_threads_that_fill_one_map_leave_what_one_thread_leaves() -> None:
     with ThreadPoolExecutor(len(shares)) as threads:
         list(threads.map(fill, shares))
     assert sum(share[offset_map.USED] for share in shares) == alone[offset_map.USED]
-    assert sorted(words.reshape(-1, 4).tolist()) == sorted(together.reshape(-1, 4).tolist())
+    assert sorted(words.reshape(-1, 2).tolist()) == sorted(together.reshape(-1, 2).tolist())
 
 
 def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> None:
@@ -231,8 +232,8 @@ def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> 
     words, counters = offset_map.new_map(7, 0.5)
     status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False, False)
     assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
-    map_room.shrink_range(words, counters, np.uint64(2**61))
-    limits = np.uint64(0), np.uint64(2**61), *ALL[2:]
+    map_room.shrink_range(words, counters, np.uint64(2**21))
+    limits = np.uint64(0), np.uint64(2**21), *ALL[2:]
     status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False, False)
     assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)
 
@@ -263,6 +264,26 @@ def test_a_row_that_cannot_be_is_refused(start: int, end: int, count: int, statu
     found.table["records_start"], found.table["records_end"] = start, end
     found.table["record_count"] = count
     assert survivors(data, found)[0] == status
+
+
+@pytest.mark.parametrize("first_ordinal", [offset_map.ORDINAL_MAX, -1])
+def test_ordinals_that_an_entry_cannot_hold_are_refused(first_ordinal: int) -> None:
+    data = Batch(keyed("a")).encode()
+    table = scanned(data).table
+    table["first_ordinal"] = first_ordinal
+    words, counters = offset_map.new_map(4, 0.9)
+    status = offset_map.map_records(window(data), table, 0, 1, words, counters, *ALL, 0, False, False)
+    assert status == (Status.BAD_COUNT, 0)
+    assert not words.any()
+
+
+def test_the_greatest_ordinal_is_kept_whole() -> None:
+    data = Batch(keyed("a")).encode()
+    table = scanned(data).table
+    table["first_ordinal"] = offset_map.ORDINAL_MAX - 1
+    words, counters = offset_map.new_map(4, 0.9)
+    offset_map.map_records(window(data), table, 0, 1, words, counters, *ALL, 0, False, False)
+    assert offset_map.collect_survivors(words, bitmap.new_bitmap(1)) == offset_map.ORDINAL_MAX - 1
 
 
 def test_ordinals_outside_the_bitmap_are_refused() -> None:
