@@ -97,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     for stream in (sys.stdout, sys.stderr):
         _escape_undecodable(stream)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread a core for matrices we do not have
     try:
         return _run(build_parser().parse_args(argv))
     except SystemExit as exit_:  # argparse after --help and a mistake, rich where nobody reads stdout any more
