@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage.kernels.codecs import compress_records, decompress_batches
 from storage.kernels.kernel import kernel
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
-from storage.kernels.rewrite import encode_records, note_written, write_header
+from storage.kernels.rewrite import encode_records, note_written, write_batch, write_header
 from storage.kernels.signatures import (
     BATCHES,
     BYTES,
@@ -85,7 +85,7 @@ def recompress_batches(  # noqa: PLR0917  (a kernel takes no structures)
     calls: Integers,
     last_seen: LastSeen,
 ) -> tuple[int, int, int, int]:
-    """Write the rows from ``first`` on that are compressed and to be rebuilt, up to the first that is not.
+    """Write ``table[first:last]``, decided before, as ``rewrite_batches`` does; compressed batches are rebuilt, too.
 
     Args:
         buf: the window that the table was scanned from.
@@ -108,16 +108,18 @@ def recompress_batches(  # noqa: PLR0917  (a kernel takes no structures)
         ``(status, row, position, written_rows)``, as ``rewrite_batches``. NEEDS_PYTHON: ``row`` is more than an array
         holds, or nothing for the codec kernels; the readable codecs can tell.
     """
-    row = max(first, 0)
-    while row < min(last, table.size) and _must_rebuild(table, row):
+    for row in range(max(first, 0), min(last, table.size)):
         if written_rows >= written.size:
             return Status.TABLE_FULL, row, position, written_rows
-        status, size, kept, latest = _recompress(
-            buf, table, row, bitmap, now_ms, horizon_ms, arena, plain, out, position, calls, last_seen
-        )
+        if _must_rebuild(table, row):
+            status, size, kept, latest = _recompress(
+                buf, table, row, bitmap, now_ms, horizon_ms, arena, plain, out, position, calls, last_seen
+            )
+        else:
+            status, size, kept, latest = write_batch(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
         if status != Status.OK:
             return status, row, position, written_rows
-        written_rows = note_written(table, row, position, size, kept, latest, written, written_rows)
-        position += size
-        row += 1
-    return Status.OK, row, position, written_rows
+        if size:
+            written_rows = note_written(table, row, position, size, kept, latest, written, written_rows)
+            position += size
+    return Status.OK, last, position, written_rows

@@ -79,7 +79,7 @@ class Arena:
         keep: tuple[Words, int, int],
         out: tuple[Bytes, int, Table, int],
     ) -> tuple[int, int, int, int]:
-        """Rebuild the compressed batches from a row on, up to the first that stays as it is or goes.
+        """Write rows as they were decided, compressed batches rebuilt.
 
         Args:
             slice_: with the outcomes.

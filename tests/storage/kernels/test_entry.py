@@ -1,0 +1,29 @@
+"""Calls of machine code from Python."""
+
+from __future__ import annotations
+
+import crc32c as library
+import numpy as np
+import pytest
+
+from storage.kernels.crc import crc32c
+
+
+def test_an_array_in_the_place_of_one_that_is_gone_is_read_where_it_lies() -> None:
+    data = np.arange(256, dtype=np.uint8)
+    for start in range(200):  # each view is freed before the next, which takes its place in memory, and its id
+        assert crc32c(data[start:], 0, 8) == library.crc32c(bytes(range(start, start + 8)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(b"bytes", id="no array"),
+        pytest.param(np.zeros(8, np.int8), id="another type"),
+        pytest.param(np.zeros((2, 4), np.uint8), id="two dimensions"),
+        pytest.param(np.zeros(16, np.uint8)[::2], id="strides"),
+    ],
+)
+def test_what_a_kernel_would_misread_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match="wanted"):
+        crc32c(wrong, 0, 8)  # type: ignore[arg-type]
