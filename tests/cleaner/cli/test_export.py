@@ -190,6 +190,7 @@ def test_a_signal_ends_it_and_no_file_is_left(tmp_path: Path, out: Path, number:
     command = ["export", "orders-0", "--to", "jsonl", str(out / "o"), "--log-dir", str(tmp_path / "data")]
     process = subprocess.Popen([sys.executable, "-m", "cleaner", *command], cwd=ROOT)
     while not list(out.iterdir()):
+        assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
     assert process.wait(10) == status
