@@ -280,7 +280,7 @@ class UnwritableFile(LogCleanerError):
 
 
 class UnusableOutput(LogCleanerError):
-    """A directory that a copy cannot be written to. Nothing was written."""
+    """A directory that a copy, or a file that an export cannot be written to. Nothing was written."""
 
     def __init__(self, path: Path, cause: str, remedy: str) -> None:
         super().__init__(path, cause, remedy)
@@ -396,6 +396,17 @@ class SparkUnavailable(LogCleanerError):
 
     def __str__(self) -> str:
         return f"Spark cannot be started: {self.cause}; {self.remedy}"
+
+
+class ExtraMissing(LogCleanerError):
+    """A package that only this needs, and that an extra of ours brings, is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(what, package, extra)
+        self.what, self.package, self.extra = what, package, extra
+
+    def __str__(self) -> str:
+        return f"{self.what} needs {self.package}, which is not installed; pip install 'logcleaner[{self.extra}]'"
 
 
 class AnalysisFailed(LogCleanerError):

@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "cleaner/engine": {"cleaner.engine", "policies", "storage"},
     "cleaner/report": {"cleaner.report", "cleaner.engine", "policies", "storage"},
     "cleaner/service": {"cleaner.service", "cleaner.engine", "cleaner.report.printable", "policies", "storage"},
+    "cleaner/export": {"cleaner.export", "cleaner.spark", "storage"},
     "cleaner/demo": {"cleaner.demo", "policies", "storage"},
     "cleaner": {"cleaner", "policies", "storage"},
 }

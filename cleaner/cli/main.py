@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli import analyze, clean, completion, demo, diff, free, history, restore, run, systemd, topics
+from cleaner.cli import analyze, clean, completion, demo, diff, export, free, history, restore, run, systemd, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
 
 _COMMANDS: dict[str, ModuleType] = {
@@ -27,6 +27,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "restore": restore,
     "systemd": systemd,
     "diff": diff,
+    "export": export,
     "demo": demo,
     "completion": completion,
 }

@@ -60,11 +60,12 @@ def _add_broker(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_place_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which log dirs, for a command that asks no policy."""
+def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
+    """Which log dirs, for a command that asks no policy; ``with_topics``: and which topics of them."""
     group = parser.add_argument_group("log dirs")
     _add_places(group)
-    _add_topics(group)
+    if with_topics:
+        _add_topics(group)
     parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
 
 

@@ -15,9 +15,10 @@ SHOWN_AFTER_SECONDS: Final = 1.0
 
 
 class ProgressBar:
-    """Bytes of the compactions' input, how fast they go, how long it has taken."""
+    """Bytes read of what is worked on, how fast they go, how long it has taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, doing: str = "compacting") -> None:
+        self._doing = doing
         self._start_seconds = stopwatch()
         self._progress: Progress | None = None
         self._done_bytes = 0
@@ -28,7 +29,7 @@ class ProgressBar:
         self._done_bytes += done_bytes
         took_seconds = stopwatch() - self._start_seconds
         if self._progress is None and self._is_wanted and took_seconds > SHOWN_AFTER_SECONDS:
-            self._progress = _started()
+            self._progress = _started(self._doing)
         if self._progress:
             self._progress.update(self._progress.task_ids[0], completed=self._done_bytes)
 
@@ -43,7 +44,7 @@ class ProgressBar:
                 self._progress.stop()
 
 
-def _started() -> Progress:
+def _started(doing: str) -> Progress:
     from rich.console import Console  # noqa: PLC0415 - only once something takes long
     from rich.progress import (  # noqa: PLC0415 - as above
         DownloadColumn,
@@ -56,12 +57,12 @@ def _started() -> Progress:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("compacting"),
+        TextColumn(doing),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    progress.add_task("compacting", total=None)
+    progress.add_task(doing, total=None)
     progress.start()
     return progress

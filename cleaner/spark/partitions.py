@@ -1,17 +1,16 @@
-"""Partition directories that paths and globs name, opened, and the range of offsets to be read of each."""
+"""Partition directories that paths and globs name, opened, and how far each can be read."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from cleaner.spark.options import Bound, Options
-from storage.errors import InvalidConfig, NoSuchOffset, NotALogDir, UnreadableFile
+from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
-from storage.log import Log, LogConfig, SpecialTimestamp
+from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, DirState, TopicPartition, parse_partition_dir_name
@@ -98,33 +97,6 @@ class OffsetRange:
     end: int
 
 
-def check_named(bounds: Sequence[Bound | None], found: Sequence[FoundPartition]) -> None:
-    """A bound that names partitions names all, and none besides, as in Spark's Kafka source. Raises: InvalidConfig."""
-    there = {partition.topic_partition for partition in found}
-    for bound in bounds:
-        if bound is None or bound.partitions is None or bound.partitions.keys() == there:
-            continue
-        odd = ", ".join(sorted(map(str, there ^ bound.partitions.keys())))
-        raise InvalidConfig("offsets", None, f"they must name every partition and no other; see {odd}", "kafka-log")
-
-
-def range_of(log: Log, name: TopicPartition, options: Options, now_ms: int) -> OffsetRange:
-    """What a batch reads of a partition.
-
-    Args:
-        log: the partition.
-        name: of it.
-        options: where to begin and to end.
-        now_ms: epoch ms, for the expiry of producers.
-
-    Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
-    """
-    end = readable_end(log, read_committed=options.read_committed, now_ms=now_ms)
-    starting = options.starting or Bound(None, SpecialTimestamp.EARLIEST)
-    start = resolve(starting, log, name, end, fails=options.fail_on_data_loss)
-    return OffsetRange(start, resolve(options.ending, log, name, end, fails=options.fail_on_data_loss))
-
-
 def readable_end(log: Log, *, read_committed: bool, now_ms: int) -> int:
     """The log end, or where only committed records are read the last stable offset.
 
@@ -134,30 +106,3 @@ def readable_end(log: Log, *, read_committed: bool, now_ms: int) -> int:
         return log.log_end_offset
     unstable = log.producer_state(now_ms).first_unstable_offset(log.log_end_offset)
     return log.log_end_offset if unstable is None else unstable
-
-
-def resolve(bound: Bound, log: Log, name: TopicPartition, end: int, *, fails: bool) -> int:
-    """The offset that a bound means.
-
-    Args:
-        bound: it names the partition, if any.
-        log: the partition.
-        name: of it.
-        end: where what can be read of it ends.
-        fails: whether an offset outside the log is an error; else the nearest is taken.
-
-    Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
-    """
-    asked = bound.special if bound.partitions is None else bound.partitions[name]
-    if bound.by_timestamp:
-        found = log.lookup_timestamp(asked)
-        if found is None and not bound.falls_back:
-            raise NoSuchOffset(str(name), f"a record of timestamp {asked} or later", log.log_start_offset, end)
-        return end if found is None else min(found.offset, end)
-    if asked == SpecialTimestamp.LATEST:
-        return end
-    if asked == SpecialTimestamp.EARLIEST:
-        return min(log.log_start_offset, end)
-    if fails and not log.log_start_offset <= asked <= end:
-        raise NoSuchOffset(str(name), f"offset {asked}", log.log_start_offset, end)
-    return max(log.log_start_offset, min(asked, end))

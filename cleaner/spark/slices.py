@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql.datasource import InputPartition
-
 from cleaner.spark.partitions import OffsetRange
 from storage.indexes import OffsetIndexEntry
 from storage.log.lookup import time_entries
@@ -55,13 +53,6 @@ class Slice:
     def size_bytes(self) -> int:
         """Of its batches."""
         return self.end - self.start
-
-
-class SlicesInput(InputPartition):
-    """What one task reads, on its way to a worker."""
-
-    def __init__(self, slices: tuple[Slice, ...]) -> None:
-        super().__init__(slices)
 
 
 @dataclass(frozen=True, slots=True)

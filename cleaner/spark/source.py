@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from cleaner.spark.bounds import check_named, range_of
 from cleaner.spark.options import Options, parse_options
-from cleaner.spark.partitions import (
-    FoundPartition,
-    OffsetRange,
-    check_named,
-    find_partitions,
-    range_of,
-    while_files_move,
-)
+from cleaner.spark.partitions import FoundPartition, OffsetRange, find_partitions, while_files_move
 from cleaner.spark.pushdown import Pushed
 from cleaner.spark.reading import read_planned
 from cleaner.spark.schema import TYPES, ddl
-from cleaner.spark.slices import Slice, SlicesInput, Wanted, cut_partition, packed
+from cleaner.spark.slices import Slice, Wanted, cut_partition, packed
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -33,6 +27,13 @@ if TYPE_CHECKING:
 
     from cleaner.spark.sink import KafkaLogWriter
     from cleaner.spark.stream import KafkaLogStreamReader
+
+
+class SlicesInput(InputPartition):
+    """What one task reads, on its way to a worker."""
+
+    def __init__(self, slices: tuple[Slice, ...]) -> None:
+        super().__init__(slices)
 
 
 class KafkaLogSource(DataSource):

@@ -14,18 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource as limits
 
+from cleaner.spark.bounds import check_named, resolve
 from cleaner.spark.options import LOG_END, Bound, Options
-from cleaner.spark.partitions import (
-    FoundPartition,
-    OffsetRange,
-    check_named,
-    find_partitions,
-    readable_end,
-    resolve,
-    while_files_move,
-)
+from cleaner.spark.partitions import FoundPartition, OffsetRange, find_partitions, readable_end, while_files_move
 from cleaner.spark.reading import read_offsets
-from cleaner.spark.slices import Slice, SlicesInput, Wanted, cut_partition, packed
+from cleaner.spark.slices import Slice, Wanted, cut_partition, packed
+from cleaner.spark.source import SlicesInput
 from storage.errors import InvalidConfig, NoSuchOffset, PartitionGone
 from storage.names import TopicPartition
 

@@ -105,7 +105,7 @@ def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[R
     offset_delta, position = read_varint(data, position, end)
     key, position = _decode_bytes(data, position, end)
     value, position = _decode_bytes(data, position, end)
-    headers, position = _decode_headers(data, position, end)
+    headers, position = decode_headers(data, position, end)
     if position != end:
         raise InvalidRecord(f"record of {length} bytes with {end - position} unused")
     timestamp_ms = header.base_timestamp_ms + timestamp_delta
@@ -130,7 +130,16 @@ def _decode_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | No
     return bytes(data[position : position + length]), position + length
 
 
-def _decode_headers(data: memoryview, position: int, end: int) -> tuple[tuple[RecordHeader, ...], int]:
+def decode_headers(data: memoryview, position: int, end: int) -> tuple[tuple[RecordHeader, ...], int]:
+    """The headers of the record that ends at ``end``, and the position behind them.
+
+    Args:
+        data: whatever holds the record.
+        position: of the headers' count.
+        end: of the record.
+
+    Raises: InvalidRecord.
+    """
     count, position = read_varint(data, position, end)
     if not 0 <= count <= end - position:
         raise InvalidRecord(f"{count} headers with {end - position} bytes left in the record")

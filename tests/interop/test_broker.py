@@ -157,6 +157,34 @@ def serving(kafka: str, cleaned: Cleaned) -> Iterator[Serving]:
         yield Serving(broker, refusal)
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A cleaned copy of what the broker left, a broker on it, and what we read there before that started."""
+
+    broker: Broker
+    original: Path
+    log_dir: Path
+    rows: dict[tuple[str, str], list[dict[str, Any]]]
+    """By partition and isolation level."""
+
+
+@pytest.fixture(scope="module")
+def copied(kafka: str, written: Path) -> Iterator[Copied]:
+    """The broker started on the copy as it is: nothing is added to it."""
+    log_dir = written.with_name("copied")
+    done = logcleaner("clean", "--log-dir", str(written), "--output", str(log_dir), "--yes")
+    assert done.returncode == 0, done.stderr
+    rows = {
+        (name, isolation): read(log_dir / name, **{"isolation.level": isolation})
+        for name in PARTITIONS
+        for isolation in ISOLATIONS
+    }
+    assert (log_dir / "meta.properties").exists()  # else the broker would be given a new one
+    with Broker(kafka, log_dir, QUIET) as broker:
+        yield Copied(broker, written, log_dir, rows)
+    assert "ERROR" not in broker.last_words()
+
+
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_partition_equals_what_kafkas_cleaner_leaves(cleaned: Cleaned, partition: str) -> None:
     assert not cleaned.differences[partition], "\n".join(cleaned.differences[partition])
@@ -192,6 +220,20 @@ def test_consumer_reads_what_the_spark_source_reads_beside_the_broker(
     assert {(row["topic"], row["partition"]) for row in rows} <= {(topic, int(number))}
     of_broker = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
     assert [clients.record_of(row) for row in rows] == of_broker
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_consumer_reads_from_a_cleaned_copy_what_we_read_there(copied: Copied, partition: str, isolation: str) -> None:
+    topic, _, number = partition.rpartition("-")
+    of_broker = clients.consumed(copied.broker.bootstrap, topic, int(number), isolation)
+    assert of_broker == [clients.record_of(row) for row in copied.rows[partition, isolation]]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_cleaned_copy_has_less_than_the_original(copied: Copied, topic: str) -> None:
+    before = read(copied.original / f"{topic}-0")
+    assert len(copied.rows[f"{topic}-0", "read_uncommitted"]) < len(before)
 
 
 @pytest.mark.parametrize("topic", TOPICS)

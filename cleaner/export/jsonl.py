@@ -1,0 +1,110 @@
+"""JSON lines: an object a record, named as the columns of the Spark source are.
+
+Bytes are text where they are UTF-8, else base64; ``keyEncoding``, ``valueEncoding`` say which: ``"utf-8"``,
+``"base64"``, null where the key, or value, is null. Headers have the same four fields each. Times are epoch ms.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+from cleaner.spark.chunks import Chunk
+from cleaner.spark.legacy import NO_TIMESTAMP_TYPE
+from cleaner.spark.slices import Slice
+from storage.compression import Compression
+from storage.kernels.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
+from storage.kernels.signatures import Table
+from storage.records.header import sequence_after
+from storage.records.v2 import decode_headers
+
+Fields = dict[str, Any]
+
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_CODECS: Final = tuple(codec.name.lower() for codec in Compression)
+
+
+class JsonLinesWriter:
+    """Writes each chunk at once."""
+
+    def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
+        self._file, self._with_metadata = file, with_metadata
+
+    def write(self, chunk: Chunk, slice_: Slice) -> None:
+        """Take the records of a chunk. Raises: OSError."""
+        self._file.writelines(
+            f"{_ENCODE(fields)}\n".encode() for fields in _records(chunk, slice_, with_metadata=self._with_metadata)
+        )
+
+    def finish(self) -> None:
+        """Write what Python holds back. Raises: OSError."""
+        self._file.flush()
+
+    def abandon(self) -> None:
+        """Nothing is open but the file, which is the caller's."""
+
+
+def _records(chunk: Chunk, slice_: Slice, *, with_metadata: bool) -> Iterator[Fields]:
+    topic, partition = slice_.topic_partition
+    view, row, batch = chunk.buf.data, -1, _Batch(chunk, slice_, 0)
+    for located in zip(*chunk.located.tolist(), strict=True):
+        offset, time_ms, key_at, key_bytes, value_at, value_bytes, headers_at, headers_bytes, of_row = located
+        if of_row != row:
+            row, batch = of_row, _Batch(chunk, slice_, of_row)
+        headers, _ = decode_headers(view, headers_at, headers_at + headers_bytes)
+        yield {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "timestamp": time_ms,
+            "timestampType": batch.timestamp_type,
+            **_told("key", _field(view, key_at, key_bytes)),
+            **_told("value", _field(view, value_at, value_bytes)),
+            "headers": [_told("key", key) | _told("value", value) for key, value in headers],
+            **(batch.metadata(offset) if with_metadata else {}),
+        }
+
+
+def _field(view: memoryview, at: int, size_bytes: int) -> bytes | None:
+    return None if size_bytes < 0 else bytes(view[at : at + size_bytes])
+
+
+def _told(name: str, data: bytes | None) -> Fields:
+    """The bytes, and how they are told."""
+    if data is None:
+        return {name: None, f"{name}Encoding": None}
+    try:
+        return {name: data.decode(), f"{name}Encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {name: base64.b64encode(data).decode(), f"{name}Encoding": "base64"}
+
+
+class _Batch:
+    """What the records of one batch have in common."""
+
+    def __init__(self, chunk: Chunk, slice_: Slice, row: int) -> None:
+        self._row: Table = chunk.table[row]
+        self._attributes = int(self._row["attributes"])
+        self._path, self._file_position = str(slice_.path), chunk.file_position
+
+    @property
+    def timestamp_type(self) -> int:
+        """-1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
+        return -1 if self._attributes & NO_TIMESTAMP_TYPE else int(bool(self._attributes & LOG_APPEND_TIME))
+
+    def metadata(self, offset: int) -> Fields:
+        """What ``--include-metadata`` adds to the record of this offset."""
+        row, has_horizon = self._row, bool(self._attributes & DELETE_HORIZON)
+        return {
+            "producerId": int(row["producer_id"]),
+            "producerEpoch": int(row["producer_epoch"]),
+            "sequence": sequence_after(int(row["base_sequence"]), offset - int(row["base_offset"])),
+            "leaderEpoch": int(row["leader_epoch"]),
+            "codec": _CODECS[self._attributes & CODEC_MASK],
+            "control": bool(self._attributes & CONTROL),
+            "deleteHorizon": int(row["base_timestamp"]) if has_horizon else None,
+            "segment": self._path,
+            "position": int(row["position"]) + self._file_position,
+        }

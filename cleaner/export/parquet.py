@@ -1,0 +1,48 @@
+"""Parquet: the columns of the Spark source, by the same kernels. The only module here that needs pyarrow."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner.spark.chunks import Chunk
+from cleaner.spark.columns import record_batches
+from cleaner.spark.schema import BATCH_COLUMNS, RECORD_COLUMNS, arrow_schema
+from cleaner.spark.slices import Slice
+
+ROW_GROUP_BYTES: Final = 64 << 20
+"""In memory, before they are encoded; what is not yet written is no more."""
+
+
+class ParquetWriter:
+    """Collects records, and writes a row group of each 64 MiB of them."""
+
+    def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
+        self._schema = arrow_schema(RECORD_COLUMNS + (BATCH_COLUMNS if with_metadata else ()))
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+
+    def write(self, chunk: Chunk, slice_: Slice) -> None:
+        """Take the records of a chunk. Raises: OSError."""
+        for batch in record_batches(chunk, slice_, self._schema):
+            self._held.append(batch)
+            self._held_bytes += batch.nbytes
+            if self._held_bytes >= ROW_GROUP_BYTES:
+                self._write_row_group()
+
+    def finish(self) -> None:
+        """Write the last row group and the footer. Raises: OSError."""
+        if self._held:
+            self._write_row_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Else pyarrow's writer, when it goes, would write a footer to a file that is closed, and complain of that."""
+        self._writer.is_open = False
+
+    def _write_row_group(self) -> None:
+        self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
+        self._held, self._held_bytes = [], 0

@@ -1,0 +1,55 @@
+"""The file that an export becomes.
+
+Steps:      a hidden file beside it is written and fsynced, then renamed.
+Invariant:  under its name the file is whole, or not there; nothing is replaced. Only a kill leaves the hidden one.
+Not chosen: a hard link in place of the rename, which would also refuse a file that appears in the last moment: many
+            a disk that files are exported to (FAT, network) has none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from storage.errors import UnusableOutput, UnwritableFile
+
+
+@contextmanager
+def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
+    """A file to write, which gets its name behind the ``with``, and is gone where that ends by an error.
+
+    Args:
+        path: must not exist; its parent must.
+        log_dir: in it, nothing is written.
+
+    Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``.
+    """
+    _check_usable(path, log_dir)
+    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with hidden.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _check_absent(path)
+        hidden.rename(path)
+    except OSError as error:
+        raise UnwritableFile(path, error.strerror or str(error)) from error
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _check_usable(path: Path, log_dir: Path) -> None:
+    _check_absent(path)
+    if not path.parent.is_dir():
+        raise UnusableOutput(path, f"{path.parent} is no directory", "make it first")
+    if log_dir.resolve() in path.resolve().parents:
+        raise UnusableOutput(path, f"lies in the log dir {log_dir}", "name a file outside it")
+
+
+def _check_absent(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UnusableOutput(path, "is there already, and is not replaced", "name another file, or remove it")

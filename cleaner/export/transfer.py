@@ -1,0 +1,103 @@
+"""From the files of a partition to a writer, chunk by chunk: what is in memory does not grow with the partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from cleaner.spark.chunks import Chunk, Damage, SliceReader
+from cleaner.spark.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
+from cleaner.spark.slices import Slice, Wanted, cut_partition
+from cleaner.spark.windows import open_window
+from storage.errors import SegmentGone, UnreadableFile
+
+SLICE_BYTES: Final = 8 << 20
+"""What is read between two signs of progress."""
+
+
+class Writer(Protocol):
+    """A format, and where it goes."""
+
+    def write(self, chunk: Chunk, slice_: Slice) -> None:
+        """Take the records of a chunk, which belongs to this slice."""
+
+    def finish(self) -> None:
+        """Write what was held back, and what the format ends with."""
+
+    def abandon(self) -> None:
+        """Write nothing more: there will be no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Offsets, files and lengths of a partition, as of one moment."""
+
+    partition: FoundPartition
+    offsets: OffsetRange
+    slices: tuple[Slice, ...]
+
+
+def plan_reading(partition: FoundPartition, *, read_committed: bool, now_ms: int) -> Reading:
+    """Fix what is read.
+
+    Args:
+        partition: where it lies.
+        read_committed: leave out aborted records, and those behind the last stable offset.
+        now_ms: epoch ms, for the expiry of producers.
+
+    Raises: CorruptBatch, CorruptIndex of a transaction index, UnreadableFile.
+    """
+    return while_files_move(partial(_plan, partition, read_committed, now_ms))
+
+
+def _plan(partition: FoundPartition, read_committed: bool, now_ms: int) -> Reading:
+    log = partition.open()
+    end = readable_end(log, read_committed=read_committed, now_ms=now_ms)
+    offsets = OffsetRange(min(log.log_start_offset, end), end)
+    wanted = Wanted(offsets, None, SLICE_BYTES, read_committed)
+    return Reading(partition, offsets, tuple(cut_partition(partition.topic_partition, log.segments, wanted)))
+
+
+def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: Callable[[int], None]) -> int:
+    """Hand every record to the writer, in the order of offsets.
+
+    Args:
+        reading: what was planned.
+        writer: it is finished in the end, or abandoned.
+        with_control: control records, too.
+        advance: is told how many bytes more were read.
+
+    Returns: how many records.
+    Raises: CorruptBatch; UnreadableFile, also of a file that is gone by now.
+    """
+    try:
+        records = _written(reading, writer, with_control, advance)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return records
+
+
+def _written(reading: Reading, writer: Writer, with_control: bool, advance: Callable[[int], None]) -> int:
+    records = 0
+    for slice_ in reading.slices:
+        for chunk in _chunks(slice_, with_control=with_control):
+            writer.write(chunk, slice_)
+            records += int(chunk.located.shape[1])
+        advance(slice_.size_bytes)
+    return records
+
+
+def _chunks(slice_: Slice, *, with_control: bool) -> Iterator[Chunk]:
+    try:
+        with open_window(slice_) as window:
+            for found in SliceReader(slice_, window, with_control=with_control).chunks():
+                if isinstance(found, Damage):
+                    raise found.error
+                yield found
+    except SegmentGone as error:
+        cause = "deleted or compacted away since the export began; run it again"
+        raise UnreadableFile(slice_.path, cause) from error
