@@ -15,7 +15,7 @@ from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from storage.checkpoints import parse_partition_metadata
-from storage.directory import despite_vanishing
+from storage.directory import despite_vanishing, opened
 from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart, UnreadableFile
 from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end
@@ -154,7 +154,7 @@ def survey_partition(
     return PartitionFacts(
         topic_partition,
         str(log_dir.path),
-        tuple(_segment_facts(segment, policy, survey.now_ms) for segment in segments),
+        _facts_of_segments(segments, listing.directory, policy, survey.now_ms),
         log_start,
         log_end,
         high_watermark,
@@ -189,9 +189,20 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
     return None if checkpointed is None else max(min(checkpointed, log_end), log_start)
 
 
-def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int) -> SegmentFacts:
-    wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
-    newest = _newest_entry(segment, policy, now_ms)
+def _facts_of_segments(
+    segments: Sequence[Segment], directory: Path, policy: TopicPolicy, now_ms: int
+) -> tuple[SegmentFacts, ...]:
+    """Their directory is opened once for all that is read of them."""
+    try:
+        with opened(directory) as parent:
+            return tuple(_segment_facts(segment, policy, now_ms, parent) for segment in segments)
+    except OSError as error:
+        raise UnreadableFile(directory, error.strerror or str(error)) from error
+
+
+def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int, parent: int) -> SegmentFacts:
+    wants_first = policy.max_compaction_lag_ms < _NEVER_MS and policy.cleanup_compact
+    newest = _newest_entry(segment, policy, now_ms, parent)
     return SegmentFacts(
         segment.base_offset,
         segment.size_bytes,
@@ -201,29 +212,29 @@ def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int) -> Segmen
         segment.mtime_ms,
         newest.timestamp_ms if newest else NO_TIMESTAMP,
         segment.log.identity,
-        _first_batch_ms(segment) if wants_first else NO_TIMESTAMP,
+        _first_batch_ms(segment, parent) if wants_first else NO_TIMESTAMP,
         segment.companions_identity,
         newest.offset if newest else None,
     )
 
 
-def _newest_entry(segment: Segment, policy: TopicPolicy, now_ms: int) -> TimeIndexEntry | None:
+def _newest_entry(segment: Segment, policy: TopicPolicy, now_ms: int, parent: int) -> TimeIndexEntry | None:
     """The last entry of the time index; where time retention would take the segment by it, the log is asked too.
 
     No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
     """
-    newest = segment.newest_entry()
-    expires = policy.cleanup_delete and policy.retention_ms >= 0
+    newest = segment.newest_entry(parent)
+    expires = policy.retention_ms >= 0 and policy.cleanup_delete
     if not expires or (newest and now_ms - newest.timestamp_ms <= policy.retention_ms):
         return newest
-    largest_ms = largest_unindexed_timestamp(segment)
+    largest_ms = largest_unindexed_timestamp(segment, parent)
     indexed_ms = newest.timestamp_ms if newest else NO_TIMESTAMP
     return TimeIndexEntry(largest_ms, segment.base_offset) if largest_ms > indexed_ms else newest
 
 
-def _first_batch_ms(segment: Segment) -> int:
+def _first_batch_ms(segment: Segment, parent: int) -> int:
     """Largest timestamp of the first batch (v2); NO_TIMESTAMP where there is none."""
-    descriptor = open_to_read(segment.log.path)
+    descriptor = open_to_read(segment.log.path, parent)
     try:
         data = os.pread(descriptor, _FIRST_BATCH_MAX_TIMESTAMP.size, _MAX_TIMESTAMP_POSITION)
     finally:

@@ -35,6 +35,7 @@ ATTRIBUTE_DELETE_HORIZON: Final = 0x40
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _SEQUENCE_MODULUS: Final = 1 << 31
+_CODEC_MAX: Final = max(Compression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,6 @@ def _cause_of_damage(header: BatchHeader) -> str | None:
         return f"offsets that cannot be: base {header.base_offset}, last delta {header.last_offset_delta}"
     if header.record_count < 0:
         return f"negative record count {header.record_count}"
-    if header.attributes & ATTRIBUTE_COMPRESSION > max(Compression):
+    if header.attributes & ATTRIBUTE_COMPRESSION > _CODEC_MAX:
         return f"unknown compression codec {header.attributes & ATTRIBUTE_COMPRESSION}"
     return None
