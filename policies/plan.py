@@ -106,8 +106,8 @@ class PartitionPlan:
 
     @property
     def config_is_unknown(self) -> bool:
-        """Whether it keeps everything because nobody said what may go."""
-        return any(verdict.reason.code is ReasonCode.CONFIG_UNKNOWN for verdict in self.verdicts)
+        """Whether it keeps everything because nobody said what may go: then all verdicts are the same."""
+        return any(verdict.reason.code is ReasonCode.CONFIG_UNKNOWN for verdict in self.verdicts[:1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
     if parent is None:
         descriptor = open_entry(path, _READ)
     else:
-        descriptor = os.open(os.path.basename(path), _READ, dir_fd=parent)  # noqa: PTH119 - of thousands
+        descriptor = os.open(str(path).rpartition("/")[2], _READ, dir_fd=parent)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)

@@ -94,11 +94,12 @@ class Segment:
     @property
     def mtime_ms(self) -> int:
         """Of the ``.log``, epoch ms."""
-        return self.log.identity.mtime_ns // 1_000_000
+        return self.log.identity.mtime_ms
 
     def bytes_of(self, kind: FileKind) -> int:
         """Size of one companion, 0 where it is absent."""
-        return self.files[kind].size_bytes if kind in self.files else 0
+        file = self.files.get(kind)
+        return file.size_bytes if file else 0
 
     def newest_record_ms(self) -> int:
         """Largest record timestamp by the time index; -1 where it has none. Raises: as ``newest_entry``."""

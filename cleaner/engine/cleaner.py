@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,19 +34,6 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from storage.recovery import Recovery, plan_recovery, recover
 
 TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[object]]
-
-
-@contextmanager
-def _garbage_uncollected() -> Iterator[None]:
-    """For the making of a plan: a million small values that stay, no cycle among them. To look through them for garbage
-    again and again takes a quarter of the time and finds none."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Cleaner:
@@ -111,9 +97,8 @@ class Cleaner:
             topics: globs over topic or partition names; empty means all.
         """
         survey = self._survey(request, topics)
-        with _garbage_uncollected():
-            facts = [self._facts(log_dir, survey) for log_dir in self._log_dirs]
-            return plan(facts, self._policy_of, request, clock_jump_max_ms=self._means.broker.clock_jump_max_ms)
+        facts = [self._facts(log_dir, survey) for log_dir in self._log_dirs]
+        return plan(facts, self._policy_of, request, clock_jump_max_ms=self._means.broker.clock_jump_max_ms)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:
         """Partitions of a plan that failed when last tried and whose files are the same since, with the cause.

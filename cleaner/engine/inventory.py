@@ -108,7 +108,7 @@ def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
 def _newest_file_ms(partition: Path) -> int:
     """0 where it cannot be read: that is told with its facts."""
     try:
-        return max((file.identity.mtime_ns // 1_000_000 for file in list_partition(partition).files), default=0)
+        return max((file.identity.mtime_ms for file in list_partition(partition).files), default=0)
     except LogCleanerError:
         return 0
 
@@ -117,12 +117,11 @@ def _survey_partition(
     log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
 ) -> PartitionFacts | UnreadablePartition | None:
     """None where a live broker has deleted it meanwhile."""
-    size_bytes = 0
+    listing: Listing | None = None
 
     def survey_now() -> PartitionFacts:
-        nonlocal size_bytes
+        nonlocal listing
         listing = list_partition(path)
-        size_bytes = sum(file.identity.size_bytes for file in listing.files)
         return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
 
     try:
@@ -130,6 +129,7 @@ def _survey_partition(
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
+        size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
         return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
 
 
@@ -203,15 +203,16 @@ def _facts_of_segments(
 def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int, parent: int) -> SegmentFacts:
     wants_first = policy.max_compaction_lag_ms < _NEVER_MS and policy.cleanup_compact
     newest = _newest_entry(segment, policy, now_ms, parent)
+    identity = segment.log.identity
     return SegmentFacts(
         segment.base_offset,
-        segment.size_bytes,
+        identity.size_bytes,
         segment.companions_bytes,
         segment.bytes_of(FileKind.INDEX),
         segment.bytes_of(FileKind.TIME_INDEX),
-        segment.mtime_ms,
+        identity.mtime_ms,
         newest.timestamp_ms if newest else NO_TIMESTAMP,
-        segment.log.identity,
+        identity,
         _first_batch_ms(segment, parent) if wants_first else NO_TIMESTAMP,
         segment.companions_identity,
         newest.offset if newest else None,
