@@ -285,19 +285,19 @@ def _checkpoint_of_an_empty_log(facts: PartitionFacts) -> int | None:
 
 def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable) -> Verdict:
     if verdict.base_offset >= section.first_uncleanable_offset:
-        return replace(verdict, reason=section.bound)
+        return verdict._replace(reason=section.bound)
     if upper_offset > section.first_dirty_offset:
         since = f"since the last compaction, which ended at {section.first_dirty_offset}"
         reason = Reason(ReasonCode.DIRTY, f"holds records {'that were never compacted' if section.is_first else since}")
     else:
         reason = Reason(ReasonCode.CLEAN_BEFORE, "compacted before; newer records may supersede some of its records")
-    return replace(verdict, action=Action.COMPACT, reason=reason)
+    return verdict._replace(action=Action.COMPACT, reason=reason)
 
 
 def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdict:
     """Segments above the dirty section say what bounds it, the others why no round is due."""
     above = verdict.base_offset >= section.first_uncleanable_offset
-    return replace(verdict, reason=section.bound if above else why_not)
+    return verdict._replace(reason=section.bound if above else why_not)
 
 
 def path_of(facts: PartitionFacts) -> PurePath:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Action(StrEnum):
@@ -62,9 +62,8 @@ class Reason:
     until_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What happens to one segment, and why. ``bytes`` are those of its ``.log``."""
+class Verdict(NamedTuple):
+    """What happens to one segment, and why. ``size_bytes`` are those of its ``.log``. Cheap: there are many."""
 
     base_offset: int
     size_bytes: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -53,9 +52,8 @@ class SegmentFile(NamedTuple):
             _ensure_as_listed(self, descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The files of one base offset; a ``.log`` is always among them."""
+class Segment(NamedTuple):
+    """The files of one base offset; a ``.log`` is always among them. Cheap: there are many."""
 
     directory: Path
     base_offset: int
