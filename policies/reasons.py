@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -53,8 +52,7 @@ class ReasonCode(StrEnum):
     MAX_DELETE_RATIO = "MAX_DELETE_RATIO"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """A code for scripts, a sentence for people, and the moment (epoch ms) from which it may no longer hold."""
 
     code: ReasonCode

@@ -124,8 +124,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _collect_seldom() -> None:
     """A plan is a million small values that stay, no cycle among them: to look through them for garbage as often as is
-    usual takes a quarter of the time. Not in the daemon, whose cycles are those of months."""
-    gc.set_threshold(100_000, 50)
+    usual takes a sixth of the time. Not in the daemon, where cycles would add up for months."""
+    gc.set_threshold(20_000, 100)
 
 
 def _int_status(code: str | int | None) -> int:

@@ -193,16 +193,17 @@ def _facts_of_segments(
     segments: Sequence[Segment], directory: Path, policy: TopicPolicy, now_ms: int
 ) -> tuple[SegmentFacts, ...]:
     """Their directory is opened once for all that is read of them."""
+    expires_before_ms = now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None
+    wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
     try:
         with opened(directory) as parent:
-            return tuple(_segment_facts(segment, policy, now_ms, parent) for segment in segments)
+            return tuple([_segment_facts(segment, parent, expires_before_ms, wants_first) for segment in segments])
     except OSError as error:
         raise UnreadableFile(directory, error.strerror or str(error)) from error
 
 
-def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int, parent: int) -> SegmentFacts:
-    wants_first = policy.max_compaction_lag_ms < _NEVER_MS and policy.cleanup_compact
-    newest = _newest_entry(segment, policy, now_ms, parent)
+def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None, wants_first: bool) -> SegmentFacts:
+    newest = _newest_entry(segment, parent, expires_before_ms)
     identity = segment.log.identity
     return SegmentFacts(
         segment.base_offset,
@@ -219,14 +220,13 @@ def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int, parent: i
     )
 
 
-def _newest_entry(segment: Segment, policy: TopicPolicy, now_ms: int, parent: int) -> TimeIndexEntry | None:
+def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) -> TimeIndexEntry | None:
     """The last entry of the time index; where time retention would take the segment by it, the log is asked too.
 
     No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
     """
     newest = segment.newest_entry(parent)
-    expires = policy.retention_ms >= 0 and policy.cleanup_delete
-    if not expires or (newest and now_ms - newest.timestamp_ms <= policy.retention_ms):
+    if expires_before_ms is None or (newest and newest.timestamp_ms >= expires_before_ms):
         return newest
     largest_ms = largest_unindexed_timestamp(segment, parent)
     indexed_ms = newest.timestamp_ms if newest else NO_TIMESTAMP

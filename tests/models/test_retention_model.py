@@ -246,7 +246,7 @@ def promises_too_early(log: PartitionFacts, policy: TopicPolicy, now_ms: int) ->
 def one_millisecond_early(verdict: Verdict) -> Verdict:
     until_ms = verdict.reason.until_ms
     early = until_ms - 1 if until_ms is not None and verdict.action is Action.KEEP else until_ms
-    return verdict._replace(reason=replace(verdict.reason, until_ms=early))
+    return verdict._replace(reason=verdict.reason._replace(until_ms=early))
 
 
 @pytest.mark.parametrize(
