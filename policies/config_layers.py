@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -64,6 +64,8 @@ class ConfigLayers:
     topic_metadata: Mapping[str, StatedLayer]
     topics_file: tuple[tuple[str, StatedLayer], ...]
     topic_ids: Mapping[str, str] | None
+    _policies: dict[tuple[str, bool], TopicPolicy] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """What ``policy_for`` gave: every partition of a topic is asked for, more than once."""
 
     @classmethod
     def read(cls, sources: ConfigSources) -> ConfigLayers:
@@ -93,6 +95,12 @@ class ConfigLayers:
             topic: its name.
             compacted_before: ``cleaner-offset-checkpoint`` names the partition.
         """
+        key = topic, compacted_before
+        if key not in self._policies:
+            self._policies[key] = self._resolved(topic, compacted_before=compacted_before)
+        return self._policies[key]
+
+    def _resolved(self, topic: str, *, compacted_before: bool) -> TopicPolicy:
         layers = self.of_topic(topic)
         if _is_internal(topic):
             layers = [_RETENTION_UNSTATED, *map(_without_barred, layers)]

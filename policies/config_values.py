@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import isnan
 from typing import Final
 
@@ -60,6 +61,7 @@ def show_value(key: ConfigKey, value: Value) -> str:
     return "off" if value is None else str(value)
 
 
+@lru_cache(maxsize=1024)  # every segment of a topic is told the same limit
 def _with_suffix(unit: Unit, number: int) -> str:
     if number in (NO_LIMIT, LONG_MAX):
         return "no limit"

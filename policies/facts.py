@@ -18,9 +18,8 @@ class TimestampSource(Enum):
     MTIME = "the file time of its .log (no record has a timestamp)"
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
-    """One segment. Sizes in bytes, times in epoch ms."""
+class SegmentFacts(NamedTuple):
+    """One segment. Sizes in bytes, times in epoch ms. Cheap: there are many."""
 
     base_offset: int
     size_bytes: int

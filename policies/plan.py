@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
+from typing import Final
 
 from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
 from policies.config import TopicPolicy
@@ -106,8 +107,8 @@ class PartitionPlan:
 
     @property
     def config_is_unknown(self) -> bool:
-        """Whether it keeps everything because nobody said what may go."""
-        return any(verdict.reason.code is ReasonCode.CONFIG_UNKNOWN for verdict in self.verdicts)
+        """Whether it keeps everything because nobody said what may go: then all verdicts are the same."""
+        return any(verdict.reason.code is ReasonCode.CONFIG_UNKNOWN for verdict in self.verdicts[:1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,8 @@ def _with_compaction(
         verdicts = kept if speaks_of_retention else tuple(_uncompacted(v, section, why_not) for v in kept)
         compaction, checkpoint = None, section.first_dirty_offset if section.checkpoint_is_invalid else None
     else:
-        verdicts = tuple(_compacted(v, left.upper_offset(place), section) for place, v in enumerate(kept))
+        dirty = _dirty(section)
+        verdicts = tuple(_compacted(v, left.upper_offset(place), section, dirty) for place, v in enumerate(kept))
         round_ = compaction_round(left, policy, section)
         segments = tuple(s for s in left.segments if s.base_offset < section.first_uncleanable_offset)
         compaction, checkpoint = Compaction(round_, segments), None
@@ -283,21 +285,27 @@ def _checkpoint_of_an_empty_log(facts: PartitionFacts) -> int | None:
     return facts.log_end_offset if facts.cleaner_checkpoint not in (None, facts.log_end_offset) else None
 
 
-def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable) -> Verdict:
+_CLEAN_BEFORE: Final = Reason(
+    ReasonCode.CLEAN_BEFORE, "compacted before; newer records may supersede some of its records"
+)
+
+
+def _dirty(section: Cleanable) -> Reason:
+    since = f"since the last compaction, which ended at {section.first_dirty_offset}"
+    return Reason(ReasonCode.DIRTY, f"holds records {'that were never compacted' if section.is_first else since}")
+
+
+def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable, dirty: Reason) -> Verdict:
     if verdict.base_offset >= section.first_uncleanable_offset:
-        return replace(verdict, reason=section.bound)
-    if upper_offset > section.first_dirty_offset:
-        since = f"since the last compaction, which ended at {section.first_dirty_offset}"
-        reason = Reason(ReasonCode.DIRTY, f"holds records {'that were never compacted' if section.is_first else since}")
-    else:
-        reason = Reason(ReasonCode.CLEAN_BEFORE, "compacted before; newer records may supersede some of its records")
-    return replace(verdict, action=Action.COMPACT, reason=reason)
+        return verdict._replace(reason=section.bound)
+    reason = dirty if upper_offset > section.first_dirty_offset else _CLEAN_BEFORE
+    return verdict._replace(action=Action.COMPACT, reason=reason)
 
 
 def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdict:
     """Segments above the dirty section say what bounds it, the others why no round is due."""
     above = verdict.base_offset >= section.first_uncleanable_offset
-    return replace(verdict, reason=section.bound if above else why_not)
+    return verdict._replace(reason=section.bound if above else why_not)
 
 
 def path_of(facts: PartitionFacts) -> PurePath:

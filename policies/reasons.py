@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Action(StrEnum):
@@ -53,8 +52,7 @@ class ReasonCode(StrEnum):
     MAX_DELETE_RATIO = "MAX_DELETE_RATIO"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """A code for scripts, a sentence for people, and the moment (epoch ms) from which it may no longer hold."""
 
     code: ReasonCode
@@ -62,9 +60,8 @@ class Reason:
     until_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What happens to one segment, and why. ``bytes`` are those of its ``.log``."""
+class Verdict(NamedTuple):
+    """What happens to one segment, and why. ``size_bytes`` are those of its ``.log``. Cheap: there are many."""
 
     base_offset: int
     size_bytes: int

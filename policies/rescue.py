@@ -147,7 +147,7 @@ def _spared(verdict: Verdict) -> Verdict:
         return verdict
     text = f"{verdict.reason.code} would {verdict.action} it, but enough is free without that"
     reason = Reason(ReasonCode.TARGET_MET, text)
-    return replace(verdict, action=Action.KEEP, reason=reason)
+    return verdict._replace(action=Action.KEEP, reason=reason)
 
 
 def _gain_per_byte(planned: PartitionPlan) -> Fraction:

@@ -7,7 +7,8 @@ when the log dir is opened.
 
 Assumes:    two operations may meet two directories of one name, both in the log dir; an action therefore looks at its
             files again just before it acts (``segment.ensure_unchanged``).
-Not chosen: a descriptor kept for each partition: thousands of them stay open for a moment of use. openat2: not in
+Not chosen: a descriptor kept for each partition: thousands of them stay open for a moment of use. Who reads many
+            entries of one directory opens it for as long as that takes, and hands it on as ``parent``. openat2: not in
             every kernel and container we run on.
 """
 
@@ -67,15 +68,28 @@ def open_entry(path: Path | str, flags: int, mode: int = 0) -> int:
 
 
 def open_plain(path: Path | str) -> int:
-    """Open a plain file for reading; the caller closes it.
+    """Open a plain file for reading; the caller closes it. Raises: as ``open_sized``."""
+    return open_sized(path)[0]
+
+
+def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
+    """As ``open_plain``, and the file's size in bytes.
+
+    Args:
+        path: the file.
+        parent: a descriptor of its directory, where the caller has it open.
 
     Raises: OSError, also for symlinks; UnreadableFile for FIFOs, devices and sockets.
     """
-    descriptor = open_entry(path, _READ)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if parent is None:
+        descriptor = open_entry(path, _READ)
+    else:
+        descriptor = os.open(str(path).rpartition("/")[2], _READ, dir_fd=parent)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise UnreadableFile(Path(path), "is no plain file")
-    return descriptor
+    return descriptor, status.st_size
 
 
 def open_to_change(path: Path, flags: int) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.directory import open_plain
+from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -87,35 +87,40 @@ def floor_by_timestamp(entries: Sequence[TimeIndexEntry], timestamp_ms: int) -> 
     return entries[found - 1] if found else None
 
 
-def last_offset_index_entry(path: Path | str, base_offset: int) -> OffsetIndexEntry | None:
-    """The last entry of an ``.index``; None for an empty one. Cost as of ``last_time_index_entry``.
+def last_offset_index_entry(path: Path | str, base_offset: int, parent: int | None = None) -> OffsetIndexEntry | None:
+    """The last entry of an ``.index``; None for an empty one. Arguments and cost as of ``last_time_index_entry``.
 
     Raises:
         UnreadableFile: the file is missing or cannot be read.
         CorruptIndex: an entry whose offset or position is negative, or not above that before it.
     """
-    found = _read_last_entry(path, _OFFSET_ENTRY)
+    found = _read_last_entry(path, _OFFSET_ENTRY, parent)
     return OffsetIndexEntry(base_offset + found[0], found[1]) if found else None
 
 
-def last_time_index_entry(path: Path | str, base_offset: int) -> TimeIndexEntry | None:
+def last_time_index_entry(path: Path | str, base_offset: int, parent: int | None = None) -> TimeIndexEntry | None:
     """The last entry of a ``.timeindex``: a sealed segment's largest timestamp; None for an empty index.
 
     One small read at the file's end; where that is all (preallocated) zeros, a binary search for their start.
+
+    Args:
+        path: the file.
+        base_offset: of the segment.
+        parent: a descriptor of the file's directory, where the caller has it open.
 
     Raises:
         UnreadableFile: the file is missing or cannot be read.
         CorruptIndex: an entry whose timestamp or offset is negative, or that does not follow the one before it.
     """
-    found = _read_last_entry(path, _TIME_ENTRY)
+    found = _read_last_entry(path, _TIME_ENTRY, parent)
     return TimeIndexEntry(found[0], base_offset + found[1]) if found else None
 
 
-def _read_last_entry(path: Path | str, layout: struct.Struct) -> tuple[int, int] | None:
+def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None) -> tuple[int, int] | None:
     try:
-        descriptor = open_plain(path)
+        descriptor, size_bytes = open_sized(path, parent)
         try:
-            at, before, entry = _last_entries(descriptor, layout.size)
+            at, before, entry = _last_entries(descriptor, size_bytes // layout.size, layout.size)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -131,10 +136,9 @@ def _read_last_entry(path: Path | str, layout: struct.Struct) -> tuple[int, int]
     return first, second
 
 
-def _last_entries(descriptor: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
+def _last_entries(descriptor: int, count: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
     """Position of the last entry that is not all zeros, the bytes of the one before it where they were read at once,
-    and its own; no bytes where there is none."""
-    count = os.fstat(descriptor).st_size // entry_bytes
+    and its own; no bytes where there is none. ``count`` is that of all entries, zeros too."""
     first = max(0, count - _TAIL_ENTRIES)
     tail = os.pread(descriptor, (count - first) * entry_bytes, first * entry_bytes)
     used_bytes = _without_zeros(tail, entry_bytes)

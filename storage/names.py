@@ -155,3 +155,8 @@ class FileIdentity(NamedTuple):
     inode: int
     size_bytes: int
     mtime_ns: int
+
+    @property
+    def mtime_ms(self) -> int:
+        """Epoch ms."""
+        return self.mtime_ns // 1_000_000

@@ -125,13 +125,12 @@ def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFi
         recovered: the partition, swaps finished.
         waiting: base offsets of segments that wait as ``.deleted``.
     """
-    plain = recovered.in_state(FileState.PLAIN)
-    logs = {file.name.base_offset for file in plain if file.name.kind is FileKind.LOG}
+    logs = {segment.base_offset for segment in recovered.segments}
     first, newest = min(logs, default=0), max((file.name.base_offset for file in recovered.snapshots), default=None)
-    for file in plain:
+    for file in [file for file in recovered.in_state(FileState.PLAIN) if file.name.base_offset not in logs]:
         base, kind, _ = file.name
         is_left = kind is not FileKind.SNAPSHOT or (base != newest and (base < first or base in waiting))
-        is_orphan = base not in logs and is_left and file.file_name == str(file.name)
+        is_orphan = is_left and file.file_name == str(file.name)
         if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
             yield file
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from storage.directory import open_plain, opened, status_of
+from storage.directory import open_sized, opened, status_of
 from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
@@ -53,9 +52,8 @@ class SegmentFile(NamedTuple):
             _ensure_as_listed(self, descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The files of one base offset; a ``.log`` is always among them."""
+class Segment(NamedTuple):
+    """The files of one base offset; a ``.log`` is always among them. Cheap: there are many."""
 
     directory: Path
     base_offset: int
@@ -74,12 +72,16 @@ class Segment:
     @property
     def companions_bytes(self) -> int:
         """Of the index files."""
-        return sum(file.size_bytes for kind, file in self.files.items() if kind is not FileKind.LOG)
+        return sum([identity.size_bytes for identity in self._companions])
 
     @property
     def companions_identity(self) -> int:
         """A hash of the index files' identities: tells whether one of them changed, in the space of a number."""
-        return hash(frozenset(file.identity for kind, file in self.files.items() if kind is not FileKind.LOG))
+        return hash(frozenset(self._companions))
+
+    @property
+    def _companions(self) -> list[FileIdentity]:
+        return [file.identity for kind, file in self.files.items() if kind is not FileKind.LOG]
 
     def ensure_as_listed(self) -> None:
         """As of each of its files."""
@@ -90,24 +92,28 @@ class Segment:
     @property
     def mtime_ms(self) -> int:
         """Of the ``.log``, epoch ms."""
-        return self.log.identity.mtime_ns // 1_000_000
+        return self.log.identity.mtime_ms
 
     def bytes_of(self, kind: FileKind) -> int:
         """Size of one companion, 0 where it is absent."""
-        return self.files[kind].size_bytes if kind in self.files else 0
+        file = self.files.get(kind)
+        return file.size_bytes if file else 0
 
     def newest_record_ms(self) -> int:
         """Largest record timestamp by the time index; -1 where it has none. Raises: as ``newest_entry``."""
         entry = self.newest_entry()
         return entry.timestamp_ms if entry else -1
 
-    def newest_entry(self) -> TimeIndexEntry | None:
+    def newest_entry(self, parent: int | None = None) -> TimeIndexEntry | None:
         """The last entry of the time index: the largest record timestamp, and the last offset of its batch.
+
+        Args:
+            parent: a descriptor of the segment's directory, where the caller has it open.
 
         Source: Kafka LogSegment.maxTimestampSoFar. Raises: CorruptIndex, UnreadableFile.
         """
         file = self.files.get(FileKind.TIME_INDEX)
-        return last_time_index_entry(file.location, self.base_offset) if file else None
+        return last_time_index_entry(file.location, self.base_offset, parent) if file else None
 
     def names(self, state: FileState) -> list[tuple[Path, Path]]:
         """Renames that bring every file into ``state``, in Kafka's order: log, index, timeindex, txnindex."""
@@ -132,9 +138,12 @@ def identity_of(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def open_to_read(path: Path) -> int:
-    """A read-only descriptor; the caller closes it. Raises: UnreadableFile, also for what is no plain file."""
+def open_to_read(path: Path | str, parent: int | None = None) -> int:
+    """A read-only descriptor; the caller closes it. ``parent`` as for ``Segment.newest_entry``.
+
+    Raises: UnreadableFile, also for what is no plain file.
+    """
     try:
-        return open_plain(path)
+        return open_sized(path, parent)[0]
     except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+        raise UnreadableFile(Path(path), error.strerror or str(error)) from error

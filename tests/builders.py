@@ -37,7 +37,7 @@ class LogBuilder:
         segment = SegmentFacts(start, bytes, 0, 0, 0, mtime_ms, newest_ms, identity)
         first_base = self.drawn.segments[0].base_offset if self.drawn.segments else start
         return self._with(
-            segments=(*self.drawn.segments, replace(segment, **others)),
+            segments=(*self.drawn.segments, segment._replace(**others)),
             log_start_offset=first_base,
         ).log_end(start + records)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -256,7 +256,7 @@ def _without_torn_tail(segment: Segment) -> Segment:
     if identity.size_bytes < torn_bytes:
         raise PlanOutOfDate(segment.log.path, "it grew while it was read")
     log = segment.log._replace(identity=identity._replace(size_bytes=identity.size_bytes - torn_bytes))
-    return replace(segment, files={**segment.files, FileKind.LOG: log})
+    return segment._replace(files={**segment.files, FileKind.LOG: log})
 
 
 def _latest(before: State, compacted_to: int, sources: Sequence[Source], now_ms: int) -> Words:

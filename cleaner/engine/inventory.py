@@ -15,7 +15,7 @@ from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from storage.checkpoints import parse_partition_metadata
-from storage.directory import despite_vanishing
+from storage.directory import despite_vanishing, opened
 from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart, UnreadableFile
 from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end
@@ -108,7 +108,7 @@ def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
 def _newest_file_ms(partition: Path) -> int:
     """0 where it cannot be read: that is told with its facts."""
     try:
-        return max((file.identity.mtime_ns // 1_000_000 for file in list_partition(partition).files), default=0)
+        return max((file.identity.mtime_ms for file in list_partition(partition).files), default=0)
     except LogCleanerError:
         return 0
 
@@ -117,12 +117,11 @@ def _survey_partition(
     log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
 ) -> PartitionFacts | UnreadablePartition | None:
     """None where a live broker has deleted it meanwhile."""
-    size_bytes = 0
+    listing: Listing | None = None
 
     def survey_now() -> PartitionFacts:
-        nonlocal size_bytes
+        nonlocal listing
         listing = list_partition(path)
-        size_bytes = sum(file.identity.size_bytes for file in listing.files)
         return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
 
     try:
@@ -130,6 +129,7 @@ def _survey_partition(
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
+        size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
         return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
 
 
@@ -154,7 +154,7 @@ def survey_partition(
     return PartitionFacts(
         topic_partition,
         str(log_dir.path),
-        tuple(_segment_facts(segment, policy, survey.now_ms) for segment in segments),
+        _facts_of_segments(segments, listing.directory, policy, survey.now_ms),
         log_start,
         log_end,
         high_watermark,
@@ -189,41 +189,53 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
     return None if checkpointed is None else max(min(checkpointed, log_end), log_start)
 
 
-def _segment_facts(segment: Segment, policy: TopicPolicy, now_ms: int) -> SegmentFacts:
+def _facts_of_segments(
+    segments: Sequence[Segment], directory: Path, policy: TopicPolicy, now_ms: int
+) -> tuple[SegmentFacts, ...]:
+    """Their directory is opened once for all that is read of them."""
+    expires_before_ms = now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None
     wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
-    newest = _newest_entry(segment, policy, now_ms)
+    try:
+        with opened(directory) as parent:
+            return tuple([_segment_facts(segment, parent, expires_before_ms, wants_first) for segment in segments])
+    except OSError as error:
+        raise UnreadableFile(directory, error.strerror or str(error)) from error
+
+
+def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None, wants_first: bool) -> SegmentFacts:
+    newest = _newest_entry(segment, parent, expires_before_ms)
+    identity = segment.log.identity
     return SegmentFacts(
         segment.base_offset,
-        segment.size_bytes,
+        identity.size_bytes,
         segment.companions_bytes,
         segment.bytes_of(FileKind.INDEX),
         segment.bytes_of(FileKind.TIME_INDEX),
-        segment.mtime_ms,
+        identity.mtime_ms,
         newest.timestamp_ms if newest else NO_TIMESTAMP,
-        segment.log.identity,
-        _first_batch_ms(segment) if wants_first else NO_TIMESTAMP,
+        identity,
+        _first_batch_ms(segment, parent) if wants_first else NO_TIMESTAMP,
         segment.companions_identity,
         newest.offset if newest else None,
     )
 
 
-def _newest_entry(segment: Segment, policy: TopicPolicy, now_ms: int) -> TimeIndexEntry | None:
+def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) -> TimeIndexEntry | None:
     """The last entry of the time index; where time retention would take the segment by it, the log is asked too.
 
     No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
     """
-    newest = segment.newest_entry()
-    expires = policy.cleanup_delete and policy.retention_ms >= 0
-    if not expires or (newest and now_ms - newest.timestamp_ms <= policy.retention_ms):
+    newest = segment.newest_entry(parent)
+    if expires_before_ms is None or (newest and newest.timestamp_ms >= expires_before_ms):
         return newest
-    largest_ms = largest_unindexed_timestamp(segment)
+    largest_ms = largest_unindexed_timestamp(segment, parent)
     indexed_ms = newest.timestamp_ms if newest else NO_TIMESTAMP
     return TimeIndexEntry(largest_ms, segment.base_offset) if largest_ms > indexed_ms else newest
 
 
-def _first_batch_ms(segment: Segment) -> int:
+def _first_batch_ms(segment: Segment, parent: int) -> int:
     """Largest timestamp of the first batch (v2); NO_TIMESTAMP where there is none."""
-    descriptor = open_to_read(segment.log.path)
+    descriptor = open_to_read(segment.log.path, parent)
     try:
         data = os.pread(descriptor, _FIRST_BATCH_MAX_TIMESTAMP.size, _MAX_TIMESTAMP_POSITION)
     finally:

@@ -91,7 +91,7 @@ def stamp(batches: Sequence[Batch], next_offset: int, leader_epoch: int) -> list
     """Number batches from ``next_offset`` on and give them the leader epoch; the CRC covers neither."""
     stamped = []
     for batch in batches:
-        header = replace(batch.header, base_offset=next_offset, partition_leader_epoch=leader_epoch)
+        header = batch.header._replace(base_offset=next_offset, partition_leader_epoch=leader_epoch)
         data = bytearray(batch.data)
         _OFFSET.pack_into(data, 0, next_offset)
         _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_POSITION, leader_epoch)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,18 +17,25 @@ from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.segment import Segment, SegmentFile, identity_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: it keeps what it was asked for, of hundreds of files
 class Listing:
     """What one ``scandir`` of a partition directory found; files that are no segment files are left out."""
 
     directory: Path
     files: tuple[SegmentFile, ...]
 
-    def in_state(self, state: FileState) -> tuple[SegmentFile, ...]:
+    def in_state(self, state: FileState) -> Sequence[SegmentFile]:
         """Files with one suffix state, ascending by base offset, snapshots among them."""
-        return tuple(file for file in self.files if file.name.state is state)
+        return self._by_state.get(state, ())
 
-    @property
+    @cached_property
+    def _by_state(self) -> Mapping[FileState, Sequence[SegmentFile]]:
+        found: defaultdict[FileState, list[SegmentFile]] = defaultdict(list)
+        for file in self.files:
+            found[file.name.state].append(file)
+        return found
+
+    @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """Segments that have a plain ``.log``, ascending."""
         return segments_of(self.directory, self.in_state(FileState.PLAIN))
@@ -35,12 +43,12 @@ class Listing:
     @property
     def snapshots(self) -> tuple[SegmentFile, ...]:
         """Producer snapshots, ascending by offset."""
-        return tuple(f for f in self.in_state(FileState.PLAIN) if f.name.kind is FileKind.SNAPSHOT)
+        return tuple([f for f in self.in_state(FileState.PLAIN) if f.name.kind is FileKind.SNAPSHOT])
 
     @property
     def needs_recovery(self) -> bool:
         """Whether a swap or a compaction was interrupted."""
-        return any(file.name.state in (FileState.CLEANED, FileState.SWAP) for file in self.files)
+        return bool(self.in_state(FileState.CLEANED) or self.in_state(FileState.SWAP))
 
 
 def list_partition(directory: Path) -> Listing:
@@ -78,6 +86,7 @@ def segments_of(directory: Path, files: Iterable[SegmentFile]) -> tuple[Segment,
     """Group files by base offset; an index without its ``.log`` is nothing (a broker deletes it at start)."""
     by_base: defaultdict[int, dict[FileKind, SegmentFile]] = defaultdict(dict)
     for file in files:
-        if file.name.kind is not FileKind.SNAPSHOT:
-            by_base[file.name.base_offset][file.name.kind] = file
-    return tuple(Segment(directory, base, kinds) for base, kinds in sorted(by_base.items()) if FileKind.LOG in kinds)
+        base_offset, kind, _ = file.name
+        if kind is not FileKind.SNAPSHOT:
+            by_base[base_offset][kind] = file
+    return tuple([Segment(directory, base, kinds) for base, kinds in sorted(by_base.items()) if FileKind.LOG in kinds])

@@ -81,18 +81,22 @@ def largest_timestamp(segment: Segment) -> int:
     return max(segment.newest_record_ms(), largest_unindexed_timestamp(segment))
 
 
-def largest_unindexed_timestamp(segment: Segment) -> int:
+def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> int:
     """Largest timestamp of the batches from the last indexed one on; -1 for none.
 
     The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
     tell the rest, within an index interval.
 
+    Args:
+        segment: its files.
+        parent: as for ``Segment.newest_entry``.
+
     Raises: UnreadableFile.
     """
     found = -1
-    descriptor = open_to_read(segment.log.path)
+    descriptor = open_to_read(segment.log.location, parent)
     try:
-        start = checked_position(descriptor, segment, _last_offset_entry(segment))
+        start = checked_position(descriptor, segment, _last_offset_entry(segment, parent))
         for _, header in iter_headers(descriptor, segment.log.path, start):
             found = max(found, header.max_timestamp_ms)
     except CorruptBatch:
@@ -102,11 +106,13 @@ def largest_unindexed_timestamp(segment: Segment) -> int:
     return found
 
 
-def _last_offset_entry(segment: Segment) -> OffsetIndexEntry | None:
-    """None where there is no usable index."""
+def _last_offset_entry(segment: Segment, parent: int | None) -> OffsetIndexEntry | None:
+    """None where there is no usable index; one that was listed as empty is not opened."""
     file = segment.files.get(FileKind.INDEX)
+    if file is None or not file.size_bytes:
+        return None
     try:
-        return last_offset_index_entry(file.location, segment.base_offset) if file else None
+        return last_offset_index_entry(file.location, segment.base_offset, parent)
     except CorruptIndex:
         return None
 

@@ -7,7 +7,6 @@ Source: Kafka ``MemoryRecordsBuilder``, ``DefaultRecordBatch.writeHeader``, ``wr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from storage.compression import Compression, compress
 from storage.records.control import ControlType, format_control_key, format_txn_marker_value
@@ -128,8 +127,7 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon
 def encode_empty_batch(header: BatchHeader) -> bytes:
     """The 61 bytes that keep the offsets and the producer's last sequence of a batch whose records are all
     gone."""
-    empty = replace(
-        header,
+    empty = header._replace(
         batch_length=V2_HEADER_BYTES - LOG_OVERHEAD_BYTES,
         attributes=header.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_DELETE_HORIZON),
         base_timestamp_ms=NO_TIMESTAMP,
@@ -164,14 +162,9 @@ def _seal(header: BatchHeader, payload: bytes) -> bytes:
     """Header and payload with the CRC-32C over both in its place."""
     from crc32c import crc32c  # noqa: PLC0415
 
-    batch = bytearray(V2_HEADER.pack(*_fields(header)) + payload)
+    batch = bytearray(V2_HEADER.pack(*header) + payload)
     batch[CRC_POSITION:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(CRC_START - CRC_POSITION, "big")
     return bytes(batch)
-
-
-def _fields(header: BatchHeader) -> tuple[int, ...]:
-    """The header's fields in the order they are stored in, which is the order they are declared in."""
-    return tuple(getattr(header, name) for name in BatchHeader.__slots__)
 
 
 def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:

@@ -131,7 +131,7 @@ def by_name(plan_: Plan, volumes_, target):
 def _of_one_age(p):
     if not p.deletion:
         return p
-    segments = tuple(replace(s, newest_record_ms=1) for s in p.deletion.segments)
+    segments = tuple(s._replace(newest_record_ms=1) for s in p.deletion.segments)
     return replace(p, deletion=replace(p.deletion, segments=segments))
 
 

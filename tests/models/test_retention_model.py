@@ -221,7 +221,7 @@ def goes_one_segment_further(log: PartitionFacts, policy: TopicPolicy, now_ms: i
     place = found.deleted
     if not 0 < place < len(found.verdicts):
         return found
-    further = replace(found.verdicts[place], action=Action.DELETE, reason=found.verdicts[place - 1].reason)
+    further = found.verdicts[place]._replace(action=Action.DELETE, reason=found.verdicts[place - 1].reason)
     return Retention((*found.verdicts[:place], further, *found.verdicts[place + 1 :]), place + 1)
 
 
@@ -230,7 +230,7 @@ def ignores_the_high_watermark(log: PartitionFacts, policy: TopicPolicy, now_ms:
 
 
 def trusts_the_file_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retention:
-    segments = tuple(replace(segment, newest_record_ms=NO_TIMESTAMP) for segment in log.segments)
+    segments = tuple(segment._replace(newest_record_ms=NO_TIMESTAMP) for segment in log.segments)
     return retention(replace(log, segments=segments), policy, now_ms)
 
 
@@ -246,7 +246,7 @@ def promises_too_early(log: PartitionFacts, policy: TopicPolicy, now_ms: int) ->
 def one_millisecond_early(verdict: Verdict) -> Verdict:
     until_ms = verdict.reason.until_ms
     early = until_ms - 1 if until_ms is not None and verdict.action is Action.KEEP else until_ms
-    return replace(verdict, reason=replace(verdict.reason, until_ms=early))
+    return verdict._replace(reason=verdict.reason._replace(until_ms=early))
 
 
 @pytest.mark.parametrize(

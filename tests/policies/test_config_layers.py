@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ def _raw(name: str, value: Any) -> Any:
 
 def policy(topic: str = "orders", *, compacted_before: bool = False, **sources: Any) -> TopicPolicy:
     return layers(**sources).policy_for(topic, compacted_before=compacted_before)
+
+
+def test_policy_is_resolved_once_a_topic_and_anew_where_layers_are_read_anew() -> None:
+    once = layers(topics_file={"o*": {"cleanup.policy": "delete"}})
+    assert once.policy_for("orders") is once.policy_for("orders")
+    assert once.policy_for("orders", compacted_before=True).unknown
+    assert not once.policy_for("orders").unknown
+    assert not replace(once, topics_file=()).policy_for("orders").cleanup_delete
 
 
 # Layers

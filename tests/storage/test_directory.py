@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory import open_plain, open_to_change, opened, status_of
+from storage.directory import open_plain, open_sized, open_to_change, opened, status_of
 from storage.errors import UnreadableFile, UnsafeFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
@@ -83,6 +83,26 @@ def test_directory_that_became_a_symlink_is_not_entered(swapped):
         with pytest.raises((NotADirectoryError, UnreadableFile, UnsafeFile)):
             act()
     assert os.listdir(swapped) == [log.name]  # noqa: PTH208
+
+
+def test_entry_of_an_opened_directory_is_that_directory_s_whatever_took_its_place(tmp_path):
+    """Handed a descriptor, a path is no more than the name of an entry, and of an error."""
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "0.log").write_bytes(b"ours")
+    with opened(tmp_path / "orders-0") as parent:
+        (tmp_path / "orders-0").rename(tmp_path / "moved")
+        (tmp_path / "orders-0").mkdir()
+        (tmp_path / "orders-0" / "0.log").write_bytes(b"another's")
+        descriptor, size_bytes = open_sized(tmp_path / "orders-0" / "0.log", parent)
+        assert (os.read(descriptor, 99), size_bytes) == (b"ours", 4)
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_strange_entry_of_an_opened_directory_is_not_read(tmp_path, kind):
+    STRANGE[kind](tmp_path / "0.log")
+    with opened(tmp_path) as parent, pytest.raises(UnreadableFile, match=str(tmp_path / "0.log")):
+        open_to_read(tmp_path / "0.log", parent)
 
 
 def test_log_dir_may_be_named_by_a_symlink_which_is_followed_once(tmp_path):

@@ -1,3 +1,4 @@
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,16 @@ def test_mistake_loads_nothing_heavy() -> None:
 )
 def test_reading_commands_load_no_kernels(arguments: tuple[str, ...], allowed: set[str], demo: Path) -> None:
     assert imported_by(*arguments, "--log-dir", str(demo)) & HEAVY <= allowed
+
+
+@pytest.mark.parametrize(("command", "is_seldom"), [("topics", True), ("run", False)])
+def test_collector_looks_seldom_but_in_the_daemon(
+    command: str, is_seldom: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_to: list[tuple[int, ...]] = []
+    monkeypatch.setattr(gc, "set_threshold", lambda *thresholds: set_to.append(thresholds))
+    assert main([command, "--config", "/nowhere"]) == 2
+    assert bool(set_to) is is_seldom
 
 
 def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

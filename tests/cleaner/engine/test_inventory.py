@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
 
+from cleaner.engine import inventory
 from cleaner.engine.inventory import Survey, survey_log_dir
 from policies.facts import PartitionFacts, UnreadablePartition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
+from storage.recovery import plan_recovery
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, configured, keyed
 
 LAYERS = configured(orders=COMPACT, clicks=EXPIRING, lagging={**COMPACT, "max.compaction.lag.ms": "1"})
@@ -121,6 +124,40 @@ def test_first_batch_time_is_read_only_where_a_lag_needs_it(tmp_path):
         PartitionDir(tmp_path, name).segment(0, keyed(0, "a=1", timestamp_ms=77))
     first = {f.topic_partition.topic: f.segments[0].first_batch_ms for f in survey(tmp_path).partitions}
     assert first == {"orders": -1, "lagging": 77}
+
+
+def test_directory_is_opened_as_often_for_one_segment_as_for_forty(tmp_path, monkeypatch):
+    """Each opening of a directory is two system calls; a log dir has hundreds of thousands of segments."""
+    old_ms = NOW_MS - 9 * DAY_MS
+    for count in (2, 40):
+        made = PartitionDir(tmp_path / str(count), "clicks-0")
+        for base in range(count):
+            made.segment(base, keyed(base, "a=1", timestamp_ms=old_ms))
+        committed(tmp_path / str(count), made)
+    paths: list[str] = []
+    really_open = os.open
+
+    def open_and_note(path, *args, **options):
+        paths.append(str(path))
+        return really_open(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", open_and_note)
+    openings = {}
+    for count in (2, 40):
+        paths.clear()
+        assert len(facts_of(tmp_path / str(count)).segments) == count
+        openings[count] = sum(path.endswith("clicks-0") for path in paths)
+    assert openings[40] == openings[2]
+
+
+def test_partition_moved_away_after_its_listing_is_none(orders, tmp_path, monkeypatch):
+    def plan_and_move(listing):
+        recovery = plan_recovery(listing)
+        listing.directory.rename(tmp_path / "moved")
+        return recovery
+
+    monkeypatch.setattr(inventory, "plan_recovery", plan_and_move)
+    assert survey(tmp_path).partitions == ()
 
 
 def test_interrupted_swap_is_looked_at_as_if_recovered(orders, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,7 @@ def headers(partition: Path):
             header = batch.header
             horizons.append(header.delete_horizon_ms or 0)
             base_ms = 0 if header.has_delete_horizon else header.base_timestamp_ms
-            found.append((path.name, replace(header, batch_length=0, crc=0, base_timestamp_ms=base_ms)))
+            found.append((path.name, header._replace(batch_length=0, crc=0, base_timestamp_ms=base_ms)))
     return found, horizons
 
 

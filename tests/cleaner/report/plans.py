@@ -34,7 +34,7 @@ def a_partition(name: str, *ages_days: float, cleaned: int | None = None) -> Par
 def an_empty_partition(name: str) -> PartitionFacts:
     """One empty active segment."""
     facts = a_partition(name, 0)
-    return replace(facts, segments=(replace(facts.segments[0], size_bytes=0),), log_end_offset=0)
+    return replace(facts, segments=(facts.segments[0]._replace(size_bytes=0),), log_end_offset=0)
 
 
 def unreadable(name: str, error: str) -> UnreadablePartition:

@@ -1,7 +1,6 @@
 """Batches of version 2: written, read back, and every kind of damage."""
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import crc32c
@@ -155,8 +154,8 @@ def test_an_empty_batch_keeps_offsets_producer_and_flags_but_not_codec_and_horiz
     assert empty.header.size_bytes == 61
     assert empty.is_valid_crc()
     assert empty.records() == []
-    expected = replace(
-        header, batch_length=49, record_count=0, base_timestamp_ms=-1, attributes=0x10, crc=empty.header.crc
+    expected = header._replace(
+        batch_length=49, record_count=0, base_timestamp_ms=-1, attributes=0x10, crc=empty.header.crc
     )
     assert empty.header == expected
 
