@@ -31,10 +31,6 @@ _OURS: Final = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {_ARROW}",
     "spark.executor.extraJavaOptions": _ARROW,
 }
-_LOCAL: Final = {
-    # cheaper than TCP; on a cluster an executor's directory may have too long a name for a socket
-    "spark.python.unix.domain.socket.enabled": "true",
-}
 
 
 def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
@@ -42,8 +38,7 @@ def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
     check_java(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("logcleaner").master(master)
-    ours = _OURS | _LOCAL if master.startswith("local") else _OURS
-    for key, value in (ours | dict(config)).items():
+    for key, value in (_OURS | dict(config)).items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()

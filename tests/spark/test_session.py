@@ -59,7 +59,3 @@ def test_a_session_is_quiet_pushes_filters_down_and_runs_this_python(spark: Any)
     assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.sparkContext.pythonExec == sys.executable
-
-
-def test_a_local_session_has_no_tcp_between_spark_and_python(spark: Any) -> None:
-    assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
