@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -39,7 +40,6 @@ RECORDS_MAX: Final = 1 << 18
 _MICROS_MAX: Final = 2**63 - 1
 _MILLIS_MAX: Final = _MICROS_MAX // 1000
 _SEQUENCE_MASK: Final = (1 << 31) - 1
-_CODECS: Final = pa.array([codec.name.lower() for codec in Compression], pa.string())
 
 Array = npt.NDArray[Any]
 
@@ -58,7 +58,11 @@ class _Rows:
 
     def of_batch(self, field: str) -> Array:
         """A field of each record's batch."""
-        found: Array = np.take(self.chunk.table[field], self.located[ROW])
+        return self.each(self.chunk.table[field])
+
+    def each(self, of_batches: Array) -> Array:
+        """For each record what its batch has."""
+        found: Array = np.take(of_batches, self.located[ROW])
         return found
 
 
@@ -145,22 +149,32 @@ def _variable(
     return pa.Array.from_buffers(data_type, count, [valid, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
-def _repeated(text: str, count: int) -> pa.Array:
-    data = text.encode()
+def _repeated(value: str | int, count: int) -> pa.Array:
+    """A column of one value: the start of one that is kept, for the next chunk wants about as many."""
+    return _constant(value, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=3)
+def _constant(value: str | int, count: int) -> pa.Array:
+    if isinstance(value, int):
+        return _plain(np.full(count, value, np.int32), pa.int32())
+    data = value.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
     return _variable(pa.string(), count, offsets, np.frombuffer(data * count, np.uint8), None, 0)
 
 
 def _micros(millis: Array) -> npt.NDArray[np.int64]:
     """Those beyond what Spark's timestamps hold are cut to the last one."""
-    return np.clip(millis, -_MILLIS_MAX, _MILLIS_MAX).astype(np.int64) * 1000
+    micros: npt.NDArray[np.int64] = np.clip(millis, -_MILLIS_MAX, _MILLIS_MAX)
+    micros *= 1000
+    return micros
 
 
 def _timestamp_type(rows: _Rows) -> pa.Array:
     """-1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
-    attributes = rows.of_batch("attributes")
-    types = np.where(attributes & LOG_APPEND_TIME, 1, 0)
-    return _plain(np.where(attributes & NO_TIMESTAMP_TYPE, -1, types).astype(np.int32), pa.int32())
+    attributes = rows.chunk.table["attributes"]
+    types = np.where(attributes & NO_TIMESTAMP_TYPE, -1, (attributes & LOG_APPEND_TIME) != 0)
+    return _plain(rows.each(types.astype(np.int32)), pa.int32())
 
 
 def _sequence(rows: _Rows) -> pa.Array:
@@ -168,6 +182,16 @@ def _sequence(rows: _Rows) -> pa.Array:
     base = rows.of_batch("base_sequence").astype(np.int64)
     wrapped = (base + rows.located[OFFSET] - rows.of_batch("base_offset")) & _SEQUENCE_MASK
     return _plain(np.where(base < 0, -1, wrapped).astype(np.int32), pa.int32())
+
+
+def _codec(rows: _Rows) -> pa.Array:
+    return _codec_names().take(pa.array(rows.of_batch("attributes") & CODEC_MASK))
+
+
+@cache
+def _codec_names() -> pa.Array:
+    """Made when asked for: ``pa.array`` imports pandas, which takes a worker longer than all else of its start."""
+    return pa.array([codec.name.lower() for codec in Compression], pa.string())
 
 
 def _delete_horizon(rows: _Rows) -> pa.Array:
@@ -179,7 +203,7 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
     "key": _bytes_of(KEY_AT, KEY_BYTES),
     "value": _bytes_of(VALUE_AT, VALUE_BYTES),
     "topic": lambda rows: _repeated(rows.slice_.topic_partition.topic, rows.count),
-    "partition": lambda rows: _plain(np.full(rows.count, rows.slice_.topic_partition.partition, np.int32), pa.int32()),
+    "partition": lambda rows: _repeated(rows.slice_.topic_partition.partition, rows.count),
     "offset": lambda rows: _plain(rows.located[OFFSET].copy(), pa.int64()),
     "timestamp": lambda rows: _plain(_micros(rows.located[TIMESTAMP_MS]), TIMESTAMP),
     "timestampType": _timestamp_type,
@@ -188,7 +212,7 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
     "producerEpoch": _integers("producer_epoch"),
     "sequence": _sequence,
     "leaderEpoch": _integers("leader_epoch"),
-    "codec": lambda rows: _CODECS.take(pa.array(rows.of_batch("attributes") & CODEC_MASK)),
+    "codec": _codec,
     "control": lambda rows: pa.array((rows.of_batch("attributes") & CONTROL) != 0),
     "deleteHorizon": _delete_horizon,
     "segment": lambda rows: _repeated(str(rows.slice_.path), rows.count),

@@ -1,215 +1,189 @@
-"""Reading a log through Spark: ``kafka-log``, by columns asked for, against a Python source that yields rows and
-against one that only hands Arrow to Spark, which is as fast as a source can be.
+"""Reading a log through Spark: ``kafka-log`` against a source that only hands over Arrow made beforehand, which is as
+fast as a source can be, and against a Python source that yields rows. What is shuffled, also by a bulk compaction.
 
-    python -m tests.benchmarks.spark_read [--gib 1,2,4,8] [--record-bytes 100] [--master 'local[*]']
+    python -m tests.benchmarks.spark_read [--gib 0.1,1,2,4,8] [--master 'local[2]'] [--scratch DIR] [--json FILE]
 
-The log is one partition of uncompressed 16 KiB batches, in segments of 1 GiB, in the page cache. Each figure is the
-best of some reads into Spark's ``noop`` sink (or, for the deduplication, of an aggregation by key), the first of which
-warms the JVM up. The rows are yielded by the readable reader, on a log of 32 MiB: time a record does not depend on the
-length.
+The log lies in the page cache, if that has room: one partition of 100-byte records, uncompressed. Rounds take turns,
+each reads into Spark's ``noop`` sink; the best one counts, for the first warms the JVM up. The rows are yielded by the
+readable reader on a log of 32 MiB: its time a record does not depend on the length. Takes a tenth more disk than the
+largest log; 8 GiB take about ten minutes on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, max_by
+from pyspark.sql.functions import max as greatest
 
-from cleaner.spark import chunks, columns, open_session
-from cleaner.spark.options import parse_options
+from cleaner.spark import open_session
+from cleaner.spark.bulk import Bulk
 from cleaner.spark.schema import KEY_COLUMNS, RECORD_COLUMNS
-from cleaner.spark.source import KafkaLogReader
-from storage.indexes import IndexBuilder
-from storage.names import FileKind, segment_file_name
-from storage.records import Record, encode_batch, iter_batches
+from tests.benchmarks.spark_log import write_log
+from tests.benchmarks.spark_profile import read_in_one_thread
 from tests.benchmarks.spark_sources import BareSource, RowSource
+from tests.partition_dirs import COMPACT, configured
+from tests.spark.rounds import cleaned
 
-SEGMENT_BYTES: Final = 1 << 30
-BATCH_BYTES: Final = 16_384
-POOL_BATCHES: Final = 1024
 ROWS_LOG_BYTES: Final = 32 << 20
-INDEX_INTERVAL_BYTES: Final = 4096
-NOW_MS: Final = 1_800_000_000_000
-KERNELS: Final = {
-    chunks: ("scan_batches", "first_bad_crc", "locate_records"),
-    columns: ("gather_bytes", "gather_headers"),
-}
+SETTINGS: Final = {"spark.driver.memory": "2g", "spark.ui.liveUpdate.period": "0"}
+"""The latter for what is shuffled to be told at once."""
+SETTINGS: Final = {"spark.driver.memory": "2g", "spark.ui.liveUpdate.period": "0"}
+"""The latter for what is shuffled to be told at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The best of some reads."""
+    """The best of some rounds."""
 
     name: str
     gib: float
     records: int
     seconds: float
+    bare_seconds: float | None = None
+    """Of the bare source in the same run, for as many records."""
+    shuffle_bytes: int = 0
+    profile: str = ""
 
     @property
-    def million_records_a_second(self) -> float:
-        """How fast."""
-        return self.records / self.seconds / 1e6
+    def per_second(self) -> float:
+        """Records."""
+        return self.records / self.seconds
+
+    def __str__(self) -> str:
+        of_bare = f"{self.bare_seconds / self.seconds:8.0%} of bare" if self.bare_seconds else ""
+        shuffled = f"{self.shuffle_bytes / self.records:8.1f} bytes shuffled a record" if self.shuffle_bytes else ""
+        rate = f"{self.seconds:9.2f} s{self.per_second / 1e6:8.2f} M/s{self.seconds / self.records * 1e9:9.0f} ns"
+        return f"{self.gib:7.3f} GiB  {self.name:34}{self.records:12,} records{rate}{of_bare}{shuffled}{self.profile}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is measured beside the bare source."""
+
+    name: str
+    frame: DataFrame
+    bare: DataFrame
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the table, write the JSON."""
     options = _parser().parse_args(arguments)
-    spark = open_session(options.master, {"spark.driver.memory": "2g"})
+    spark = open_session(options.master, SETTINGS)
     spark.dataSource.register(RowSource)
     spark.dataSource.register(BareSource)
-    figures = []
-    with tempfile.TemporaryDirectory(prefix="logcleaner-benchmark-", dir=options.scratch) as scratch:
-        rows_log = Path(scratch, "rows")
-        records = write_log(rows_log / "bench-0", ROWS_LOG_BYTES, options.record_bytes)
-        rows = spark.read.format("rows").load(str(rows_log / "bench-0"))
-        figures.append(_best("rows yielded", rows, into_nothing, records, ROWS_LOG_BYTES, 2))
-        for gib in options.gib:
-            log_dir = Path(scratch, "log")
-            records = write_log(log_dir / "bench-0", int(gib * (1 << 30)), options.record_bytes)
-            for name, frame, sink in _reads(spark, log_dir, records):
-                figures.append(_best(name, frame, sink, records, gib * (1 << 30), options.rounds))
-                print(_line(figures[-1]), file=sys.stderr)
-            for line in kernels_share(log_dir):
-                print(line, file=sys.stderr)
-            for path in (log_dir / "bench-0").iterdir():
-                path.unlink()
-            (log_dir / "bench-0").rmdir()
-    print("\n".join(map(_line, figures)))
+    figures: list[Figure] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="logcleaner-benchmark-", dir=options.scratch) as scratch:
+            for figure in _figures(spark, Path(scratch), options):
+                figures.append(figure)
+                print(figure, flush=True)
+    finally:
+        spark.stop()
     if options.json:
-        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n", encoding="utf-8")
+        machine = {"cpus": os.cpu_count(), "pyspark": pyspark.__version__, "master": options.master}
+        told = {**machine, "rounds": options.rounds, "figures": [asdict(figure) for figure in figures]}
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _reads(
-    spark: SparkSession, log_dir: Path, records: int
-) -> Iterator[tuple[str, DataFrame, Callable[[DataFrame], None]]]:
+def _figures(spark: SparkSession, scratch: Path, options: argparse.Namespace) -> Iterator[Figure]:
+    yield _of_rows(spark, scratch / "rows", options)
+    for gib in options.gib:
+        log_dir = scratch / "log"
+        records = write_log(log_dir, int(gib * (1 << 30)), options.record_bytes)
+        yield from _of_reads(spark, list(_reads(spark, log_dir, records)), gib, records, options.rounds)
+        yield _of_one_thread(log_dir, gib)
+        if not options.reads_only:
+            yield _of_compaction(spark, log_dir, gib)
+        shutil.rmtree(log_dir)
+
+
+def _of_rows(spark: SparkSession, log_dir: Path, options: argparse.Namespace) -> Figure:
+    records = write_log(log_dir, ROWS_LOG_BYTES, options.record_bytes)
+    frame = spark.read.format("rows").load(str(log_dir / "bench-0"))
+    return Figure("rows yielded", ROWS_LOG_BYTES / (1 << 30), records, min(_seconds(frame) for _ in range(2)))
+
+
+def _seconds(frame: DataFrame) -> float:
+    """Of computing every column of every row."""
+    started = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
+
+
+def _reads(spark: SparkSession, log_dir: Path, records: int) -> Iterator[Read]:
     def read(**options: str) -> DataFrame:
         return spark.read.format("kafka-log").options(**options).load(str(log_dir))
 
     def bare(columns: Sequence[str]) -> DataFrame:
         return spark.read.format("bare").options(columns=",".join(columns), records=records).load()
 
-    yield "bare Arrow, all columns", bare(RECORD_COLUMNS), into_nothing
-    yield "bare Arrow, keysOnly", bare(KEY_COLUMNS), into_nothing
-    yield "bare Arrow, latest by key", bare(("key", "offset")), latest_by_key
-    yield "all columns", read(), into_nothing
-    yield "includeMetadata", read(includeMetadata="true"), into_nothing
-    yield "keysOnly", read(keysOnly="true"), into_nothing
-    yield "columns=key", read(columns="key"), into_nothing
-    yield "columns=key,offset, latest by key", read(columns="key,offset"), latest_by_key
+    yield Read("all columns", read(), bare(RECORD_COLUMNS))
+    yield Read("keysOnly", read(keysOnly="true"), bare(KEY_COLUMNS))
+    pairs = (_latest_by_key(frame) for frame in (read(columns="key,offset"), bare(("key", "offset"))))
+    yield Read("columns=key,offset, latest by key", *pairs)
 
 
-def into_nothing(frame: DataFrame) -> None:
-    """Read every column of every row."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
-def latest_by_key(frame: DataFrame) -> None:
+def _latest_by_key(frame: DataFrame) -> DataFrame:
     """What a compaction keeps."""
-    into_nothing(frame.groupBy("key").agg(max_by(col("offset"), col("offset")).alias("offset")))
+    return frame.groupBy("key").agg(greatest("offset"))
 
 
-def _best(
-    name: str, frame: DataFrame, sink: Callable[[DataFrame], None], records: int, size_bytes: float, rounds: int
-) -> Figure:
-    seconds = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        sink(frame)
-        seconds.append(time.perf_counter() - started)
-    return Figure(name, size_bytes / (1 << 30), records, min(seconds))
+def _of_reads(spark: SparkSession, reads: list[Read], gib: float, records: int, rounds: int) -> Iterator[Figure]:
+    for read in reads:
+        bare, seconds, before = [], [], 0
+        for _ in range(rounds):
+            bare.append(_seconds(read.bare))
+            before = _shuffle_bytes(spark)
+            seconds.append(_seconds(read.frame))
+        yield Figure(read.name, gib, records, min(seconds), min(bare), _shuffle_bytes(spark) - before)
 
 
-def _line(figure: Figure) -> str:
-    rate = figure.million_records_a_second
-    return f"{figure.gib:7.3f} GiB  {figure.name:36}{figure.records:12,} records{figure.seconds:9.2f} s{rate:8.2f} M/s"
+def _of_compaction(spark: SparkSession, log_dir: Path, gib: float) -> Figure:
+    """In place, the last step."""
+    before, started = _shuffle_bytes(spark), time.perf_counter()
+    outcome = cleaned(log_dir, configured(bench=COMPACT), Bulk(spark), confirmed=True)
+    seconds = time.perf_counter() - started
+    records = sum(result.records_read for result in outcome.results.values())
+    return Figure("bulk compaction", gib, records, seconds, shuffle_bytes=_shuffle_bytes(spark) - before)
 
 
-def kernels_share(log_dir: Path) -> Iterator[str]:
-    """Where the CPU time of reading all columns goes, without Spark: this thread's, by kernel, and the rest."""
-    spent = {name: _timed(module, name) for module, names in KERNELS.items() for name in names}
-    options = parse_options({"path": str(log_dir)})
-    reader = KafkaLogReader(options, options.columns)
-    started, records = time.thread_time(), 0
-    for partition in reader.partitions():
-        records += sum(batch.num_rows for batch in reader.read(partition))
-    total = time.thread_time() - started
-    yield f"{total:.2f} s of CPU time for {records:,} records in one thread: {records / total / 1e6:.2f} M/s"
-    for name, seconds in spent.items():
-        yield f"  {name:20}{sum(seconds) / total:7.1%}"
-    yield f"  {'Python, numpy, read':20}{1 - sum(map(sum, spent.values())) / total:7.1%}"
+def _shuffle_bytes(spark: SparkSession) -> int:
+    """That all executors wrote so far."""
+    context = spark.sparkContext._jsc.sc()  # Python has no way to ask
+    context.listenerBus().waitUntilEmpty()
+    executors = context.statusStore().executorList(False)
+    return sum(executors.apply(place).totalShuffleWrite() for place in range(executors.size()))
 
 
-def _timed(module: ModuleType, name: str) -> list[float]:
-    """Have each call of a kernel note its CPU seconds from now on."""
-    kernel, seconds = getattr(module, name), []
-
-    def timed(*arguments: Any) -> Any:
-        started = time.thread_time()
-        try:
-            return kernel(*arguments)
-        finally:
-            seconds.append(time.thread_time() - started)
-
-    setattr(module, name, timed)
-    return seconds
-
-
-def write_log(directory: Path, size_bytes: int, record_bytes: int) -> int:
-    """A partition with indexes, made of a pool of batches over and over: a batch's offset is not under its CRC.
-
-    Returns: how many records it holds.
-    """
-    directory.mkdir(parents=True)
-    pool = [bytearray(batch) for batch in _pool(record_bytes)]
-    counts = [next(iter_batches(bytes(batch), directory)).header.record_count for batch in pool]
-    offset, written = 0, 0
-    while written < size_bytes:
-        base, position, log_bytes = offset, 0, min(SEGMENT_BYTES, size_bytes - written)
-        index = IndexBuilder(base, INDEX_INTERVAL_BYTES, directory)
-        with (directory / segment_file_name(base, FileKind.LOG)).open("wb") as log:
-            while position < log_bytes:
-                place = offset // counts[0] % len(pool)
-                batch, count = pool[place], counts[place]
-                batch[:8] = offset.to_bytes(8, "big")
-                log.write(batch)
-                index.append(position, len(batch), offset + count - 1, NOW_MS)
-                offset, position = offset + count, position + len(batch)
-        offset_index, time_index = index.seal()
-        (directory / segment_file_name(base, FileKind.INDEX)).write_bytes(offset_index)
-        (directory / segment_file_name(base, FileKind.TIME_INDEX)).write_bytes(time_index)
-        written += position
-    return offset
-
-
-def _pool(record_bytes: int) -> Iterator[bytes]:
-    """Batches of equally many records, each about ``record_bytes`` on disk, a key of 16 bytes in it."""
-    value = bytes(range(97, 123)) * (record_bytes // 26 + 1)
-    value = value[: record_bytes - 16 - 9]  # length, attributes, deltas, lengths, header count
-    count = BATCH_BYTES // record_bytes
-    for batch in range(POOL_BATCHES):
-        keys = (f"key-{(batch * count + place) % 1_000_000:012d}".encode() for place in range(count))
-        yield encode_batch([Record(place, NOW_MS, key, value) for place, key in enumerate(keys)])
+def _of_one_thread(log_dir: Path, gib: float) -> Figure:
+    """CPU time: what is left of it is Spark's. A record's does not grow with the log."""
+    records, seconds, kernels = read_in_one_thread(log_dir)
+    shares = ", ".join(f"{name} {spent / seconds:.0%}" for name, spent in kernels.items())
+    return Figure("one thread, without Spark", gib, records, seconds, profile=f"  of it {shares}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_read", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--gib", type=lambda text: [float(one) for one in text.split(",")], default=[1, 2, 4, 8])
+    parser.add_argument("--gib", type=lambda text: [float(one) for one in text.split(",")], default=[0.1, 1, 2, 4, 8])
     parser.add_argument("--record-bytes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--master", default="local[2]")
     parser.add_argument("--scratch", type=Path, help="where the log is written; it takes the largest --gib")
+    parser.add_argument("--reads-only", action="store_true", help="no bulk compaction")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
 

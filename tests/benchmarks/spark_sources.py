@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cleaner.spark.schema import arrow_schema, ddl
+from cleaner.spark.schema import HEADERS, TIMESTAMP, arrow_schema, ddl
 from storage.records import iter_batches
+from tests.benchmarks.spark_log import NOW_MS, key_bytes
 
 ROW_SCHEMA: Final = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-BARE_TASKS: Final = 16
-BARE_ROWS: Final = 10_000
-"""Of an Arrow batch, about what a window of the log gives."""
+BARE_TASKS: Final = 8
+BARE_ROWS: Final = 10_432
+"""Of an Arrow batch, as many as a window of the log gives."""
+BARE_BATCHES: Final = 16
+"""Of different keys, together as many as the log has."""
 
 
 class RowSource(DataSource):
@@ -56,7 +60,7 @@ class RowReader(DataSourceReader):
 
 
 class BareSource(DataSource):
-    """The least that a source of Arrow can do: the same batch again and again. Options ``columns`` and ``records``."""
+    """The least that a source of Arrow can do: batches made beforehand. Options ``columns``, ``records``."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +77,7 @@ class BareSource(DataSource):
 
 
 class BareReader(DataSourceReader):
-    """Yields the batch, as often as it takes."""
+    """Yields the batches, as often as it takes."""
 
     def __init__(self, columns: tuple[str, ...], records: int) -> None:
         self._columns, self._batches = columns, records // BARE_ROWS // BARE_TASKS
@@ -83,20 +87,27 @@ class BareReader(DataSourceReader):
         return [InputPartition(number) for number in range(BARE_TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batch."""
-        rows = [
-            {
-                "key": f"key-{number:012d}".encode(),
-                "value": b"v" * 75,
-                "topic": "bench",
-                "partition": 0,
-                "offset": number,
-                "timestamp": datetime(2027, 1, 1, tzinfo=UTC),
-                "timestampType": 0,
-                "headers": None,
-            }
-            for number in range(BARE_ROWS)
-        ]
-        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._columns))
-        for _ in range(self._batches):
-            yield batch
+        """The batches in turn."""
+        batches = _batches(self._columns)
+        for number in range(self._batches):
+            yield batches[number % len(batches)]
+
+
+@cache
+def _batches(columns: tuple[str, ...]) -> list[pa.RecordBatch]:
+    """Made by a worker once; as many keys as the log has. What is the same in all of them they share."""
+    rows = BARE_ROWS
+    shared = {
+        "value": pa.array([b"v" * 75] * rows, pa.binary()),
+        "topic": pa.array(["bench"] * rows, pa.string()),
+        "partition": pa.array([0] * rows, pa.int32()),
+        "offset": pa.array(range(rows), pa.int64()),
+        "timestamp": pa.array([NOW_MS * 1000] * rows, pa.int64()).cast(TIMESTAMP),
+        "timestampType": pa.array([0] * rows, pa.int32()),
+        "headers": pa.nulls(rows, HEADERS),
+    }
+    batches = []
+    for first in range(0, BARE_BATCHES * rows, rows):
+        of_batch = shared | {"key": pa.array(map(key_bytes, range(first, first + rows)), pa.binary())}
+        batches.append(pa.RecordBatch.from_arrays([of_batch[c] for c in columns], schema=arrow_schema(columns)))
+    return batches
