@@ -1,4 +1,4 @@
-"""A Spark session of our own: checked before it starts, quiet, with filters pushed down, reading Arrow fast."""
+"""A Spark session of our own: checked before it starts, quiet, with filters pushed down."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
 _ANSWER_SECONDS_MAX: Final = 30
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
-_ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Spark asks for nulls itself, and for rows of a batch only: Arrow need not check both again for each value."""
 _OURS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {_ARROW}",
-    "spark.executor.extraJavaOptions": _ARROW,
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
 
 
