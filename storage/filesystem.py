@@ -27,6 +27,7 @@ from storage.errors import OutOfSpace, UnsafeFile, UnsafeOwner
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COPY_BYTES_MAX: Final = 1 << 30
+_WRITE_OUT_BYTES: Final = 32 << 20
 _MODE_OF_A_FILE: Final = 0o666
 
 
@@ -61,6 +62,7 @@ class NewFile:
         self.path = path
         self.size_bytes = 0
         self._descriptor = descriptor
+        self._written_out_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +117,16 @@ class NewFile:
             self.write(piece)
             offset_bytes += len(piece)
             remaining -= len(piece)
+
+    def write_out(self) -> None:
+        """Have the disk begin, once it has much to do, so that ``fsync`` has less to wait for. Nothing lasts by this.
+
+        The advice starts to write dirty pages, and drops clean ones: of what was just appended there are none.
+        """
+        start, size_bytes = self._written_out_bytes, self.size_bytes - self._written_out_bytes
+        if size_bytes >= _WRITE_OUT_BYTES:
+            os.posix_fadvise(self._descriptor, start, size_bytes, os.POSIX_FADV_DONTNEED)
+            self._written_out_bytes = self.size_bytes
 
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
@@ -288,6 +300,9 @@ class Unwritten(FileSystem):
 
 
 class _Counted(NewFile):
+    def write_out(self) -> None:
+        pass
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.size_bytes += len(memoryview(data).cast("B"))
 

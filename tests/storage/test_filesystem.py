@@ -53,6 +53,25 @@ def _refuse(*_):
     raise PermissionError(errno.EPERM, "not allowed")
 
 
+def test_the_disk_begins_with_what_was_appended_once_that_is_much(fs, tmp_path, monkeypatch):
+    advised = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, start, size, advice: advised.append((start, size, advice)))
+    with fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN) as file:
+        for _ in range(5):
+            file.write(bytes(13 << 20))
+            file.write_out()
+    assert advised == [(0, 39 << 20, os.POSIX_FADV_DONTNEED)]
+
+
+def test_what_the_disk_began_with_stays_readable(fs, tmp_path):
+    data = os.urandom(33 << 20)
+    with fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN) as file:
+        file.write(data)
+        file.write_out()
+        file.write(b"more")
+    assert (tmp_path / "new").read_bytes() == data + b"more"
+
+
 def test_existing_file_is_not_overwritten(fs, tmp_path):
     (tmp_path / "there").write_bytes(b"old")
     with pytest.raises(FileExistsError):

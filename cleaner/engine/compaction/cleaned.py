@@ -86,6 +86,7 @@ class CleanedSegment:
             self._log.write(draft.out[part.start : part.end].data)
             written["position"] -= part.start
             self._add_to_indexes(written, start)
+            self._log.write_out()
 
     def append_copied(self, source: int, file_position: int, table: Table) -> None:
         """Copy consecutive batches of a source file as they are, within the kernel where it can.
@@ -104,6 +105,7 @@ class CleanedSegment:
             written[name] = table[name]
         written["records"] = table["record_count"]
         self._add_to_indexes(written, start)
+        self._log.write_out()
 
     def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
         """Add entries to the transaction index, in the order of their markers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +13,8 @@ from storage.kernels.layout import WRITTEN
 from storage.kernels.signatures import Bytes, Table
 
 _GROWTH: Final = 2
+_OUTPUT_BYTES: Final = 10 << 20
+"""Nearly every slice leaves less; what is not touched takes no memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +35,38 @@ class Copied:
     last_row: int
 
 
+class Outputs:
+    """Buffers of drafts, used again once these were taken up: fresh memory would have to be zeroed page by page. Called
+    by several threads."""
+
+    def __init__(self) -> None:
+        self._spare: deque[Bytes] = deque()
+
+    def take(self, size_bytes: int) -> Bytes:
+        """One with so much room."""
+        if size_bytes > _OUTPUT_BYTES:
+            return np.empty(size_bytes, np.uint8)
+        with suppress(IndexError):
+            return self._spare.pop()
+        return np.empty(_OUTPUT_BYTES, np.uint8)
+
+    def give(self, output: Bytes) -> None:
+        """It is not read any more; a very large one is not kept."""
+        if output.size == _OUTPUT_BYTES:
+            self._spare.append(output)
+
+
 class Draft:
     """Batches written or to be copied, in order."""
 
-    def __init__(self, rows: int, size_bytes: int) -> None:
+    def __init__(self, rows: int, out: Bytes) -> None:
         """Have room.
 
         Args:
             rows: of the slice.
-            size_bytes: what the output takes at first; it grows.
+            out: for the output, at first; it grows.
         """
-        self.out: Bytes = np.empty(size_bytes, np.uint8)
+        self.out = out
         self.written: Table = np.zeros(rows, WRITTEN)
         self.position = 0
         """In ``out``, of the next batch."""

@@ -20,7 +20,7 @@ import numpy as np
 from cleaner.engine.compaction.arena import ARENA_BYTES, Arena, codec_of
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.draft import Draft
+from cleaner.engine.compaction.draft import Draft, Outputs
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy import (
     MESSAGES_BYTES_MAX,
@@ -86,6 +86,7 @@ class Rewriter:
         self._crew = crew
         self._progress = progress
         self._upgrades = upgrades
+        self._outputs = Outputs()
 
     def rewrite(self, group: Sequence[Source], cleaned: CleanedSegment) -> bool:
         """Write the group's survivors; gives False where it is one segment that loses nothing: then nothing was
@@ -120,6 +121,7 @@ class Rewriter:
             if draft.position > _SEGMENT_BYTES_MAX - cleaned.size_bytes:  # v2 takes more for small messages
                 raise NotYetSupported(source.path, "a segment that outgrows 2 GiB in format v2")
             cleaned.append(draft, slice_, file)
+            self._outputs.give(draft.out)
         return is_changed
 
     def _disposed(self, source: Source) -> Iterator[Slice]:
@@ -140,7 +142,7 @@ class Rewriter:
             if (slice_.table["outcome"] == Outcome.COPY).all():
                 return None
             copies = _long_copies(slice_)
-            draft = Draft(slice_.table.size, _room_bytes(slice_, copies))
+            draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
             return draft
 
