@@ -132,6 +132,7 @@ def _reads(spark: SparkSession, log_dir: Path, records: int) -> Iterator[Read]:
 
     yield Read("all columns", read(), bare(RECORD_COLUMNS))
     yield Read("keysOnly", read(keysOnly="true"), bare(KEY_COLUMNS))
+    yield Read("columns=key", read(columns="key"), bare(("key",)))
     pairs = (_latest_by_key(frame) for frame in (read(columns="key,offset"), bare(("key", "offset"))))
     yield Read("columns=key,offset, latest by key", *pairs)
 
