@@ -98,13 +98,13 @@ def hash_bytes(
 
 
 @kernel()
-def _can_group(keys: Words) -> bool:
-    """Whether no key is too long, and none ends within the buffer's first word."""
+def _longest_of_group(keys: Words) -> int:
+    """Bytes of the longest key; -1 where one is too long for a group, or ends within the buffer's first word."""
     longest, first_end = np.uint64(0), np.uint64(8)
     for i in range(GROUP):
         longest = max(longest, keys[GROUP + i])
         first_end = min(first_end, keys[i] + keys[GROUP + i])
-    return longest <= np.uint64(_GROUP_LENGTH_MAX) and first_end >= np.uint64(8)  # type: ignore[return-value]
+    return signed(longest) if longest <= np.uint64(_GROUP_LENGTH_MAX) and first_end >= np.uint64(8) else -1
 
 
 @kernel()
@@ -125,13 +125,11 @@ def _absorb(buf: Bytes, keys: Words, word: int, state: Words) -> None:
 
 
 @kernel()
-def _hash_side_by_side(buf: Bytes, keys: Words, secret0: np.uint64, secret1: np.uint64) -> None:
+def _hash_side_by_side(buf: Bytes, keys: Words, longest: int, secret0: np.uint64, secret1: np.uint64) -> None:
     state, words = stack_words(_STATE_WORDS), stack_words(GROUP)
     v0, v1, v2, v3 = _begin(secret0, secret1)
-    longest = 0
     for i in range(GROUP):
         state[i], state[GROUP + i], state[2 * GROUP + i], state[3 * GROUP + i] = v0, v1, v2, v3
-        longest = max(longest, signed(keys[GROUP + i]))
     for word in range(longest >> 3):
         _absorb(buf, keys, word, state)
     for i in range(GROUP):
@@ -149,8 +147,9 @@ def hash_group(buf: Bytes, keys: Words, count: int, secret0: np.uint64, secret1:
 
     The caller knows every key to lie in ``buf``.
     """
-    if count == GROUP and _can_group(keys):
-        _hash_side_by_side(buf, keys, secret0, secret1)
+    longest = _longest_of_group(keys) if count == GROUP else -1
+    if longest >= 0:
+        _hash_side_by_side(buf, keys, longest, secret0, secret1)
         return
     for i in range(count):
         keys[i], keys[GROUP + i] = hash_bytes(buf, signed(keys[i]), signed(keys[GROUP + i]), secret0, secret1)

@@ -7,18 +7,17 @@ from typing import Final
 import numpy as np
 
 from storage.kernels.kernel import kernel
-from storage.kernels.offset_map import USED, home_of, slot_of, tag_of
+from storage.kernels.offset_map import USED, WORDS_A_SLOT, home_of, slot_of, tag_of
 from storage.kernels.signatures import BOOLEAN, INTEGERS, U64, VOID, WORDS, Integers, Words
 
-_WORDS_A_SLOT: Final = 2
-ASIDE_WORDS: Final = _WORDS_A_SLOT << 12
+ASIDE_WORDS: Final = WORDS_A_SLOT << 12
 """Of the slots at the front: their keys find no room behind themselves when a map doubles."""
 
 
 @kernel()
 def _close_gap(words: Words, free: np.uint64) -> None:
     """Free a slot, and move back those behind it that probes would no longer reach."""
-    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = free
     while True:
         slot = (slot + np.uint64(1)) & mask
@@ -36,7 +35,7 @@ def _close_gap(words: Words, free: np.uint64) -> None:
 @kernel(VOID(WORDS, INTEGERS, U64))
 def shrink_range(words: Words, counters: Integers, tag_max: np.uint64) -> None:
     """Take out every key whose tag is above ``tag_max``: the map of the narrower range."""
-    for slot in range(np.uint64(words.size // _WORDS_A_SLOT)):
+    for slot in range(np.uint64(words.size // WORDS_A_SLOT)):
         held_at = (slot << np.uint64(1)) + np.uint64(1)
         while words[held_at] != np.uint64(0) and tag_of(words[held_at]) > tag_max:
             _close_gap(words, np.uint64(slot))
@@ -46,12 +45,12 @@ def shrink_range(words: Words, counters: Integers, tag_max: np.uint64) -> None:
 @kernel()
 def _is_spread(words: Words) -> bool:
     """Whether each key lies so near to its slot that the doubled map has its place behind all that is not yet moved."""
-    slots = np.uint64(words.size // _WORDS_A_SLOT)
+    slots = np.uint64(words.size // WORDS_A_SLOT)
     for slot in range(slots):
         at = np.uint64(slot) << np.uint64(1)
         if words[at + np.uint64(1)] != np.uint64(0):
             away = (np.uint64(slot) - home_of(words, words[at])) & (slots - np.uint64(1))
-            if away >= np.uint64(ASIDE_WORDS // _WORDS_A_SLOT // 2):
+            if away >= np.uint64(ASIDE_WORDS // WORDS_A_SLOT // 2):
                 return False
     return True
 
@@ -79,12 +78,12 @@ def double_slots(words: Words, aside: Words) -> bool:
     front = min(aside.size, half)
     for at in range(front):
         aside[at], words[at] = words[at], np.uint64(0)
-    for at in range(half - _WORDS_A_SLOT, front - 1, -_WORDS_A_SLOT):
+    for at in range(half - WORDS_A_SLOT, front - 1, -WORDS_A_SLOT):
         entry = words[at + 1]
         if entry != np.uint64(0):
             words[at + 1] = np.uint64(0)
             _put_back(words, words[at], entry)
-    for at in range(0, front, _WORDS_A_SLOT):
+    for at in range(0, front, WORDS_A_SLOT):
         if aside[at + 1] != np.uint64(0):
             _put_back(words, aside[at], aside[at + 1])
     return True

@@ -58,10 +58,10 @@ from storage.kernels.signatures import (
 from storage.kernels.status import Disposition, Status
 
 SLOT_BYTES: Final = 16
+WORDS_A_SLOT: Final = SLOT_BYTES // 8
 TAG_MAX: Final = (1 << 24) - 1
 ORDINAL_MAX: Final = (1 << 40) - 3
 _ORDINAL_BITS: Final = 40
-_WORDS_A_SLOT: Final = 2
 _QUEUE_WORDS: Final = 3 * GROUP  # of every key: position and length, then both words of its hash; ordinal
 _READY_WORDS: Final = 2 * GROUP  # of every key: what its slot is to hold
 _AHEAD_BYTES_MAX: Final = 1 << 16
@@ -94,7 +94,7 @@ def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
 @kernel(inline=True)
 def home_of(words: Words, low: np.uint64) -> np.uint64:
     """The slot where a hash belongs: the top bits of its low word, so that twice the slots keep the order."""
-    slots = np.uint64(words.size // _WORDS_A_SLOT)
+    slots = np.uint64(words.size // WORDS_A_SLOT)
     return low >> np.uint64(64 - popcount(slots - np.uint64(1)))
 
 
@@ -117,7 +117,7 @@ def _ordinal_of(entry: np.uint64) -> int:
 @kernel()
 def slot_of(words: Words, low: np.uint64, entry: np.uint64) -> np.uint64:
     """Index of the words of the slot that holds this hash, or of the free slot where it belongs."""
-    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
         at = slot << np.uint64(1)
@@ -135,7 +135,7 @@ def _upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) 
     at = slot_of(words, low, entry)
     held = words[at + np.uint64(1)]
     if held == np.uint64(0):
-        if counters[USED] >= min(counters[LIMIT], words.size // _WORDS_A_SLOT - 1):
+        if counters[USED] >= min(counters[LIMIT], words.size // WORDS_A_SLOT - 1):
             return False
         counters[USED] += 1
         words[at] = low
@@ -146,7 +146,7 @@ def _upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) 
 @kernel()
 def _upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
     """As ``_upsert``, while other threads do the same; ``counters`` are this thread's own."""
-    mask = np.uint64(words.size // _WORDS_A_SLOT - 1)
+    mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
         at = signed(slot << np.uint64(1))
@@ -402,7 +402,7 @@ def mark_superseded(
 @kernel(I64(WORDS_READ, WORDS))
 def collect_survivors(words: Words, bitmap: Words) -> int:
     """Set the bit of every ordinal in the map; the first that lies outside the bitmap, or -1."""
-    for at in range(1, words.size, _WORDS_A_SLOT):
+    for at in range(1, words.size, WORDS_A_SLOT):
         if words[at] != np.uint64(0):
             ordinal = _ordinal_of(words[at])
             if not holds(bitmap, ordinal, 1):

@@ -19,6 +19,7 @@ from storage.kernels.offset_map import (
     SLOT_BYTES,
     TAG_MAX,
     USED,
+    WORDS_A_SLOT,
     collect_survivors,
     map_records,
     mark_superseded,
@@ -31,7 +32,7 @@ _OFFSET_END: Final = (1 << 63) - 1
 _LOG2_SLOTS_MIN: Final = 10
 _LOG2_SLOTS_FIRST: Final = 17
 """A map begins with so few slots, one huge page of them, and doubles: untouched memory costs nothing."""
-_WORDS_FIRST: Final = (SLOT_BYTES // 8) << _LOG2_SLOTS_FIRST
+_WORDS_FIRST: Final = WORDS_A_SLOT << _LOG2_SLOTS_FIRST
 _FULL_ENOUGH_TO_DOUBLE: Final = 0.6
 _BYTES_A_RECORD: Final = 16
 """Of log, at the least, when a map is sized: compressed records may take less, and the map then fills in more
@@ -111,9 +112,9 @@ class KeyMap:
 
     def begin_next_range(self) -> None:
         """Forget all keys, and take as much of the rest of the hashes as will fit. No thread is at work."""
-        hash_min, hash_max = self._range
-        will_fit = int((hash_max - hash_min) * self._limit / max(self._used(), 1) * _SAFELY)
-        self._range = (hash_max + 1, min(hash_max + will_fit, TAG_MAX))
+        tag_min, tag_max = self._range
+        will_fit = int((tag_max - tag_min) * self._limit / max(self._used(), 1) * _SAFELY)
+        self._range = (tag_max + 1, min(tag_max + will_fit, TAG_MAX))
         self._words[:] = 0
         self._share_out(0)
 
@@ -128,10 +129,10 @@ class KeyMap:
         """
         row = run.first
         while row < run.last:
-            with self._entered() as (hashes, changes):
+            with self._entered() as (tags, changes):
                 status, row = map_records(
                     run.buf, slice_.table, row, run.last, self._words, self._shares[share],
-                    *hashes, *self._secret, first_dirty, self._is_shared, run.is_unverified,
+                    *tags, *self._secret, first_dirty, self._is_shared, run.is_unverified,
                 )  # fmt: skip
             if status == Status.MAP_FULL:
                 self._make_room(changes)
@@ -143,10 +144,10 @@ class KeyMap:
 
         Raises: CorruptBatch.
         """
-        hash_min, hash_max = self._range
+        tag_min, tag_max = self._range
         status, row = mark_superseded(
             run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap,
-            np.uint64(hash_min), np.uint64(hash_max), *self._secret, _OFFSET_END, run.is_unverified,
+            np.uint64(tag_min), np.uint64(tag_max), *self._secret, _OFFSET_END, run.is_unverified,
         )  # fmt: skip
         if status != Status.OK:
             raise slice_.fail(status, row)
@@ -161,9 +162,9 @@ class KeyMap:
         """Be among those who use the map; gives the range, and how often room was made before."""
         with self._gate:
             self._inside += 1
-            hashes, changes = self._range, self._changes
+            tags, changes = self._range, self._changes
         try:
-            yield (np.uint64(hashes[0]), np.uint64(hashes[1])), changes
+            yield (np.uint64(tags[0]), np.uint64(tags[1])), changes
         finally:
             with self._gate:
                 self._inside -= 1
@@ -191,7 +192,7 @@ class KeyMap:
     def _use_words(self, count: int) -> None:
         """Use the front part of all slots."""
         self._words = self._all_words[:count]
-        slots = count * 8 // SLOT_BYTES
+        slots = count // WORDS_A_SLOT
         is_all = count == self._all_words.size
         self._limit = self._limit_of_all if is_all else int(slots * _FULL_ENOUGH_TO_DOUBLE)
 
@@ -201,8 +202,8 @@ class KeyMap:
 
     def _narrow(self, used: int) -> int:
         """Halve the range, forget the keys above it; gives the slots then in use."""
-        hash_min, hash_max = self._range
-        self._range = hash_min, hash_min + (hash_max - hash_min) // 2
+        tag_min, tag_max = self._range
+        self._range = tag_min, tag_min + (tag_max - tag_min) // 2
         counters = np.array([used, self._limit, 0], np.int64)
         shrink_range(self._words, counters, np.uint64(self._range[1]))
         return int(counters[USED])
