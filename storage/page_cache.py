@@ -24,7 +24,8 @@ _IS_RESIDENT: Final = 1
 def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
     """What of a stretch of a file is not in the page cache, by whole pages.
 
-    Nothing where the system does not tell: of the files of others, or without ``mincore``.
+    Nothing where the system does not tell: of the files of others, or without ``mincore``. (cachestat answers four
+    times as fast, but a systemd that does not know it, as Debian 12's, cannot allow it in a unit and kills the caller.)
     """
     start -= start % mmap.PAGESIZE
     try:

@@ -156,7 +156,7 @@ class SliceReader:
                 yield from self._locate(buf, wanted[row:end], file_position)
                 row = end
                 continue
-            _, filled, _ = decompress_batches(buf, wanted, row, end, self._arena, 0, self._codecs.words)
+            _, filled, _ = decompress_batches(buf, wanted, row, end, self._arena, 0, self._codecs.words, False)
             if filled > row:
                 yield from self._locate(self._arena, wanted[row:filled], file_position)
                 row = filled  # a row that stopped it comes first in the next call, and is told on there

@@ -11,12 +11,13 @@ from typing import Final
 
 import numpy as np
 
+from storage.kernels.crc import is_sound
 from storage.kernels.gzip import compress_gzip, decompress_gzip
 from storage.kernels.intrinsics import copy_bytes
 from storage.kernels.kernel import kernel
 from storage.kernels.layout import BATCH, CODEC_MASK, HEADER_BYTES, RECORD_BYTES_MIN
 from storage.kernels.lz4 import compress_lz4, decompress_lz4
-from storage.kernels.signatures import BATCHES, BYTES, I64, INTEGERS, OUTPUT, Bytes, Integers, Table, integers
+from storage.kernels.signatures import BATCHES, BOOLEAN, BYTES, I64, INTEGERS, OUTPUT, Bytes, Integers, Table, integers
 from storage.kernels.snappy import decompress_snappy
 from storage.kernels.snappy_compress import LAST_SEEN, LastSeen, compress_snappy
 from storage.kernels.status import Status
@@ -65,11 +66,13 @@ def _decompress(  # noqa: PLR0911  (each codec has its own)
 
 @kernel()
 def _decompress_row(
-    buf: Bytes, table: Table, row: int, arena: Bytes, position: int, calls: Integers
+    buf: Bytes, table: Table, row: int, arena: Bytes, position: int, calls: Integers, is_unverified: bool
 ) -> tuple[int, int]:
     batch = table[row]
     if batch.position < 0 or batch.size < HEADER_BYTES or batch.size > buf.size - batch.position:
         return Status.BAD_SIZE, position
+    if is_unverified and not is_sound(buf, table, row):
+        return Status.BAD_CRC, position
     if batch.record_count == 0:  # what lies behind the header of an empty batch is not looked at, as in Kafka
         return Status.OK, position
     status, end = _decompress(
@@ -83,32 +86,40 @@ def _decompress_row(
     return status, end
 
 
-@kernel(integers(3)(BYTES, BATCHES, I64, I64, OUTPUT, I64, INTEGERS))
+@kernel(integers(3)(BYTES, BATCHES, I64, I64, OUTPUT, I64, INTEGERS, BOOLEAN))
 def decompress_batches(
-    buf: Bytes, table: Table, first: int, last: int, arena: Bytes, position: int, calls: Integers
+    buf: Bytes,
+    table: Table,
+    first: int,
+    last: int,
+    arena: Bytes,
+    position: int,
+    calls: Integers,
+    is_unverified: bool,
 ) -> tuple[int, int, int]:
     """Decompress the records of ``table[first:last]`` into ``arena`` and set each row's ``records_start`` and ``_end``.
 
     Args:
-        buf: holds the batches; their CRC was verified.
+        buf: holds the batches.
         table: rows of any codec; those of none are copied.
         first: row to begin with.
         last: row to end before.
         arena: never overlaps ``buf``. Its size bounds every batch; what lies behind the position may be overwritten.
         position: where in it to begin.
         calls: ``CodecCalls.words`` of this thread.
+        is_unverified: nobody has verified the rows' CRC yet; the codec then finds the bytes in the nearest cache.
 
     Returns:
         ``(status, row, position)``: ``row`` is the first not done, ``arena`` is valid up to ``position``. OUTPUT_FULL:
         use the rows done, then go on with ``row`` from position 0. BAD_COMPRESSED, NEEDS_PYTHON: ask
         ``storage.compression`` for the row; NEEDS_PYTHON also where it alone is more than ``arena``. BAD_SIZE: it is
-        not in ``buf``. BAD_COUNT: more records than bytes for them.
+        not in ``buf``. BAD_COUNT: more records than bytes for them. BAD_CRC: damaged, whatever else.
     """
     position = max(position, 0)
     for row in range(max(first, 0), min(last, table.size)):
         if position > arena.size:
             return Status.OUTPUT_FULL, row, position
-        status, end = _decompress_row(buf, table, row, arena, position, calls)
+        status, end = _decompress_row(buf, table, row, arena, position, calls, is_unverified)
         if status != Status.OK:
             return status, row, position
         table[row].records_start, table[row].records_end = position, end
@@ -197,5 +208,5 @@ def _round_trips(codec: int, calls: CodecCalls) -> bool:
     table = np.zeros(1, BATCH)
     table["size"], table["record_count"], table["attributes"] = size, 1, codec
     arena = np.zeros(2 * plain_bytes, np.uint8)
-    status, _, made = decompress_batches(body, table, 0, 1, arena, 0, calls.words)
+    status, _, made = decompress_batches(body, table, 0, 1, arena, 0, calls.words, False)
     return status == Status.OK and np.array_equal(arena[:made], _SAMPLE)

@@ -46,7 +46,7 @@ def _recompress(
     last_seen: LastSeen,
 ) -> tuple[int, int, int, int]:
     """Status, size, records and max timestamp of the rebuilt batch."""
-    status, _, _ = decompress_batches(buf, table, row, row + 1, arena, 0, calls)
+    status, _, _ = decompress_batches(buf, table, row, row + 1, arena, 0, calls, False)
     if status != Status.OK:
         return Status.NEEDS_PYTHON, 0, 0, 0
     status, plain_bytes, kept, base, latest = encode_records(arena, table, row, bitmap, now_ms, horizon_ms, plain, 0)

@@ -119,7 +119,7 @@ class Bench:
         table["record_count"] = np.minimum(table["record_count"], 1)
         arena = self._arena.room(ROOM_BYTES, at_end=random.random() < 0.5)
         for row in range(table.size):
-            status, _, end = codecs.decompress_batches(buf, table, row, row + 1, arena, 0, self._calls.words)
+            status, _, end = codecs.decompress_batches(buf, table, row, row + 1, arena, 0, self._calls.words, False)
             if status == Status.OK and table["record_count"][row]:
                 body = data[table["position"][row] + 61 : table["position"][row] + table["size"][row]]
                 assert arena[:end].tobytes() == _by_twin(int(table["attributes"][row]) & 7, body)

@@ -26,6 +26,12 @@ def cold(tmp_path: Path) -> int:
     os.close(descriptor)
 
 
+def test_a_file_that_was_read_whole_has_nothing_absent(cold: int) -> None:
+    os.pread(cold, SIZE, 0)
+    assert absent_ranges(cold, 0, SIZE) == []
+    assert absent_ranges(cold, PAGE + 1, SIZE) == []
+
+
 def test_pages_that_were_read_are_resident(cold: int) -> None:
     os.pread(cold, 1, 2 * PAGE)
     os.pread(cold, 2 * PAGE, 5 * PAGE)

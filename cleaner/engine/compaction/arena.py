@@ -17,8 +17,9 @@ from storage.kernels.signatures import Bytes, Table, Words
 from storage.kernels.status import Status
 from storage.records.record import DECOMPRESSED_BYTES_MAX
 
-ARENA_BYTES: Final = 1 << 20
-"""Decompressed bytes after which a run of rows is handed to the kernels: they then find them in the cache."""
+ARENA_BYTES: Final = 1 << 22
+"""Decompressed bytes after which a run of rows is handed to the kernels: few enough for the last cache, and so many
+that threads seldom meet between two calls."""
 
 
 class Arena:
@@ -29,13 +30,14 @@ class Arena:
         self._plain = np.empty(ARENA_BYTES, np.uint8)
         self._codecs = open_codecs()
 
-    def runs(self, slice_: Slice, row: int, last: int) -> Iterator[tuple[Bytes, int, int]]:
+    def runs(self, slice_: Slice, row: int, last: int, *, verify: bool = False) -> Iterator[tuple[Bytes, int, int]]:
         """Cut rows of a slice into runs whose plain records lie in one buffer.
 
         Args:
             slice_: legacy ones are one run, whatever the rows.
             row: to begin with.
             last: row to end before.
+            verify: check the CRC of v2 batches; of older messages it is checked as they are read.
 
         Yields:
             ``(buffer, first row, end row)``: the segment itself for uncompressed batches, else the arena; the rows'
@@ -51,24 +53,30 @@ class Arena:
         while row < last:
             if not compressed[row]:
                 first, row = row, _end_of_run(compressed, row)
+                if verify:
+                    slice_.verify(first, row)
                 yield slice_.buf, first, row
                 continue
-            buf, end = self.fill(slice_, row, _end_of_run(compressed, row))
+            buf, end = self.fill(slice_, row, _end_of_run(compressed, row), verify=verify)
             yield buf, row, end
             slice_.table["records_start"][row:end] = NOT_HERE
             row = end
 
-    def fill(self, slice_: Slice, first: int, last: int) -> tuple[Bytes, int]:
-        """Decompress rows from ``first`` on, until ``last`` or the arena is full.
+    def fill(self, slice_: Slice, first: int, last: int, *, verify: bool = False) -> tuple[Bytes, int]:
+        """Decompress rows from ``first`` on, until ``last`` or the arena is full; verified before if they are to be.
 
         Returns:
             The buffer, valid until the next call, and the row after those in it: one at the least.
 
         Raises: CorruptBatch.
         """
-        _, row, _ = decompress_batches(slice_.buf, slice_.table, first, last, self._buf, 0, self._codecs.words)
+        status, row, _ = decompress_batches(
+            slice_.buf, slice_.table, first, last, self._buf, 0, self._codecs.words, verify
+        )
         if row > first:
             return self._buf, row  # a row that stopped it comes first in the next call, and is told on there
+        if status == Status.BAD_CRC:
+            raise slice_.fail(status, first)
         return _read_row(slice_, first), first + 1
 
     def recompress(

@@ -69,12 +69,15 @@ class Fates:
         retained, self._transactions.retained = self._transactions.retained, []
         return retained
 
-    def dispose(self, slice_: Slice, *, rows_unmet: int = 0) -> None:
+    def dispose(self, slice_: Slice, *, rows_unmet: int = 0) -> bool:
         """Set ``disposition`` of every row.
 
         Args:
             slice_: the next one.
             rows_unmet: so many at its beginning are passed over: transactions begin in them, and none ends.
+
+        Returns:
+            Whether all are ordinary: decided by their records alone, and nothing that the walk goes by later.
 
         Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
@@ -92,6 +95,7 @@ class Fates:
             can_discard = fed(self._transactions, facts, slice_.path)
             fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
             table["disposition"][row] = Disposition[fate.name]
+        return not special.any()
 
 
 def fed(transactions: TransactionFates, facts: BatchFacts, log: Path) -> bool:

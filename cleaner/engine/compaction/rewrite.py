@@ -32,6 +32,7 @@ from cleaner.engine.compaction.legacy import (
 )
 from cleaner.engine.compaction.sources import Slice, Source
 from storage.errors import NotYetSupported, PlanOutOfDate
+from storage.kernels.bitmap import count_bits
 from storage.kernels.codecs import body_bytes_max
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
@@ -109,7 +110,11 @@ class Rewriter:
         return is_changed
 
     def _rewrite_source(self, source: Source, file: int, cleaned: CleanedSegment, is_changed: bool) -> bool:
-        for slice_, draft in self._crew.in_order(self._draft, self._disposed(source)):
+        skipped = self._leading_without_survivors(source)
+        if skipped:
+            is_changed = True
+            self._progress(source.ordinary[skipped - 1].position)
+        for slice_, draft in self._crew.in_order(self._draft, self._disposed(source, skipped)):
             self._progress(slice_.size_bytes)
             if draft is None:
                 if is_changed:
@@ -124,9 +129,20 @@ class Rewriter:
             self._outputs.give(draft.out)
         return is_changed
 
-    def _disposed(self, source: Source) -> Iterator[Slice]:
-        """The slices in order, with what their batches as a whole come to."""
-        for slice_, tombstones in zip(source.slices(verify=False), source.tombstones, strict=True):
+    def _leading_without_survivors(self, source: Source) -> int:
+        """So many slices at the beginning are dropped without another look."""
+        first = source.first_ordinal
+        for number, place in enumerate(source.ordinary):
+            if place.ordinal > self._bitmap.size * 64 or count_bits(self._bitmap, first, place.ordinal):
+                return number
+            first = place.ordinal
+        return len(source.ordinary)
+
+    def _disposed(self, source: Source, skipped: int) -> Iterator[Slice]:
+        """The slices in order, behind those skipped, with what their batches as a whole come to."""
+        start = source.ordinary[skipped - 1] if skipped else None
+        slices = source.slices(verify=False, start=start)
+        for slice_, tombstones in zip(slices, source.tombstones[skipped:], strict=True):
             if slice_.is_legacy:
                 self._decide_legacy(slice_, tombstones, modified_ms(source.segment))
             else:

@@ -110,6 +110,29 @@ class Slice:
         return CorruptBatch(self.path, self.position_of(row), _CAUSES[Status(status)])
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Between two slices: where a walk can begin."""
+
+    position: int
+    """In the file."""
+    next_offset: int
+    """The least that the next batch can have."""
+    ordinal: int
+    row: int
+
+    @classmethod
+    def behind(cls, slice_: Slice) -> Place:
+        """Where the next slice begins."""
+        last = slice_.table[-1]
+        return cls(
+            slice_.file_position + int(last["position"] + last["size"]),
+            int(last["last_offset"]) + 1,
+            int(last["first_ordinal"] + last["record_count"]),
+            slice_.first_row + slice_.table.size,
+        )
+
+
 class Source:
     """A segment of a round, read window by window, and what the first walk over it found out.
 
@@ -135,6 +158,9 @@ class Source:
         self.records = 0
         self.tombstones: list[npt.NDArray[np.int32]] = []
         """Of every batch, as the first walk over the records counted them; one array a slice."""
+        self.ordinary: list[Place] = []
+        """Behind each of the slices at the beginning that hold ordinary batches only (``Fates.dispose``), as far as the
+        first walk told."""
         self._size_bytes = segment.size_bytes
         self._map = _mapped(segment) if is_locked else None
         self._mapped_buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
@@ -175,16 +201,18 @@ class Source:
         finally:
             os.close(file)
 
-    def slices(self, *, verify: bool) -> Iterator[Slice]:
+    def slices(self, *, verify: bool, start: Place | None = None) -> Iterator[Slice]:
         """Walk over the batches. The record count is known at the end.
 
         Args:
+            start: where to begin; the beginning if not said.
             verify: check the CRC of v0 and v1 messages as they are read; v2 batches by ``Slice.verify``: once a round,
                 before a byte of them is used.
 
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
-        position, next_offset, ordinal, row = 0, self.segment.base_offset, self.first_ordinal, 0
+        start = start or Place(0, self.segment.base_offset, self.first_ordinal, 0)
+        position, next_offset, ordinal, row = start.position, start.next_offset, start.ordinal, start.row
         table = np.zeros(ROWS_MAX, BATCH)
         window_bytes = WINDOW_BYTES
         while position < self._size_bytes:

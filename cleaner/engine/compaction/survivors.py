@@ -23,14 +23,10 @@ from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.key_map import KeyMap, Run
-from cleaner.engine.compaction.sources import Slice, Source
+from cleaner.engine.compaction.sources import Place, Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
 from storage.kernels.signatures import Words
 from storage.page_cache import available_bytes
-
-_STRETCH_BYTES: Final = 512 << 10
-"""Of compressed batches; checksum and codec take turns after so much: the codec then finds the bytes in the cache."""
-
 
 _MEMORY_SHARE: Final = 0.25
 """Of the memory that is available: logs up to it stay in the page cache from walk to walk."""
@@ -60,6 +56,8 @@ class _Task:
     slice_: Slice
     is_first: bool
     """Of the walks over it: its checksums are still to be verified."""
+    is_ordinary: bool
+    """All its batches are: see ``Fates.dispose``."""
 
 
 class Finder:
@@ -129,14 +127,14 @@ class Finder:
             if is_first:
                 source.first_ordinal = self._ordinals
             for slice_ in source.slices(verify=is_first):
-                fates.dispose(slice_)
+                is_ordinary = fates.dispose(slice_)
                 if is_first:
                     self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
-                yield _Task(source, slice_, is_first)
+                yield _Task(source, slice_, is_first, is_ordinary)
 
     def _finish(self, task: _Task) -> None:
         if task.is_first:
-            task.source.tombstones.append(task.slice_.table["tombstones"].copy())
+            _note(task)
         if self._last is not task.source:
             self._let_go(self._last)
             self._last = task.source
@@ -187,6 +185,14 @@ class Finder:
             self._bitmap = grown
 
 
+def _note(task: _Task) -> None:
+    """What pass 2 can use of a slice, the next one of its source."""
+    source = task.source
+    if task.is_ordinary and len(source.ordinary) == len(source.tombstones):
+        source.ordinary.append(Place.behind(task.slice_))
+    source.tombstones.append(task.slice_.table["tombstones"].copy())
+
+
 def dirty_sources(sources: Sequence[Source], first_dirty_offset: int) -> list[Source]:
     """Those whose keys are mapped."""
     return [source for source in sources if source.upper_offset > first_dirty_offset]
@@ -198,22 +204,8 @@ def _runs(task: _Task, last: int, arena: Arena) -> Iterator[Run]:
     if task.is_first and slice_.is_plain:
         yield Run(slice_.buf, 0, last, is_unverified=True)
         return
-    for first, end in _stretches(slice_, last):
-        if task.is_first:
-            slice_.verify(first, end)
-        for run in arena.runs(slice_, first, end):
-            yield Run(*run)
-
-
-def _stretches(slice_: Slice, last: int) -> Iterator[tuple[int, int]]:
-    """Cut the rows before ``last`` into stretches; a legacy slice is one."""
-    first, positions = 0, slice_.table["position"][:last]
-    while first < last:
-        end = last
-        if not slice_.is_legacy:
-            end = max(int(np.searchsorted(positions, positions[first] + _STRETCH_BYTES)), first + 1)
-        yield first, end
-        first = end
+    for run in arena.runs(slice_, 0, last, verify=task.is_first):
+        yield Run(*run)
 
 
 def _ordinals_of(slice_: Slice) -> tuple[int, int]:

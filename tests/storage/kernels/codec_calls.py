@@ -46,7 +46,7 @@ def assert_untouched_around(memory: np.ndarray) -> None:
 def decompressed(codec: int, body: bytes, calls: CodecCalls, room: int = ROOM) -> Answer:
     buf, table = log((codec, body))
     memory, arena = guarded(room)
-    status, row, position = codecs.decompress_batches(buf, table, 0, 1, arena, 0, calls.words)
+    status, row, position = codecs.decompress_batches(buf, table, 0, 1, arena, 0, calls.words, False)
     assert_untouched_around(memory)
     assert row == (status == 0)
     return Answer(status, arena[:position].tobytes())

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from storage.compression import Compression, compress, decompress
 from storage.kernels import codecs
+from storage.kernels.crc import crc32c
 from storage.kernels.status import Status
 from tests.storage.kernels.codec_calls import ROOM, compressed, decompressed, log
 from tests.storage.kernels.strategies import compiled
@@ -201,7 +202,7 @@ def test_rows_of_any_codec_lie_one_behind_another() -> None:
     plains_of = {codec: TEXT[codec : 50 * (codec + 1)] for codec in Compression}
     buf, table = log(*((codec, compress(codec, plain)) for codec, plain in plains_of.items()))
     arena = np.zeros(ROOM, np.uint8)
-    status, row, position = codecs.decompress_batches(buf, table, 0, 5, arena, 11, CALLS.words)
+    status, row, position = codecs.decompress_batches(buf, table, 0, 5, arena, 11, CALLS.words, False)
     assert (status, row) == (Status.OK, 5)
     assert table["records_start"].tolist() == [11, *table["records_end"][:-1].tolist()]
     assert table["records_end"][-1] == position
@@ -213,39 +214,58 @@ def test_rows_of_any_codec_lie_one_behind_another() -> None:
 def test_a_full_arena_stops_before_the_row_and_an_empty_one_goes_on_with_it(codec: Compression) -> None:
     buf, table = log(*[(codec, compress(codec, TEXT))] * 3)
     arena = np.zeros(2 * len(TEXT) + 100, np.uint8)
-    assert codecs.decompress_batches(buf, table, 0, 3, arena, 0, CALLS.words) == (
+    assert codecs.decompress_batches(buf, table, 0, 3, arena, 0, CALLS.words, False) == (
         Status.OUTPUT_FULL, 2, 2 * len(TEXT),
     )  # fmt: skip
-    assert codecs.decompress_batches(buf, table, 2, 3, arena, 0, CALLS.words) == (Status.OK, 3, len(TEXT))
+    assert codecs.decompress_batches(buf, table, 2, 3, arena, 0, CALLS.words, False) == (Status.OK, 3, len(TEXT))
     assert arena[: len(TEXT)].tobytes() == TEXT
 
 
 def test_what_lies_behind_the_header_of_an_empty_batch_is_not_looked_at() -> None:
     buf, table = log((Compression.ZSTD, b"nonsense"))
     table["record_count"] = 0
-    assert codecs.decompress_batches(buf, table, 0, 1, np.zeros(9, np.uint8), 4, CALLS.words) == (Status.OK, 1, 4)
+    assert codecs.decompress_batches(buf, table, 0, 1, np.zeros(9, np.uint8), 4, CALLS.words, False) == (
+        Status.OK,
+        1,
+        4,
+    )
     assert table[["records_start", "records_end"]].tolist() == [(4, 4)]
+
+
+def test_an_unverified_row_whose_crc_differs_is_not_decompressed() -> None:
+    buf, table = log(*[(Compression.LZ4, compress(Compression.LZ4, TEXT))] * 3)
+    arena = np.zeros(ROOM, np.uint8)
+    table["crc"] = [crc32c(buf, at + 21, at + size) for at, size in table[["position", "size"]].tolist()]
+    assert codecs.decompress_batches(buf, table, 0, 3, arena, 0, CALLS.words, True) == (Status.OK, 3, 3 * len(TEXT))
+    table["crc"][2] ^= 1
+    assert codecs.decompress_batches(buf, table, 0, 3, arena, 0, CALLS.words, True) == (
+        Status.BAD_CRC, 2, 2 * len(TEXT),
+    )  # fmt: skip
+    assert codecs.decompress_batches(buf, table, 0, 3, arena, 0, CALLS.words, False)[0] == Status.OK
 
 
 def test_more_records_than_bytes_for_them_is_a_bad_count() -> None:
     buf, table = log((Compression.LZ4, compress(Compression.LZ4, bytes(20))))
     table["record_count"] = 3
-    assert codecs.decompress_batches(buf, table, 0, 1, np.zeros(99, np.uint8), 0, CALLS.words)[0] == Status.BAD_COUNT
+    assert (
+        codecs.decompress_batches(buf, table, 0, 1, np.zeros(99, np.uint8), 0, CALLS.words, False)[0]
+        == Status.BAD_COUNT
+    )
 
 
 @pytest.mark.parametrize(("field", "value"), [("position", -1), ("size", 60), ("size", 2**62), ("position", 2**62)])
 def test_a_row_that_is_not_in_the_buffer_is_bad(field: str, value: int) -> None:
     buf, table = log((Compression.LZ4, compress(Compression.LZ4, TEXT)))
     table[field] = value
-    answer = codecs.decompress_batches(buf, table, 0, 1, np.zeros(ROOM, np.uint8), 0, CALLS.words)
+    answer = codecs.decompress_batches(buf, table, 0, 1, np.zeros(ROOM, np.uint8), 0, CALLS.words, False)
     assert answer == (Status.BAD_SIZE, 0, 0)
 
 
 def test_positions_outside_are_refused_or_cut() -> None:
     buf, table = log((Compression.NONE, b"seven b"))
     arena = np.zeros(10, np.uint8)
-    assert codecs.decompress_batches(buf, table, 0, 1, arena, 11, CALLS.words) == (Status.OUTPUT_FULL, 0, 11)
-    assert codecs.decompress_batches(buf, table, -3, 9, arena, -5, CALLS.words) == (Status.OK, 9, 7)
+    assert codecs.decompress_batches(buf, table, 0, 1, arena, 11, CALLS.words, False) == (Status.OUTPUT_FULL, 0, 11)
+    assert codecs.decompress_batches(buf, table, -3, 9, arena, -5, CALLS.words, False) == (Status.OK, 9, 7)
     for start, end, position in ((3, 2, 0), (0, 7, -1), (0, 7, 11)):
         arguments = (arena, position, CALLS.words, CALLS.last_seen)
         assert codecs.compress_records(Compression.NONE, buf, start, end, *arguments)[0] == Status.BAD_SIZE

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from cleaner.engine.compaction import sources
 from storage.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
@@ -103,6 +104,19 @@ def test_first_change_late_in_a_segment_copies_what_lies_before_it(tmp_path, mon
     clean(directory, A_GROUP_EACH)
     assert directory.log(0).read_bytes().startswith(b"".join(pieces))
     assert offsets(directory) == [*range(30), 31, 1000]
+
+
+def test_a_beginning_of_which_nothing_stays_is_not_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+    began, walk = [], sources.Source.slices
+    monkeypatch.setattr(
+        sources.Source, "slices", lambda self, **named: (began.append(named.get("start")), walk(self, **named))[1]
+    )
+    dead = [keyed(n, f"k{n % 3}=1") for n in range(20)]
+    directory = with_active(PartitionDir(tmp_path).segment(0, *dead, keyed(20, "z=1", *(f"k{n}=2" for n in range(3)))))
+    clean(directory)
+    assert offsets(directory) == [20, 21, 22, 23, 1000]
+    assert [place and (place.position, place.ordinal) for place in began] == [None, (sum(map(len, dead)), 20)]
 
 
 def test_batch_larger_than_the_window_is_rewritten(tmp_path, monkeypatch):

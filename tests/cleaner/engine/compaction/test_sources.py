@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cleaner.engine.compaction.sources import Place
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.log.listing import list_partition
 from tests.partition_dirs import PartitionDir, keyed
@@ -52,6 +53,20 @@ def test_table_that_is_full_gives_another_slice(directory, sources, monkeypatch)
     batches, rows = walk(source)
     assert batches == expected()
     assert [size for _, size in rows] == [7, 7, 7, 7, 2]
+
+
+@pytest.mark.parametrize("window_bytes", [64 << 20, 700, 1])
+def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, window_bytes):
+    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    (source,) = sources(directory)
+    source.first_ordinal = 100
+    whole = list(source.slices(verify=True))
+    for number, slice_ in enumerate(whole, 1):
+        rest = list(source.slices(verify=True, start=Place.behind(slice_)))
+        assert [(one.first_row, one.table.tolist()) for one in rest] == [
+            (one.first_row, one.table.tolist()) for one in whole[number:]
+        ]
+        assert source.records == len(BATCHES)
 
 
 @pytest.mark.parametrize("window_bytes", [64 << 20, 100])
