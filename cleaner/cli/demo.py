@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cleaner.demo import MadeTopic
 
 HELP: Final = "make a small log directory to try all this on"
+_COLUMNS: Final = 80
+_INDENT: Final = " " * 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +69,12 @@ def _report(directory: Path, made: list[MadeTopic]) -> str:
 
 
 def _line(made: MadeTopic) -> str:
+    from textwrap import fill  # noqa: PLC0415
+
     topic = made.topic
-    return (
-        f"  {topic.name:<9} {topic.configs['cleanup.policy']:<14} {made.segments:>3} segments "
-        f"{_size(made.size_bytes):>9}  {topic.shows}"
-    )
+    policy, size = topic.configs["cleanup.policy"], _size(made.size_bytes)
+    figures = f"  {topic.name:<9} {policy:<14} {made.segments:>3} segments {size:>9}"
+    return f"{figures}\n{fill(topic.shows, _COLUMNS, initial_indent=_INDENT, subsequent_indent=_INDENT)}"
 
 
 def _size(size_bytes: int) -> str:
