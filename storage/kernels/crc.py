@@ -24,23 +24,20 @@ _SHORT: Final = 128
 _CACHE_LINE_BYTES: Final = 64
 
 
-def _matrix_times(matrix: list[int], vector: int) -> int:
-    product = 0
-    for row in matrix:
-        if vector & 1:
-            product ^= row
-        vector >>= 1
-    return product
+def _matrix_times(matrix: npt.NDArray[np.uint32], vectors: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Modulo 2: of each vector, the sum of the rows that its bits choose."""
+    chosen = np.where(vectors[..., np.newaxis] >> np.arange(32, dtype=np.uint32) & 1, matrix, np.uint32(0))
+    sums: npt.NDArray[np.uint32] = np.bitwise_xor.reduce(chosen, axis=-1)
+    return sums
 
 
 def _zeros_tables(log2_bytes: int) -> npt.NDArray[np.uint32]:
     """Four tables, one for each byte of a CRC, that append ``2**log2_bytes`` zero bytes to it."""
-    matrix = [POLYNOMIAL] + [1 << bit for bit in range(31)]  # appends one zero bit
+    matrix = np.array([POLYNOMIAL] + [1 << bit for bit in range(31)], np.uint32)  # appends one zero bit
     for _ in range(log2_bytes + 3):
-        matrix = [_matrix_times(matrix, row) for row in matrix]
-    return np.array(
-        [[_matrix_times(matrix, byte << shift) for byte in range(256)] for shift in (0, 8, 16, 24)], np.uint32
-    )
+        matrix = _matrix_times(matrix, matrix)
+    shifts = np.arange(0, 32, 8, dtype=np.uint32)[:, np.newaxis]
+    return _matrix_times(matrix, np.arange(256, dtype=np.uint32) << shifts)
 
 
 def _slicing_tables() -> npt.NDArray[np.uint32]:
