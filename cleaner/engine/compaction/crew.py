@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from cleaner.engine.compaction.arena import Arena
 
@@ -19,12 +20,18 @@ _AHEAD: Final = 2
 """Items a thread may be ahead: enough that none waits for the one that takes the results."""
 
 
+@dataclass(slots=True)
+class _Begun(Generic[Item, Result]):
+    item: Item
+    future: Future[Result]
+
+
 class Crew:
     """Threads that live as long as a round; with one thread, the caller's own does the work."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, "compaction") if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads - 1, "compaction") if threads > 1 else None
         self._hands: SimpleQueue[tuple[int, Arena]] = SimpleQueue()
         for number in range(threads):
             self._hands.put((number, Arena()))
@@ -57,17 +64,31 @@ class Crew:
             for item in items:
                 yield item, work(item)
             return
-        begun: deque[tuple[Item, Future[Result]]] = deque()
+        begun: deque[_Begun[Item, Result]] = deque()
         try:
             for item in items:
-                begun.append((item, self._pool.submit(work, item)))
+                begun.append(_Begun(item, self._pool.submit(work, item)))
                 if len(begun) > _AHEAD * self.threads:
-                    first, future = begun.popleft()
-                    yield first, future.result()
+                    _help(begun, work)
+                    yield begun[0].item, begun.popleft().future.result()
             while begun:
-                first, future = begun.popleft()
-                yield first, future.result()
+                _help(begun, work)
+                yield begun[0].item, begun.popleft().future.result()
         finally:
-            for _, future in begun:
-                if not future.cancel():
-                    future.exception()  # waits
+            for one in begun:
+                if not one.future.cancel():
+                    one.future.exception()  # waits
+
+
+def _help(begun: Iterable[_Begun[Item, Result]], work: Callable[[Item], Result]) -> None:
+    """Until the first is done, do what no other thread has taken up."""
+    first = next(iter(begun)).future
+    for one in begun:
+        if first.done():
+            return
+        if one.future.cancel():
+            one.future = Future()
+            try:
+                one.future.set_result(work(one.item))
+            except BaseException as error:  # raised when its turn comes
+                one.future.set_exception(error)
