@@ -14,11 +14,14 @@ from typing import Final
 
 import numpy as np
 
+from storage.kernels.signatures import Bytes
+
 Range = tuple[int, int]
 """First byte, and the byte behind the last."""
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _IS_RESIDENT: Final = 1
+_MADV_POPULATE_READ: Final = 22
 
 
 def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
@@ -43,6 +46,18 @@ def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
     is_absent = np.concatenate(([False], (pages & _IS_RESIDENT) == 0, [False]))
     edges = np.flatnonzero(is_absent[1:] != is_absent[:-1]) * mmap.PAGESIZE + start
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def populate(mapped: Bytes, start: int, end: int) -> None:
+    """Bring the pages of a stretch of a mapping in, which begins on a page.
+
+    ``mmap.madvise`` would keep the other threads from running meanwhile.
+
+    Raises: OSError: EFAULT where the file is shorter by now, EINVAL before Linux 5.14.
+    """
+    address, size = ctypes.c_void_p(mapped.ctypes.data + start), ctypes.c_size_t(end - start)
+    if _LIBC.madvise(address, size, _MADV_POPULATE_READ):
+        raise OSError(ctypes.get_errno(), "madvise")
 
 
 def let_go(descriptor: int, ranges: Iterable[Range]) -> None:

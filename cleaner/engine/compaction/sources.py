@@ -22,7 +22,7 @@ from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.scan import scan_batches
 from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
-from storage.page_cache import Range, absent_ranges, let_go
+from storage.page_cache import Range, absent_ranges, let_go, populate
 from storage.records import Batch, LegacyBatch, parse_header
 from storage.segment import Segment, open_to_read
 
@@ -30,7 +30,7 @@ WINDOW_BYTES: Final = 8 << 20
 """What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
 for signals to be served in between; a larger batch gets a window of its own."""
 ROWS_MAX: Final = 16_384
-_MADV_POPULATE_READ: Final = 22
+NEVER_MS: Final = (1 << 63) - 1
 
 _CAUSES: Final = {
     Status.END_OF_BUFFER: "the file ends within a batch",
@@ -156,6 +156,13 @@ class Source:
         self.path = segment.log.path
         self.first_ordinal = -1
         self.records = 0
+        self.is_alone = False
+        """Its group holds no other segment: it stays as it is unless it loses something."""
+        self.is_passed_over = False
+        """Nothing of it is superseded, nor due: no walk over the records reads it."""
+        self.quiet_until_ms = NEVER_MS
+        """Until then nothing in it is due to go but what newer records supersede, as far as the first walk told."""
+        self.has_empty_batches = False
         self.tombstones: list[npt.NDArray[np.int32]] = []
         """Of every batch, as the first walk over the records counted them; one array a slice."""
         self.ordinary: list[Place] = []
@@ -270,11 +277,11 @@ class Source:
         self._noted_to = end
 
     def _populate(self, end: int) -> None:
-        if self._map is None or end <= self._populated_to:
+        if self._mapped_buf is None or end <= self._populated_to:
             return
         start = self._populated_to - self._populated_to % mmap.PAGESIZE
         try:
-            self._map.madvise(_MADV_POPULATE_READ, start, end - start)
+            populate(self._mapped_buf, start, end)
         except OSError as error:
             if error.errno != errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
                 raise PlanOutOfDate(self.path, "it was truncated while it was read") from error
