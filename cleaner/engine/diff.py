@@ -11,7 +11,6 @@ Memory: the offset map's budget, one bit for each record of the earlier state, a
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.digests import Digester, Run, Secret
+from cleaner.engine.compaction.digests import Digester, Run
 from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.key_map import Budget, KeyMap
+from cleaner.engine.compaction.key_map import Budget, KeyMap, Secret, new_secret
 from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder
@@ -109,7 +108,7 @@ def compare(before: State, after: State, now_ms: int) -> Difference:
 
     Raises: CorruptBatch, PlanOutOfDate, UnreadableFile of either.
     """
-    secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
+    secret = new_secret()
     with ExitStack() as stack:
         earlier, later = (_sources(state.listing, stack) for state in (before, after))
         latest = _latest(before, after.compacted_to_offset, earlier, now_ms)

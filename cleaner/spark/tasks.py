@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.digests import Digester, Secret
+from cleaner.engine.compaction.digests import Digester
 from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.key_map import Secret
 from cleaner.engine.compaction.resolve import resolve
 from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.sources import Source

@@ -46,6 +46,7 @@ from storage.kernels.signatures import (
     I64,
     INTEGERS,
     U64,
+    VOID,
     WORDS,
     WORDS_READ,
     Bytes,
@@ -180,21 +181,32 @@ def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: 
 
 
 @kernel()
-def _clear(words: Words, bitmap: Words, ready: Words, count: int) -> None:
-    """Clear the bits of those hashes that are in the map."""
+def _clear(words: Words, bitmap: Words, kept: Words, ready: Words, count: int) -> None:
+    """Clear the bits of those hashes that are in the map; note the others, where there is room."""
     for i in range(count):
         if words[slot_of(words, ready[i], ready[GROUP + i]) + np.uint64(1)] != np.uint64(0):
             clear_bit(bitmap, _ordinal_of(ready[GROUP + i]))
+        elif kept.size:
+            kept[0] += np.uint64(1)
+            if kept[0] < np.uint64(kept.size):
+                kept[kept[0]] = ready[i]
 
 
 @kernel()
 def _resolve(
-    words: Words, counters: Integers, bitmap: Words, ready: Words, count: int, marking: bool, is_shared: bool
+    words: Words,
+    counters: Integers,
+    bitmap: Words,
+    kept: Words,
+    ready: Words,
+    count: int,
+    marking: bool,
+    is_shared: bool,
 ) -> bool:
     """Do with the hashes what the walk is for. False: no room."""
     if not marking:
         return _put(words, counters, ready, count, is_shared)
-    _clear(words, bitmap, ready, count)
+    _clear(words, bitmap, kept, ready, count)
     return True
 
 
@@ -248,7 +260,7 @@ def _make_ready(
 
 
 @kernel()
-def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
+def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
     buf: Bytes,
     table: Table,
     first: int,
@@ -256,6 +268,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
     words: Words,
     counters: Integers,
     bitmap: Words,
+    kept: Words,
     tag_range: tuple[np.uint64, np.uint64],
     secret: tuple[np.uint64, np.uint64],
     offset_range: tuple[int, int],
@@ -302,7 +315,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
                     clear_bit(bitmap, ordinal)
             ordinal += 1
             if waiting == GROUP:
-                if not _resolve(words, counters, bitmap, ready, count, marking, is_shared):
+                if not _resolve(words, counters, bitmap, kept, ready, count, marking, is_shared):
                     counters[KEYLESS] = keyless_at_resume
                     return Status.MAP_FULL, resume
                 count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
@@ -312,7 +325,7 @@ def _walk(  # noqa: PLR0912  (one loop, whose state stays in registers)
             return Status.BAD_LENGTH, row
         batch.tombstones = tombstones
     for _ in range(2):
-        if not _resolve(words, counters, bitmap, ready, count, marking, is_shared):
+        if not _resolve(words, counters, bitmap, kept, ready, count, marking, is_shared):
             counters[KEYLESS] = keyless_at_resume
             return Status.MAP_FULL, resume
         count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
@@ -366,13 +379,13 @@ def map_records(
     no_bitmap = words[:0]
     offsets = offset_min, _OFFSET_MAX
     return _walk(
-        buf, table, first, last, words, counters, no_bitmap,
+        buf, table, first, last, words, counters, no_bitmap, no_bitmap,
         (tag_min, tag_max), (secret0, secret1), offsets, False, is_shared, is_unverified,
     )  # fmt: skip
 
 
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, U64, U64, U64, U64, I64, BOOLEAN))
-def mark_superseded(
+@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, WORDS, U64, U64, U64, U64, I64, BOOLEAN))
+def mark_superseded(  # noqa: PLR0917  (kernels take arrays and scalars, one by one)
     buf: Bytes,
     table: Table,
     first: int,
@@ -380,6 +393,7 @@ def mark_superseded(
     words: Words,
     counters: Integers,
     bitmap: Words,
+    kept: Words,
     tag_min: np.uint64,
     tag_max: np.uint64,
     secret0: np.uint64,
@@ -389,12 +403,13 @@ def mark_superseded(
 ) -> tuple[int, int]:
     """Clear the bits of records before ``offset_end`` whose key is in the map, or that have none.
 
-    Arguments and result as for ``map_records``; the bits were set by the caller, and each pass clears its
-    own.
+    Arguments and result as for ``map_records``; the bits were set by the caller, and each pass clears its own. The low
+    words of the other hashes in the range go into ``kept``, behind its first word, which counts them; those without
+    room are only counted. An empty ``kept`` takes none.
     """
     offsets = _OFFSET_MIN, offset_end - 1
     return _walk(
-        buf, table, first, last, words, counters, bitmap,
+        buf, table, first, last, words, counters, bitmap, kept,
         (tag_min, tag_max), (secret0, secret1), offsets, True, False, is_unverified,
     )  # fmt: skip
 
@@ -409,3 +424,33 @@ def collect_survivors(words: Words, bitmap: Words) -> int:
                 return ordinal
             set_bit(bitmap, ordinal)
     return _NO_RECORD
+
+
+@kernel()
+def _range_of(bounds: Integers, ordinal: int) -> int:
+    """How many bounds the ordinal is not below; without a branch that its value decides."""
+    found, size = 0, bounds.size
+    while size > 0:
+        half = (size + 1) >> 1
+        found += half * (bounds[found + half - 1] <= ordinal)
+        size -= half
+    return found
+
+
+@kernel(VOID(WORDS_READ, INTEGERS, INTEGERS, WORDS))
+def hashes_by_range(words: Words, bounds: Integers, ends: Integers, low_words: Words) -> None:
+    """The low words of the hashes in a map, side by side with those whose ordinals lie in the same range.
+
+    Args:
+        words: from ``new_map``.
+        bounds: ordinals, ascending: of every range but the first, its first.
+        ends: one more than bounds: behind each range's last hash in ``low_words``; goes up by those found.
+        low_words: takes them; what it has no room for is only counted.
+    """
+    for at in range(0, words.size - 1, WORDS_A_SLOT):
+        if words[at + 1] != np.uint64(0):
+            place = _range_of(bounds, _ordinal_of(words[at + 1]))
+            if place < ends.size:
+                if 0 <= ends[place] < low_words.size:
+                    low_words[ends[place]] = words[at]
+                ends[place] += 1

@@ -17,6 +17,7 @@ from storage.kernels.layout import BATCH, DIGEST, INDEX_STATE, WRITTEN
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Words: TypeAlias = npt.NDArray[np.uint64]
+HalfWords: TypeAlias = npt.NDArray[np.uint32]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Table: TypeAlias = npt.NDArray[np.void]
 
@@ -59,6 +60,7 @@ BYTES: Final = Array(np.dtype(np.uint8), is_readonly=True)
 OUTPUT: Final = Array(np.dtype(np.uint8))
 WORDS: Final = Array(np.dtype(np.uint64))
 WORDS_READ: Final = Array(np.dtype(np.uint64), is_readonly=True)
+HALF_WORDS_READ: Final = Array(np.dtype(np.uint32), is_readonly=True)
 INTEGERS: Final = Array(np.dtype(np.int64))
 BATCHES: Final = Array(BATCH)
 WRITTEN_BATCHES: Final = Array(WRITTEN)

@@ -10,6 +10,7 @@ tests/benchmarks/compaction.py. The scratch directory needs room for three copie
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is wanted and not yet measured, print the table; 1 where Kafka is missing or the records differ."""
     options = _parser().parse_args(arguments)
     options.scratch.mkdir(parents=True, exist_ok=True)
+    os.environ["CACHE_DIRECTORY"] = str(options.scratch.absolute() / "cache")  # our kernels, and what rounds note
     try:
         report = resumed(options.json, Settings(options.gib, options.rounds, options.many_keys), KAFKA_VERSION)
         with Referee(kafka_classpath(KAFKA_VERSION)) as referee:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 KEY_BYTES: Final = 16
@@ -44,6 +44,8 @@ class Workload:
     segment_bytes: int = SEGMENT_BYTES
     is_first_part_clean: bool = False
     """The cleaner checkpoint says that the first part was compacted."""
+    is_cleaned_by_us: bool = False
+    """Our side did that, and may have noted something for its next round; else another cleaner."""
 
     @property
     def records(self) -> int:
@@ -68,6 +70,10 @@ def workloads(gib: float) -> list[Workload]:
         *(_updated(gib, codec, value_bytes) for codec, value_bytes in TABLE),
         _second_round(gib, "second-round-newest", "1 % new: newest 5 % of segments", newest_first_key),
         _second_round(gib, "second-round-uniform", "1 % new: keys anywhere", 0),
+        replace(
+            _second_round(gib, "second-round-foreign", "1 % new: newest 5 %, first round Kafka's", newest_first_key),
+            is_cleaned_by_us=False,
+        ),
     ]
 
 
@@ -91,7 +97,9 @@ def _second_round(gib: float, name: str, title: str, first_part: float) -> Workl
     first_key = int(keys * first_part)
     parts = (Part(keys, keys, in_order=True), Part(max(1, int(keys * NEW_PART)), keys - first_key, first_key))
     segment_bytes = max(SEGMENT_BYTES_MIN, int(gib * (1 << 30)) // SECOND_ROUND_SEGMENTS)
-    return Workload(name, title, parts, value_bytes, segment_bytes=segment_bytes, is_first_part_clean=True)
+    return Workload(
+        name, title, parts, value_bytes, segment_bytes=segment_bytes, is_first_part_clean=True, is_cleaned_by_us=True
+    )
 
 
 def _records(gib: float, value_bytes: int) -> int:

@@ -60,6 +60,7 @@ class CleanedSegment:
         self._log_file: NewFile | None = None
         self._is_sealed = False
         self.records = 0
+        self.has_empty_batches = False
 
     @property
     def _log(self) -> NewFile:
@@ -172,6 +173,7 @@ class CleanedSegment:
     def _add_to_indexes(self, written: Table, start: int) -> None:
         rows = written.size
         self.records += int(written["records"].sum())
+        self.has_empty_batches |= not written["records"].all()
         columns = [np.empty(rows, np.int64) for _ in range(4)]
         status, _, offsets, times = index_batches(
             written, rows, start, self._base_offset, self._interval_bytes, self._index_state, *columns

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cleaner.engine.compaction.arena import Arena
+from cleaner.engine.compaction.key_map import Secret
 from cleaner.engine.compaction.legacy import MESSAGES_BYTES_MAX
 from cleaner.engine.compaction.sources import Slice
 from storage.kernels.digest import digest_records
@@ -17,8 +18,6 @@ from storage.kernels.signatures import Integers, Table
 from storage.kernels.status import Disposition, Status
 from storage.records import Record
 from storage.records.varint import write_varint
-
-Secret = tuple[np.uint64, np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

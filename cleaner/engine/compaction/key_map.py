@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +21,7 @@ from storage.kernels.offset_map import (
     USED,
     WORDS_A_SLOT,
     collect_survivors,
+    hashes_by_range,
     map_records,
     mark_superseded,
     new_map,
@@ -43,6 +44,14 @@ _FULL_ENOUGH: Final = 0.9
 
 _SAFELY: Final = 0.98
 """Hashes are spread evenly: so full does the next range make the map, if it is as wide in proportion."""
+
+
+Secret = tuple[np.uint64, np.uint64]
+
+
+def new_secret() -> Secret:
+    """Two words that nobody who writes records knows."""
+    return np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +84,21 @@ class KeyMap:
     out anew, or narrows the range.
     """
 
-    def __init__(self, dirty_bytes: int, budget: Budget, threads: int) -> None:
+    def __init__(self, dirty_bytes: int, budget: Budget, threads: int, secret: Secret | None = None) -> None:
+        """An empty map.
+
+        Args:
+            dirty_bytes: of log, whose keys it will take.
+            budget: of memory.
+            threads: that fill it.
+            secret: of the hashes; one drawn for this map if none is given.
+        """
         self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
         self._limit_of_all = int(counters[LIMIT])
         self._keys_max = _keys_max(budget)
         self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
         self._is_shared = threads > 1
-        self._secret = np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
+        self._secret = secret or new_secret()
         self._range = (0, TAG_MAX)
         self._gate = threading.Condition()
         self._inside = 0
@@ -139,14 +156,21 @@ class KeyMap:
             elif status != Status.OK:
                 raise slice_.fail(status, row)
 
-    def mark(self, slice_: Slice, run: Run, bitmap: Words, share: int) -> None:
+    def mark(self, slice_: Slice, run: Run, bitmap: Words, kept: Words, share: int) -> None:
         """Clear the bits of the rows' records whose key is in the map, or that have none; nothing is added any more.
+
+        Args:
+            slice_: of the clean section.
+            run: rows of it.
+            bitmap: of the slice's records.
+            kept: takes the hashes of the other keys, as ``mark_superseded`` has it.
+            share: of the thread.
 
         Raises: CorruptBatch.
         """
         tag_min, tag_max = self._range
         status, row = mark_superseded(
-            run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap,
+            run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap, kept,
             np.uint64(tag_min), np.uint64(tag_max), *self._secret, _OFFSET_END, run.is_unverified,
         )  # fmt: skip
         if status != Status.OK:
@@ -156,6 +180,20 @@ class KeyMap:
         """Set the bit of every key's greatest ordinal."""
         outside = collect_survivors(self._words, bitmap)
         assert outside < 0, outside
+
+    def hashes(self, first_ordinals: Sequence[int] = ()) -> list[Words]:
+        """The low words of all hashes in the map, by the range that their greatest ordinal lies in.
+
+        Args:
+            first_ordinals: of every range but the first, ascending.
+        """
+        bounds = np.array(first_ordinals, np.int64)
+        counts, ends = np.zeros((2, bounds.size + 1), np.int64)
+        hashes_by_range(self._words, bounds, counts, np.empty(0, np.uint64))
+        ends[1:] = np.cumsum(counts)[:-1]
+        low_words = np.empty(int(counts.sum()), np.uint64)
+        hashes_by_range(self._words, bounds, ends, low_words)
+        return np.split(low_words, ends[:-1])
 
     @contextmanager
     def _entered(self) -> Iterator[tuple[tuple[np.uint64, np.uint64], int]]:

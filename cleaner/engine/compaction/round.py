@@ -6,12 +6,13 @@ Source: Kafka Cleaner.doClean.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates, ends_of
+from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy import legacy_horizon_ms
@@ -32,7 +33,7 @@ from storage.log.listing import Listing
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.producer_state import ProducerState
-from storage.segment import Segment
+from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
 _BEFORE_ALL_MS: Final = -(1 << 63)
@@ -121,8 +122,9 @@ def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Com
     with ExitStack() as mappings, Crew(means.threads) as crew:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
         times = times_of(round_)
+        filters = mappings.enter_context(_filters(round_, sources, times) if is_locked else nullcontext())
         walks: list[Fates] = []
-        survivors = _survivors(round_, sources, _noted(walks, new_fates), crew, times, means, pace)
+        survivors = _survivors(round_, sources, _noted(walks, new_fates), crew, times, means, pace, filters)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
         if survivors.tombstones_are_decided:
             times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
@@ -132,7 +134,11 @@ def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Com
         size_bytes, kept, written_bytes = sum(source.segment.size_bytes for source in beyond), 0, 0
         for group in _groups(round_, sources, survivors.end_offset):
             pace.spend(written_bytes)
-            written_bytes, written_records = _rewrite_group(group, rewriter, target)
+            if group[0].is_passed_over:
+                means.listener.progress(2 * group[0].segment.size_bytes)
+                written_bytes, written_records = _keep(group[0], target)
+            else:
+                written_bytes, written_records = _rewrite_group(group, rewriter, target, filters)
             size_bytes += written_bytes
             kept += written_records
         for source in beyond:
@@ -157,6 +163,7 @@ def _survivors(
     times: Times,
     means: Means,
     pace: Pace,
+    filters: Filters | None,
 ) -> Survivors:
     first_dirty_offset = round_.compaction.round.first_dirty_offset
     if round_.policy.compaction_rounds == "kafka":
@@ -165,23 +172,43 @@ def _survivors(
     map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side
     budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
     dirty_bytes = sum(source.segment.size_bytes for source in dirty_sources(sources, first_dirty_offset))
-    key_map = KeyMap(dirty_bytes, budget, crew.threads)
-    return Finder(sources, first_dirty_offset, key_map, new_fates, crew, pace).find()
+    key_map = KeyMap(dirty_bytes, budget, crew.threads, filters.secret if filters else None)
+    return Finder(sources, first_dirty_offset, key_map, new_fates, crew, pace, filters).find()
 
 
-def _rewrite_group(group: Sequence[Source], rewriter: Rewriter, target: Target) -> tuple[int, int]:
+def _filters(round_: Round, sources: Sequence[Source], times: Times) -> AbstractContextManager[Filters | None]:
+    """What earlier rounds noted of the segments' keys; Kafka rewrites them all, and so do its rounds."""
+    if round_.policy.compaction_rounds == "kafka":
+        return nullcontext()
+    for source in sources:
+        source.is_alone = (source.segment.base_offset,) in round_.compaction.round.groups
+    return Filters.opened(round_.listing.directory, sources, times) or nullcontext()
+
+
+def _rewrite_group(
+    group: Sequence[Source], rewriter: Rewriter, target: Target, filters: Filters | None
+) -> tuple[int, int]:
     """Rewrite one group and hand it on; gives its bytes and records afterwards."""
     first = group[0].segment
     cleaned = target.open(first.base_offset)
     try:
         if not rewriter.rewrite(group, cleaned):
-            target.keep(first)
-            return first.size_bytes, group[0].records
+            if filters:
+                filters.settle(group, first.log, group[0].records, has_empty_batches=group[0].has_empty_batches)
+            return _keep(group[0], target)
         target.replace(group, cleaned)
     except BaseException:
         cleaned.discard()
         raise
+    if filters:
+        log = SegmentFile.at(first.directory, first.log.name)
+        filters.settle(group, log, cleaned.records, has_empty_batches=cleaned.has_empty_batches)
     return cleaned.size_bytes, cleaned.records
+
+
+def _keep(source: Source, target: Target) -> tuple[int, int]:
+    target.keep(source.segment)
+    return source.segment.size_bytes, source.records
 
 
 def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:

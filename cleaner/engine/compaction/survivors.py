@@ -22,6 +22,7 @@ import numpy as np
 from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.key_map import KeyMap, Run
 from cleaner.engine.compaction.sources import Place, Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
@@ -71,6 +72,7 @@ class Finder:
         new_fates: Callable[[], Fates],
         crew: Crew,
         progress: Callable[[int], None],
+        filters: Filters | None = None,
     ) -> None:
         """Prepare for a round.
 
@@ -81,6 +83,7 @@ class Finder:
             new_fates: makes the follower of transactions for one walk.
             crew: does the work.
             progress: told the bytes of every slice walked.
+            filters: of the clean segments' keys; with the secret of the map.
         """
         self._dirty = dirty_sources(sources, first_dirty_offset)
         self._clean = [source for source in sources if source.segment.base_offset < first_dirty_offset]
@@ -90,6 +93,7 @@ class Finder:
         self._new_fates = new_fates
         self._crew = crew
         self._progress = progress
+        self._filters = filters
         self._bitmap = new_bitmap(0)
         self._ordinals = 0
         self._last: Source | None = None
@@ -112,12 +116,23 @@ class Finder:
         """Do one range of hashes: as many as the map holds."""
         for task, _ in self._crew.in_order(self._map_keys, self._tasks(self._dirty)):
             self._finish(task)
-        for task, (covered, superseded) in self._crew.in_order(self._mark, self._tasks(self._clean)):
+        if self._filters:
+            self._ask(self._filters)
+        for task, (covered, superseded, kept) in self._crew.in_order(self._mark, self._tasks(self._clean)):
             self._merge(task.slice_, covered, superseded)
+            if self._filters:
+                self._filters.add(task.source, kept)
             self._finish(task)
         self._let_go(self._last)
         self._make_room(self._ordinals)
         self._map.collect(self._bitmap)
+
+    def _ask(self, filters: Filters) -> None:
+        """Note the dirty section's keys, and pass over what has none of them; with all of them in the map at once."""
+        filters.add_mapped(self._dirty, self._map)
+        if self._map.is_first_range and self._map.is_last_range:
+            filters.pass_over(self._clean, self._first_dirty, self._map)
+            self._clean = [source for source in self._clean if not source.is_passed_over]
 
     def _tasks(self, sources: Sequence[Source]) -> Iterator[_Task]:
         """The slices of some sources, numbered and disposed of."""
@@ -135,6 +150,8 @@ class Finder:
     def _finish(self, task: _Task) -> None:
         if task.is_first:
             _note(task)
+            if self._filters:
+                self._filters.note(task.source, task.slice_)
         if self._last is not task.source:
             self._let_go(self._last)
             self._last = task.source
@@ -150,9 +167,9 @@ class Finder:
             for run in _runs(task, task.slice_.table.size, arena):
                 self._map.add(task.slice_, run, self._first_dirty, share)
 
-    def _mark(self, task: _Task) -> tuple[Words, Words]:
+    def _mark(self, task: _Task) -> tuple[Words, Words, Words]:
         """Of the words of the bitmap that the slice lies in: its records below the dirty section, and those of them
-        that the map supersedes."""
+        that the map supersedes; and the hashes of the others, where they are wanted."""
         slice_ = task.slice_
         table, (base, end) = slice_.table, _ordinals_of(slice_)
         below = int(np.searchsorted(table["base_offset"], self._first_dirty))
@@ -161,12 +178,15 @@ class Finder:
         if below:
             last = table[below - 1]
             set_range(covered, int(table["first_ordinal"][0]), int(last["first_ordinal"] + last["record_count"]))
-        marked = covered.copy()
+        marked, kept = covered.copy(), np.empty(0, np.uint64)
+        if self._filters:
+            kept = np.empty(1 + int(table["record_count"].sum(dtype=np.int64)), np.uint64)
+            kept[0] = 0
         with self._crew.hand() as (share, arena):
             for run in _runs(task, below, arena):
-                self._map.mark(slice_, run, marked, share)
+                self._map.mark(slice_, run, marked, kept, share)
         table["first_ordinal"] += base
-        return covered, covered ^ marked
+        return covered, covered ^ marked, kept
 
     def _merge(self, slice_: Slice, covered: Words, superseded: Words) -> None:
         """What lies below the dirty section survives unless superseded; the map's own survivors are set last."""

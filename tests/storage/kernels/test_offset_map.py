@@ -293,6 +293,28 @@ def test_ordinals_outside_the_bitmap_are_refused() -> None:
     words, counters = offset_map.new_map(4, 0.9)
     offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False, False)
     bits = bitmap.new_bitmap(1)
-    status = offset_map.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, *ALL, 9, False)
+    status = offset_map.mark_superseded(
+        window(data), found.table, 0, 1, words, counters, bits, words[:0], *ALL, 9, False
+    )
     assert status == (Status.BITMAP_SHORT, 0)
     assert offset_map.collect_survivors(words, bits) == 64
+
+
+@compiled
+@given(st.lists(st.integers(0, 50), max_size=8).map(sorted), st.integers(0, 12))
+def test_hashes_come_by_the_range_of_their_ordinals(bounds, room) -> None:
+    held = {(n * 0x9E3779B97F4A7C15) % 2**64: 5 * n for n in range(11)}
+    words = np.zeros(64, np.uint64)
+    for slot, (low, ordinal) in enumerate(held.items()):
+        words[4 * slot], words[4 * slot + 1] = low, ordinal + 1
+    counts = np.zeros(len(bounds) + 1, np.int64)
+    offset_map.hashes_by_range(words, np.array(bounds, np.int64), counts, words[:0])
+    expected = [
+        [low for low, ordinal in held.items() if sum(bound <= ordinal for bound in bounds) == place]
+        for place in range(len(bounds) + 1)
+    ]
+    assert counts.tolist() == [len(lows) for lows in expected]
+    ends = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    found = np.zeros(room, np.uint64)
+    offset_map.hashes_by_range(words, np.array(bounds, np.int64), ends, found)
+    assert found.tolist() == ([low for lows in expected for low in lows] + [0] * room)[:room]

@@ -1,0 +1,259 @@
+"""Key filters of a partition's clean segments: rounds leave them, later rounds read no segment that they speak for.
+
+They lie in the user's cache, not in the log dir: without them, or where they cannot be written, a round only takes
+longer. A round collects the hashes of all records that survive in a file of its own, source by source, and makes the
+filter of a segment from it once that is in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+import numpy as np
+
+from cleaner.engine.compaction.fates import TRANSACTIONAL
+from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
+from cleaner.engine.compaction.rewrite import Times
+from cleaner.engine.compaction.sources import NEVER_MS, Slice, Source
+from storage.kernels.cache import cache_root
+from storage.kernels.layout import CONTROL, DELETE_HORIZON
+from storage.kernels.signatures import Words
+from storage.key_filter import About, KeyFilter, format_key_filter, hashes_of, parse_about, parse_key_filter
+from storage.page_cache import absent_ranges, let_go
+from storage.segment import SegmentFile
+
+SEGMENT_BYTES_MIN: Final = 8 << 20
+"""A smaller segment is read as fast as a filter is asked."""
+KEYS_MAX: Final = 12_000_000
+"""Of a segment: its hashes are sorted in memory."""
+_PART_OF_FREE_SPACE: Final = 0.25
+_SUFFIX: Final = ".keys"
+_DIRECTORY: Final = "keys"
+_UNUSED_DAYS_MAX: Final = 30
+_ABOUT_BYTES: Final = 1024
+
+
+class Filters:
+    """Those of one partition, through one round."""
+
+    def __init__(self, directory: Path, times: Times) -> None:
+        """Open the partition's directory of the cache.
+
+        Args:
+            directory: of the cache, for this partition alone; it exists.
+            times: of the round.
+
+        Raises: OSError.
+        """
+        self._directory = directory
+        self._times = times
+        self._about = {path.name: about for path in directory.glob(f"*{_SUFFIX}") if (about := _about(path))}
+        self.secret = _secret_of(self._about) or new_secret()
+        """Of the hashes of this round."""
+        self._kept: set[str] = set()
+        self._collected: IO[bytes] | None = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - until the round ends
+        self._runs: dict[int, list[tuple[int, int]]] = {}
+        """Of a source's base offset: where hashes of its records lie, position and bytes."""
+        free = os.statvfs(directory)
+        self._bytes_left = int(free.f_bavail * free.f_frsize * _PART_OF_FREE_SPACE)
+
+    @classmethod
+    def opened(cls, partition: Path, sources: Sequence[Source], times: Times) -> Self | None:
+        """Those of the partition in a directory; None where they are not worth it, or there is no cache."""
+        if all(source.segment.size_bytes < SEGMENT_BYTES_MIN for source in sources):
+            return None
+        with suppress(OSError, RuntimeError):
+            return cls(directory_of(partition), times)
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            with suppress(OSError):
+                for path in self._directory.iterdir():  # whoever holds the lock has it for himself
+                    if path.name not in self._kept:
+                        path.unlink()
+        self._give_up()
+
+    def pass_over(self, sources: Sequence[Source], first_dirty_offset: int, key_map: KeyMap) -> None:
+        """Find out which sources lose nothing to the keys in the map, and have nothing due."""
+        hashes: Words | None = None
+        for source in sources:
+            name = _name_of(source.segment.log)
+            about = self._about.get(name)
+            if about is None or not self._speaks_of(about, source) or source.upper_offset > first_dirty_offset:
+                continue
+            if hashes is None:
+                hashes = hashes_of(*key_map.hashes())
+            found = _read(self._directory / name)
+            if found is None or found.about != about or found.may_have_any(hashes):
+                continue
+            source.is_passed_over, source.records = True, about.records
+            self._kept.add(name)
+
+    def _speaks_of(self, about: About, source: Source) -> bool:
+        is_of_it = is_as_it_was(source.segment.log, about) and _secret(about) == self.secret
+        return is_of_it and source.is_alone and self._times.now_ms < about.quiet_until_ms
+
+    def note(self, source: Source, slice_: Slice) -> None:
+        """What of a slice, whose tombstones were counted, may come to be due."""
+        table = slice_.table
+        source.has_empty_batches |= not table["record_count"].all()
+        if slice_.is_legacy or (table["attributes"] & (CONTROL | TRANSACTIONAL)).any():
+            source.quiet_until_ms = -1
+        with_tombstones = table[table["tombstones"] > 0]
+        if with_tombstones.size:
+            has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
+            horizons = np.where(has_horizon, with_tombstones["base_timestamp"], self._times.new_horizon_ms)
+            to_come = horizons[horizons > self._times.now_ms]  # the others go in this round
+            source.quiet_until_ms = min(source.quiet_until_ms, int(to_come.min(initial=NEVER_MS)))
+
+    def add(self, source: Source, kept: Words) -> None:
+        """Note the hashes of records of a source, as ``mark_superseded`` gives them."""
+        self._collect(source, kept[1 : 1 + int(kept[0])])
+
+    def add_mapped(self, sources: Sequence[Source], key_map: KeyMap) -> None:
+        """Note the hashes in the map, each with the source that its greatest ordinal lies in."""
+        by_source = key_map.hashes([source.first_ordinal for source in sources[1:]])
+        for source, low_words in zip(sources, by_source, strict=True):
+            self._collect(source, low_words)
+
+    def settle(self, group: Sequence[Source], log: SegmentFile, records: int, *, has_empty_batches: bool) -> None:
+        """Make the filter of what a group has become.
+
+        Args:
+            group: walked over.
+            log: of the segment, in its place; the group's only one, or a new one.
+            records: in it.
+            has_empty_batches: they may be due any time.
+        """
+        quiet_until_ms = min(source.quiet_until_ms for source in group)
+        if self._collected is None or has_empty_batches or quiet_until_ms <= self._times.now_ms:
+            return
+        if log.size_bytes < SEGMENT_BYTES_MIN or records > KEYS_MAX:
+            return
+        try:
+            low_words = self._collected_of(group)
+            if low_words.size >= records:  # some that expired may be among them
+                secret = int(self.secret[0]), int(self.secret[1])
+                about = About(secret, log.identity, log.changed_ns, quiet_until_ms, records, low_words.size)
+                self._write(_name_of(log), KeyFilter.of(about, hashes_of(low_words)))
+        except OSError:
+            self._give_up()
+
+    def _collect(self, source: Source, low_words: Words) -> None:
+        if self._collected is None or not low_words.size:
+            return
+        self._bytes_left -= low_words.nbytes
+        if self._bytes_left < 0:
+            self._give_up()
+            return
+        try:
+            runs = self._runs.setdefault(source.segment.base_offset, [])
+            runs.append((self._collected.tell(), low_words.nbytes))
+            self._collected.write(low_words.data)
+        except OSError:
+            self._give_up()
+
+    def _collected_of(self, group: Sequence[Source]) -> Words:
+        assert self._collected is not None
+        self._collected.flush()
+        runs = [run for source in group for run in self._runs.pop(source.segment.base_offset, ())]
+        low_words = np.empty(sum(size for _, size in runs) // 8, np.uint64)
+        view, filled = low_words.view(np.uint8), 0
+        for position, size in runs:
+            if os.preadv(self._collected.fileno(), [view[filled : filled + size].data], position) != size:
+                raise OSError
+            filled += size
+        return low_words
+
+    def _write(self, name: str, key_filter: KeyFilter) -> None:
+        """Whole or not at all, but for a crash: then it does not match its checksum, or its name."""
+        with tempfile.NamedTemporaryFile(dir=self._directory, suffix=".unfinished", delete=False) as made:
+            try:
+                for part in format_key_filter(key_filter):
+                    made.write(part.data)
+                made.flush()
+                Path(made.name).rename(self._directory / name)
+            except OSError:
+                Path(made.name).unlink(missing_ok=True)
+                raise
+        self._kept.add(name)
+
+    def _give_up(self) -> None:
+        """Make no further ones."""
+        if self._collected is not None:
+            with suppress(OSError):
+                self._collected.close()
+            self._collected = None
+
+
+def directory_of(partition: Path) -> Path:
+    """Of the cache; what was not used for long goes when a new one is made. Raises: OSError, RuntimeError."""
+    root = cache_root() / _DIRECTORY
+    directory = root / hashlib.sha256(os.fsencode(partition.resolve())).hexdigest()[:32]
+    if not directory.is_dir():
+        _sweep(root)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(directory)
+    os.utime(directory)
+    return directory
+
+
+def _sweep(root: Path) -> None:
+    unused_since = time.time() - _UNUSED_DAYS_MAX * 86_400
+    with suppress(OSError):
+        for directory in root.iterdir():
+            if directory.stat().st_mtime < unused_since:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_as_it_was(log: SegmentFile, about: About) -> bool:
+    """Whether a file is what the filter speaks of: no write, rename or copy since."""
+    return (log.identity, log.changed_ns) == (about.log, about.changed_ns)
+
+
+def _name_of(log: SegmentFile) -> str:
+    return f"{log.path.stem}{_SUFFIX}"
+
+
+def _about(path: Path) -> About | None:
+    with suppress(OSError), path.open("rb") as file:
+        return parse_about(file.read(_ABOUT_BYTES))
+    return None
+
+
+def _read(path: Path) -> KeyFilter | None:
+    """And leave the page cache as it was."""
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        absent = absent_ranges(file.fileno(), 0, path.stat().st_size)
+        data = np.fromfile(file, np.uint8)
+        let_go(file.fileno(), absent)
+        return parse_key_filter(data)
+    return None
+
+
+def _secret(about: About) -> Secret:
+    return np.uint64(about.secret[0]), np.uint64(about.secret[1])
+
+
+def _secret_of(abouts: dict[str, About]) -> Secret | None:
+    """The one that the most filters have: those of another cannot be asked."""
+    secrets = Counter(_secret(about) for about in abouts.values())
+    return secrets.most_common(1)[0][0] if secrets else None
