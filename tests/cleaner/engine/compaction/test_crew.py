@@ -62,3 +62,17 @@ def test_each_thread_has_a_number_and_an_arena_of_its_own():
         list(crew.in_order(work, range(2)))
     assert {number for number, _ in held} == {0, 1}
     assert len(set(held)) == 2
+
+
+def test_the_calling_thread_is_one_of_them():
+    both, workers = threading.Barrier(2), set()
+
+    def work(item: int) -> None:
+        workers.add(threading.get_ident())
+        if item < 2:
+            both.wait(5)
+
+    with Crew(2) as crew:
+        list(crew.in_order(work, range(20)))
+    assert len(workers) == 2
+    assert threading.get_ident() in workers
