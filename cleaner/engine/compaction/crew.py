@@ -90,5 +90,5 @@ def _help(begun: Iterable[_Begun[Item, Result]], work: Callable[[Item], Result])
             one.future = Future()
             try:
                 one.future.set_result(work(one.item))
-            except BaseException as error:  # raised when its turn comes
+            except Exception as error:  # raised when its turn comes; an interrupt is raised at once
                 one.future.set_exception(error)

@@ -76,3 +76,16 @@ def test_the_calling_thread_is_one_of_them():
         list(crew.in_order(work, range(20)))
     assert len(workers) == 2
     assert threading.get_ident() in workers
+
+
+def test_an_interrupt_of_the_caller_is_raised_at_once():
+    caller = threading.get_ident()
+
+    def work(_: int) -> None:
+        if threading.get_ident() == caller:
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+
+    with Crew(2) as crew, pytest.raises(KeyboardInterrupt):
+        for _ in crew.in_order(work, range(100)):
+            pass
