@@ -39,8 +39,6 @@ from tests.spark.rounds import cleaned
 ROWS_LOG_BYTES: Final = 32 << 20
 SETTINGS: Final = {"spark.driver.memory": "2g", "spark.ui.liveUpdate.period": "0"}
 """The latter for what is shuffled to be told at once."""
-SETTINGS: Final = {"spark.driver.memory": "2g", "spark.ui.liveUpdate.period": "0"}
-"""The latter for what is shuffled to be told at once."""
 
 
 @dataclass(frozen=True, slots=True)
