@@ -36,6 +36,8 @@ SEGMENT_BYTES_MIN: Final = 8 << 20
 """A smaller segment is read as fast as a filter is asked."""
 KEYS_MAX: Final = 12_000_000
 """Of a segment: its hashes are sorted in memory."""
+_BYTES_A_KEY: Final = 8
+"""While they are collected."""
 _PART_OF_FREE_SPACE: Final = 0.25
 _SUFFIX: Final = ".keys"
 _DIRECTORY: Final = "keys"
@@ -64,6 +66,8 @@ class Filters:
         self._collected: IO[bytes] | None = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - until the round ends
         self._runs: dict[int, list[tuple[int, int]]] = {}
         """Of a source's base offset: where hashes of its records lie, position and bytes."""
+        self._too_large: set[int] = set()
+        """Base offsets of the sources that not all hashes were collected of."""
         free = os.statvfs(directory)
         self._bytes_left = int(free.f_bavail * free.f_frsize * _PART_OF_FREE_SPACE)
 
@@ -144,7 +148,8 @@ class Filters:
         quiet_until_ms = min(source.quiet_until_ms for source in group)
         if self._collected is None or has_empty_batches or quiet_until_ms <= self._times.now_ms:
             return
-        if log.size_bytes < SEGMENT_BYTES_MIN or records > KEYS_MAX:
+        is_too_large = any(source.segment.base_offset in self._too_large for source in group) or records > KEYS_MAX
+        if is_too_large or log.size_bytes < SEGMENT_BYTES_MIN:
             return
         try:
             low_words = self._collected_of(group)
@@ -156,14 +161,18 @@ class Filters:
             self._give_up()
 
     def _collect(self, source: Source, low_words: Words) -> None:
-        if self._collected is None or not low_words.size:
+        base = source.segment.base_offset
+        if self._collected is None or not low_words.size or base in self._too_large:
+            return
+        runs = self._runs.setdefault(base, [])
+        if sum(size for _, size in runs) + low_words.nbytes > _BYTES_A_KEY * KEYS_MAX:
+            self._too_large.add(base)
             return
         self._bytes_left -= low_words.nbytes
         if self._bytes_left < 0:
             self._give_up()
             return
         try:
-            runs = self._runs.setdefault(source.segment.base_offset, [])
             runs.append((self._collected.tell(), low_words.nbytes))
             self._collected.write(low_words.data)
         except OSError:
@@ -173,7 +182,7 @@ class Filters:
         assert self._collected is not None
         self._collected.flush()
         runs = [run for source in group for run in self._runs.pop(source.segment.base_offset, ())]
-        low_words = np.empty(sum(size for _, size in runs) // 8, np.uint64)
+        low_words = np.empty(sum(size for _, size in runs) // _BYTES_A_KEY, np.uint64)
         view, filled = low_words.view(np.uint8), 0
         for position, size in runs:
             if os.preadv(self._collected.fileno(), [view[filled : filled + size].data], position) != size:

@@ -265,6 +265,20 @@ def test_a_filter_that_is_too_large_or_not_worth_it_is_not_made(tmp_path, cache,
     assert 11 not in offsets(directory)
 
 
+def test_a_segment_with_too_many_keys_has_none_whatever_else_was_collected(tmp_path, cache, monkeypatch, read):
+    monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(filters, "KEYS_MAX", 3)
+    many = [keyed(n, f"k{n}=1") for n in range(5)]
+    directory = grown(drawn(tmp_path, *many), "f=1")
+    clean(directory)
+    for expected in (0, 10):
+        assert (f"{expected:020d}.keys" in names(cache)) == (expected == 10)
+    read.clear()
+    clean(grown(directory, "k4=2"))
+    assert 0 in read
+    assert 4 not in offsets(directory)
+
+
 def test_a_home_that_is_nowhere_does_no_harm(tmp_path, monkeypatch):
     def nowhere():
         raise RuntimeError("no home directory")
