@@ -18,7 +18,7 @@ import pytest
 import zstandard
 
 from storage.compression import Compression, compress
-from storage.kernels import bitmap, codecs, crc, decide, index, offset_map, recompress, rewrite, scan
+from storage.kernels import bitmap, codecs, crc, decide, index, key_filter, offset_map, recompress, rewrite, scan
 from storage.kernels.kernel import Kernel
 from storage.names import TopicPartition
 from storage.records import Record, encode_batch
@@ -248,7 +248,7 @@ def clean_in_a_process(log_dir: Path, memory_bytes: int | None) -> subprocess.Co
 @pytest.fixture(scope="module")
 def _compiled():
     """What a process with little memory calls; the compiler would need more."""
-    for module in (bitmap, codecs, crc, decide, index, offset_map, recompress, rewrite, scan):
+    for module in (bitmap, codecs, crc, decide, index, key_filter, offset_map, recompress, rewrite, scan):
         for kernel in vars(module).values():
             if isinstance(kernel, Kernel) and kernel.signature:
                 kernel.machine_code()
