@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from tests.benchmarks.compaction import Bench, DifferentRecords
 from tests.benchmarks.logs import log_dir_of
@@ -35,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is wanted and not yet measured, print the table; 1 where Kafka is missing or the records differ."""
     options = _parser().parse_args(arguments)
     options.scratch.mkdir(parents=True, exist_ok=True)
-    os.environ["CACHE_DIRECTORY"] = str(options.scratch.absolute() / "cache")  # our kernels, and what rounds note
+    cache = str(options.scratch.absolute() / "cache")  # for our kernels, and what rounds note
     try:
         report = resumed(options.json, Settings(options.gib, options.rounds, options.many_keys), KAFKA_VERSION)
-        with Referee(kafka_classpath(KAFKA_VERSION)) as referee:
+        with Referee(kafka_classpath(KAFKA_VERSION)) as referee, patch.dict(os.environ, CACHE_DIRECTORY=cache):
             _measure(Bench(options.scratch, referee, options.ours_command), report, options)
     except (KafkaUnavailable, DifferentRecords, OtherRun) as reason:
         print(reason, file=sys.stderr)
