@@ -46,7 +46,7 @@ def directory() -> Path | None:
     try:
         made = cache_root() / f"{_version()}-{sources_hash(Path(__file__).parent)}-{_machine_hash()}"
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_private(made)
+        check_private(made)
         with tempfile.TemporaryFile(dir=made):
             pass
     except (OSError, RuntimeError) as error:
@@ -69,7 +69,8 @@ def _version() -> str:
         return "unpackaged"
 
 
-def _check_private(directory: Path) -> None:
+def check_private(directory: Path) -> None:
+    """What lies in it is trusted. Raises: PermissionError."""
     status = directory.stat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(f"{directory} can be written by another user")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 KEY_BYTES: Final = 16
@@ -70,9 +70,8 @@ def workloads(gib: float) -> list[Workload]:
         *(_updated(gib, codec, value_bytes) for codec, value_bytes in TABLE),
         _second_round(gib, "second-round-newest", "1 % new: newest 5 % of segments", newest_first_key),
         _second_round(gib, "second-round-uniform", "1 % new: keys anywhere", 0),
-        replace(
-            _second_round(gib, "second-round-foreign", "1 % new: newest 5 %, first round Kafka's", newest_first_key),
-            is_cleaned_by_us=False,
+        _second_round(
+            gib, "second-round-foreign", "1 % new: newest 5 %, first round Kafka's", newest_first_key, is_foreign=True
         ),
     ]
 
@@ -90,7 +89,7 @@ def _updated(gib: float, codec: str, value_bytes: int) -> Workload:
     return Workload(f"{codec}-{value_bytes}", f"{codec}, {size}", parts, value_bytes, codec)
 
 
-def _second_round(gib: float, name: str, title: str, first_part: float) -> Workload:
+def _second_round(gib: float, name: str, title: str, first_part: float, *, is_foreign: bool = False) -> Workload:
     """A clean log, each key once in the order of the keys, and new records of the keys behind a part of them."""
     value_bytes = 100
     keys = _records(gib, value_bytes)
@@ -98,8 +97,9 @@ def _second_round(gib: float, name: str, title: str, first_part: float) -> Workl
     parts = (Part(keys, keys, in_order=True), Part(max(1, int(keys * NEW_PART)), keys - first_key, first_key))
     segment_bytes = max(SEGMENT_BYTES_MIN, int(gib * (1 << 30)) // SECOND_ROUND_SEGMENTS)
     return Workload(
-        name, title, parts, value_bytes, segment_bytes=segment_bytes, is_first_part_clean=True, is_cleaned_by_us=True
-    )
+        name, title, parts, value_bytes,
+        segment_bytes=segment_bytes, is_first_part_clean=True, is_cleaned_by_us=not is_foreign,
+    )  # fmt: skip
 
 
 def _records(gib: float, value_bytes: int) -> int:

@@ -25,7 +25,7 @@ from cleaner.engine.compaction.fates import TRANSACTIONAL
 from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
 from cleaner.engine.compaction.rewrite import Times
 from cleaner.engine.compaction.sources import NEVER_MS, Slice, Source
-from storage.kernels.cache import cache_root
+from storage.kernels.cache import cache_root, check_private
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.kernels.signatures import Words
 from storage.key_filter import About, KeyFilter, format_key_filter, hashes_of, parse_about, parse_key_filter
@@ -43,6 +43,8 @@ _SUFFIX: Final = ".keys"
 _DIRECTORY: Final = "keys"
 _UNUSED_DAYS_MAX: Final = 30
 _ABOUT_BYTES: Final = 1024
+_NEVER_QUIET: Final = -1
+"""Of a source that will have no filter, and whose hashes need not be collected."""
 
 
 class Filters:
@@ -66,8 +68,6 @@ class Filters:
         self._collected: IO[bytes] | None = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - until the round ends
         self._runs: dict[int, list[tuple[int, int]]] = {}
         """Of a source's base offset: where hashes of its records lie, position and bytes."""
-        self._too_large: set[int] = set()
-        """Base offsets of the sources that not all hashes were collected of."""
         free = os.statvfs(directory)
         self._bytes_left = int(free.f_bavail * free.f_frsize * _PART_OF_FREE_SPACE)
 
@@ -118,7 +118,7 @@ class Filters:
         table = slice_.table
         source.has_empty_batches |= not table["record_count"].all()
         if slice_.is_legacy or (table["attributes"] & (CONTROL | TRANSACTIONAL)).any():
-            source.quiet_until_ms = -1
+            source.quiet_until_ms = _NEVER_QUIET
         with_tombstones = table[table["tombstones"] > 0]
         if with_tombstones.size:
             has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
@@ -148,8 +148,7 @@ class Filters:
         quiet_until_ms = min(source.quiet_until_ms for source in group)
         if self._collected is None or has_empty_batches or quiet_until_ms <= self._times.now_ms:
             return
-        is_too_large = any(source.segment.base_offset in self._too_large for source in group) or records > KEYS_MAX
-        if is_too_large or log.size_bytes < SEGMENT_BYTES_MIN:
+        if log.size_bytes < SEGMENT_BYTES_MIN or records > KEYS_MAX:
             return
         try:
             low_words = self._collected_of(group)
@@ -161,12 +160,11 @@ class Filters:
             self._give_up()
 
     def _collect(self, source: Source, low_words: Words) -> None:
-        base = source.segment.base_offset
-        if self._collected is None or not low_words.size or base in self._too_large:
+        if self._collected is None or not low_words.size or source.quiet_until_ms == _NEVER_QUIET:
             return
-        runs = self._runs.setdefault(base, [])
+        runs = self._runs.setdefault(source.segment.base_offset, [])
         if sum(size for _, size in runs) + low_words.nbytes > _BYTES_A_KEY * KEYS_MAX:
-            self._too_large.add(base)
+            source.quiet_until_ms = _NEVER_QUIET  # not all its hashes are collected
             return
         self._bytes_left -= low_words.nbytes
         if self._bytes_left < 0:
@@ -218,9 +216,7 @@ def directory_of(partition: Path) -> Path:
     if not directory.is_dir():
         _sweep(root)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = directory.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(directory)
+    check_private(directory)
     os.utime(directory)
     return directory
 
