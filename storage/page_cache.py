@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import resource
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -48,16 +49,35 @@ def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def populate(mapped: Bytes, start: int, end: int) -> None:
+def populate(mapped: Bytes, start: int, end: int) -> bool:
     """Bring the pages of a stretch of a mapping in, which begins on a page.
 
-    ``mmap.madvise`` would keep the other threads from running meanwhile.
+    Returns:
+        Whether some may have been read from disk; otherwise all were in the page cache.
 
     Raises: OSError: EFAULT where the file is shorter by now, EINVAL before Linux 5.14.
     """
+    before = _major_faults()
+    _madvise(mapped, start, end, _MADV_POPULATE_READ)
+    return _major_faults() > before
+
+
+def unmap_pages(mapped: Bytes, start: int, end: int) -> None:
+    """Take the pages of a stretch, which begins on a page, out of a mapping; whoever touches it brings them in anew."""
+    if end > start:
+        _madvise(mapped, start, end, mmap.MADV_DONTNEED)
+
+
+def _madvise(mapped: Bytes, start: int, end: int, advice: int) -> None:
+    """``mmap.madvise`` would keep the other threads from running meanwhile."""
     address, size = ctypes.c_void_p(mapped.ctypes.data + start), ctypes.c_size_t(end - start)
-    if _LIBC.madvise(address, size, _MADV_POPULATE_READ):
+    if _LIBC.madvise(address, size, advice):
         raise OSError(ctypes.get_errno(), "madvise")
+
+
+def _major_faults() -> int:
+    """Of this thread so far."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
 def let_go(descriptor: int, ranges: Iterable[Range]) -> None:

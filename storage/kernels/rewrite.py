@@ -11,7 +11,7 @@ from typing import Final
 from storage.kernels.bitmap import holds
 from storage.kernels.crc import checksum
 from storage.kernels.decide import drops_tombstones, has_horizon, keeps
-from storage.kernels.intrinsics import copy_bytes, load_u8, store_be16, store_be32, store_be64, store_u8
+from storage.kernels.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
 from storage.kernels.kernel import kernel
 from storage.kernels.layout import CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
 from storage.kernels.offset_map import check_payload
@@ -36,6 +36,7 @@ _FLAGS_OF_EMPTY: Final = 0x38  # timestamp type, transactional, control
 _FLAGS: Final = 0x3F  # and the codec
 _RECORD_OVERHEAD_MAX: Final = 5 + 1 + 10  # length, attributes, timestamp delta
 _BATCH_BYTES_MAX: Final = 2**31 - 1
+_RECORDS_AHEAD: Final = 8
 
 
 @kernel()
@@ -82,6 +83,7 @@ def _encode(
         )
         if status != Status.OK:
             return status, position, kept, base, latest
+        prefetch(buf, at + _RECORDS_AHEAD * (at - start))
         if not stays and not keeps(bitmap, ordinal, value_length, without_tombstones):
             continue
         if not _room(out, position, at - at_offset + _RECORD_OVERHEAD_MAX):

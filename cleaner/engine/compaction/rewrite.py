@@ -10,12 +10,14 @@ Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress as select
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from cleaner.engine.compaction.arena import ARENA_BYTES, Arena, codec_of
 from cleaner.engine.compaction.cleaned import CleanedSegment
@@ -30,7 +32,7 @@ from cleaner.engine.compaction.legacy import (
     rewritten,
     upgraded,
 )
-from cleaner.engine.compaction.sources import Slice, Source
+from cleaner.engine.compaction.sources import Place, Slice, Source
 from storage.errors import NotYetSupported, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.codecs import body_bytes_max
@@ -56,6 +58,24 @@ class Times:
     """now + ``delete.retention.ms``."""
     legacy_horizon_ms: int
     """From ``legacy_horizon_ms``: tombstones of v0 and v1 stay in segments modified later."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """A slice on its way through the crew."""
+
+    source: Source
+    start: Place
+    tombstones: npt.NDArray[np.int32]
+    """Of its batches."""
+    slice_: Slice | None = None
+    """Once it is read."""
+
+    def read(self) -> Slice:
+        """The slice."""
+        if self.slice_ is None:
+            self.slice_ = self.source.slice_at(self.start)
+        return self.slice_
 
 
 class Rewriter:
@@ -88,6 +108,7 @@ class Rewriter:
         self._progress = progress
         self._upgrades = upgrades
         self._outputs = Outputs()
+        self._expiring = threading.Lock()
 
     def rewrite(self, group: Sequence[Source], cleaned: CleanedSegment) -> bool:
         """Write the group's survivors; gives False where it is one segment that loses nothing: then nothing was
@@ -113,8 +134,8 @@ class Rewriter:
         skipped = self._leading_without_survivors(source)
         if skipped:
             is_changed = True
-            self._progress(source.ordinary[skipped - 1].position)
-        for slice_, draft in self._crew.in_order(self._draft, self._disposed(source, skipped)):
+            self._progress(source.known[skipped - 1].end.position)
+        for _, (slice_, draft) in self._crew.in_order(self._draft, self._tasks(source, skipped)):
             self._progress(slice_.size_bytes)
             if draft is None:
                 if is_changed:
@@ -132,35 +153,43 @@ class Rewriter:
     def _leading_without_survivors(self, source: Source) -> int:
         """So many slices at the beginning are dropped without another look."""
         first = source.first_ordinal
-        for number, place in enumerate(source.ordinary):
-            if place.ordinal > self._bitmap.size * 64 or count_bits(self._bitmap, first, place.ordinal):
+        for number, known in enumerate(source.known):
+            end = known.end.ordinal
+            if not known.is_ordinary or end > self._bitmap.size * 64 or count_bits(self._bitmap, first, end):
                 return number
-            first = place.ordinal
-        return len(source.ordinary)
+            first = end
+        return len(source.known)
 
-    def _disposed(self, source: Source, skipped: int) -> Iterator[Slice]:
-        """The slices in order, behind those skipped, with what their batches as a whole come to."""
-        start = source.ordinary[skipped - 1] if skipped else None
-        slices = source.slices(verify=False, start=start)
-        for slice_, tombstones in zip(slices, source.tombstones[skipped:], strict=True):
-            if slice_.is_legacy:
-                self._decide_legacy(slice_, tombstones, modified_ms(source.segment))
-            else:
-                self._fates.dispose(slice_)
-                slice_.table["tombstones"] = tombstones
-            yield slice_
+    def _tasks(self, source: Source, skipped: int) -> Iterator[_Task]:
+        """The slices in order, behind those skipped; all but the ordinary ones are read, and disposed of, here."""
+        start = source.known[skipped - 1].end if skipped else source.start
+        for number, tombstones in enumerate(source.tombstones[skipped:], skipped):
+            known = source.known[number] if source.known else None
+            task = _Task(source, start, tombstones)
+            if known is None or not known.is_ordinary:
+                task.slice_ = source.slice_at(start)
+                if not task.slice_.is_legacy:
+                    self._fates.dispose(task.slice_)
+            yield task
+            start = known.end if known else Place.behind(task.read())
+        assert start.position == source.segment.size_bytes, start
 
-    def _draft(self, slice_: Slice) -> Draft | None:
-        """What the slice leaves; None where that is all of it."""
+    def _draft(self, task: _Task) -> tuple[Slice, Draft | None]:
+        """A slice and what it leaves; None where that is all of it."""
         with self._crew.hand() as (_, arena):
-            if not slice_.is_legacy:
+            slice_ = task.read()
+            if slice_.is_legacy:
+                self._decide_legacy(slice_, task.tombstones, modified_ms(task.source.segment))
+            else:
+                slice_.table["tombstones"] = task.tombstones
                 self._decide(slice_, arena)
             if (slice_.table["outcome"] == Outcome.COPY).all():
-                return None
+                return slice_, None
             copies = _long_copies(slice_)
             draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
-            return draft
+            task.source.leave(slice_)
+            return slice_, draft
 
     def _decide(self, slice_: Slice, arena: Arena) -> None:
         table = slice_.table
@@ -174,7 +203,7 @@ class Rewriter:
                 raise slice_.fail(status, row)
             table["records_start"][row] = NOT_HERE
 
-    def _decide_legacy(self, slice_: Slice, tombstones: np.ndarray, source_ms: int) -> None:
+    def _decide_legacy(self, slice_: Slice, tombstones: npt.NDArray[np.int32], source_ms: int) -> None:
         """Decide by survivors alone: there are neither transactions nor delete horizons, and no empty batch that could
         stay."""
         table = slice_.table
@@ -191,7 +220,8 @@ class Rewriter:
             first = int(slice_.table["first_ordinal"][row])
             for ordinal, record in enumerate(slice_.legacy_batch(row).records(MESSAGES_BYTES_MAX), first):
                 if record.is_tombstone:
-                    self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
+                    with self._expiring:  # another slice's bits may lie in the same word
+                        self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
 
     def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Arena) -> None:
         """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""

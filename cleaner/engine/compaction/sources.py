@@ -22,7 +22,7 @@ from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.scan import scan_batches
 from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
-from storage.page_cache import Range, absent_ranges, let_go, populate
+from storage.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
 from storage.records import Batch, LegacyBatch, parse_header
 from storage.segment import Segment, open_to_read
 
@@ -133,12 +133,24 @@ class Place:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the first walk over the records found out about a slice."""
+
+    end: Place
+    """Where the next one begins."""
+    is_ordinary: bool
+    """All its batches are (``Fates.dispose``): who works on it need not know the slices before it."""
+
+
 class Source:
     """A segment of a round, read window by window, and what the first walk over it found out.
 
     Under the lock its ``.log`` is mapped for the round, and every window's pages are populated before they are
     touched: a file that was truncated gives an error there, not a SIGBUS in a kernel. Without the lock windows are
-        read into memory.
+    read into memory.
+
+    The first walk is one thread's; what it walked over, several may read again.
     """
 
     def __init__(self, segment: Segment, upper_offset: int, *, is_locked: bool) -> None:
@@ -165,15 +177,16 @@ class Source:
         self.has_empty_batches = False
         self.tombstones: list[npt.NDArray[np.int32]] = []
         """Of every batch, as the first walk over the records counted them; one array a slice."""
-        self.ordinary: list[Place] = []
-        """Behind each of the slices at the beginning that hold ordinary batches only (``Fates.dispose``), as far as the
-        first walk told."""
+        self.known: list[Known] = []
+        """Of every slice, or, where the first walk was another process's, of none."""
         self._size_bytes = segment.size_bytes
         self._map = _mapped(segment) if is_locked else None
         self._mapped_buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
         self._populated_to = 0
         self._absent: list[Range] = []
         self._noted_to = 0
+        self._asks = True
+        """Whether the next window's absent pages must be asked for before they are brought in."""
 
     @property
     def absent_bytes(self) -> int:
@@ -197,8 +210,8 @@ class Source:
 
     def let_go(self) -> None:
         """Leave the page cache as it was found. No slice is in use."""
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
+        if self._mapped_buf is not None:
+            unmap_pages(self._mapped_buf, 0, self._size_bytes)
             self._populated_to = 0
         if not self._absent:
             return
@@ -207,6 +220,21 @@ class Source:
             let_go(file, self._absent)
         finally:
             os.close(file)
+
+    def leave(self, slice_: Slice) -> None:
+        """The pages that only this slice lies in are not touched any more: the thread that worked on it unmaps them."""
+        if self._mapped_buf is not None:
+            first, last = slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes
+            unmap_pages(self._mapped_buf, first + -first % mmap.PAGESIZE, last - last % mmap.PAGESIZE)
+
+    @property
+    def start(self) -> Place:
+        """Of the first slice, once the source has its first ordinal."""
+        return Place(0, self.segment.base_offset, self.first_ordinal, 0)
+
+    def slice_at(self, start: Place) -> Slice:
+        """One that was walked over before. Raises: as ``slices``."""
+        return next(self.slices(verify=False, start=start))
 
     def slices(self, *, verify: bool, start: Place | None = None) -> Iterator[Slice]:
         """Walk over the batches. The record count is known at the end.
@@ -218,7 +246,7 @@ class Source:
 
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
-        start = start or Place(0, self.segment.base_offset, self.first_ordinal, 0)
+        start = start or self.start
         position, next_offset, ordinal, row = start.position, start.next_offset, start.ordinal, start.row
         table = np.zeros(ROWS_MAX, BATCH)
         window_bytes = WINDOW_BYTES
@@ -260,15 +288,20 @@ class Source:
 
     def _window(self, start: int, end: int) -> tuple[Bytes, int]:
         """A buffer that holds ``[start, end)`` of the file, and the file position of its first byte."""
-        self._note_absent(end)
+        is_first = end > self._noted_to
+        if is_first and self._asks:
+            self._note_absent(end)
         if self._mapped_buf is None:
             return _read(self.path, start, end), start
-        self._populate(end)
+        had_to_read = self._populate(start, end)
+        if is_first:
+            self._asks = had_to_read or (self._asks and start > 0)
+            self._noted_to = end
         return self._mapped_buf, 0
 
     def _note_absent(self, end: int) -> None:
-        if end <= self._noted_to:
-            return
+        """Asking takes half as long as bringing in, so it is done for the first window, and again from the first one on
+        that had to be read from disk without having been asked for: that one stays in memory."""
         file = open_to_read(self.path)
         try:
             self._absent += absent_ranges(file, self._noted_to, end)
@@ -276,16 +309,21 @@ class Source:
             os.close(file)
         self._noted_to = end
 
-    def _populate(self, end: int) -> None:
-        if self._mapped_buf is None or end <= self._populated_to:
-            return
-        start = self._populated_to - self._populated_to % mmap.PAGESIZE
+    def _populate(self, start: int, end: int) -> bool:
+        """Bring in what of a window is not mapped; gives whether pages of it may have been read from disk."""
+        assert self._mapped_buf is not None
+        start = max(start, self._populated_to)
+        if end <= start:
+            return False
         try:
-            populate(self._mapped_buf, start, end)
+            had_to_read = populate(self._mapped_buf, start - start % mmap.PAGESIZE, end)
         except OSError as error:
             if error.errno != errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
                 raise PlanOutOfDate(self.path, "it was truncated while it was read") from error
-        self._populated_to = end
+            return True
+        if start == self._populated_to:
+            self._populated_to = end
+        return had_to_read
 
 
 def _mapped(segment: Segment) -> mmap.mmap | None:

@@ -24,7 +24,7 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.key_map import KeyMap, Run
-from cleaner.engine.compaction.sources import Place, Slice, Source
+from cleaner.engine.compaction.sources import Known, Place, Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
 from storage.kernels.signatures import Words
 from storage.page_cache import available_bytes
@@ -207,10 +207,8 @@ class Finder:
 
 def _note(task: _Task) -> None:
     """What pass 2 can use of a slice, the next one of its source."""
-    source = task.source
-    if task.is_ordinary and len(source.ordinary) == len(source.tombstones):
-        source.ordinary.append(Place.behind(task.slice_))
-    source.tombstones.append(task.slice_.table["tombstones"].copy())
+    task.source.known.append(Known(Place.behind(task.slice_), task.is_ordinary))
+    task.source.tombstones.append(task.slice_.table["tombstones"].copy())
 
 
 def dirty_sources(sources: Sequence[Source], first_dirty_offset: int) -> list[Source]:
