@@ -4,9 +4,10 @@ import mmap
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from storage.page_cache import absent_ranges, available_bytes, let_go
+from storage.page_cache import absent_ranges, available_bytes, let_go, populate, unmap_pages
 
 PAGE = mmap.PAGESIZE
 SIZE = 8 * PAGE + PAGE // 2
@@ -48,6 +49,25 @@ def test_what_was_let_go_is_absent_and_the_rest_is_not(cold: int) -> None:
 def test_a_file_that_is_shorter_by_now_has_nothing_absent(cold: int) -> None:
     os.truncate(cold, PAGE)
     assert absent_ranges(cold, 0, 8 * PAGE) == []
+
+
+def test_populating_tells_whether_pages_were_read_from_disk(cold: int) -> None:
+    mapped = np.frombuffer(mmap.mmap(cold, SIZE, prot=mmap.PROT_READ), np.uint8)
+    os.pread(cold, 2 * PAGE, 0)
+    assert not populate(mapped, 0, 2 * PAGE)
+    assert populate(mapped, 0, SIZE)
+    unmap_pages(mapped, 0, SIZE)
+    assert not populate(mapped, 0, SIZE)
+    assert bytes(mapped) == b"x" * SIZE
+
+
+def test_pages_that_were_unmapped_can_be_let_go(cold: int) -> None:
+    mapped = np.frombuffer(mmap.mmap(cold, SIZE, prot=mmap.PROT_READ), np.uint8)
+    populate(mapped, 0, 8 * PAGE)
+    unmap_pages(mapped, 2 * PAGE, 4 * PAGE)
+    unmap_pages(mapped, 6 * PAGE, 6 * PAGE)
+    let_go(cold, [(0, 8 * PAGE)])
+    assert absent_ranges(cold, 2 * PAGE, 4 * PAGE) == [(2 * PAGE, 4 * PAGE)]
 
 
 def test_some_memory_is_available() -> None:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress as select
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -134,7 +135,10 @@ class Rewriter:
         skipped = self._leading_without_survivors(source)
         if skipped:
             is_changed = True
-            self._progress(source.known[skipped - 1].end.position)
+            ends = [0, *(known.end.position for known in source.known[:skipped])]
+            for _ in self._crew.in_order(lambda stretch: source.leave(*stretch), pairwise(ends)):
+                pass
+            self._progress(ends[-1])
         for _, (slice_, draft) in self._crew.in_order(self._draft, self._tasks(source, skipped)):
             self._progress(slice_.size_bytes)
             if draft is None:
@@ -188,7 +192,7 @@ class Rewriter:
             copies = _long_copies(slice_)
             draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
-            task.source.leave(slice_)
+            task.source.leave(slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes)
             return slice_, draft
 
     def _decide(self, slice_: Slice, arena: Arena) -> None:

@@ -185,8 +185,9 @@ class Source:
         self._populated_to = 0
         self._absent: list[Range] = []
         self._noted_to = 0
+        self._walked_to = 0
         self._asks = True
-        """Whether the next window's absent pages must be asked for before they are brought in."""
+        """Whether absent pages must be asked for before they are brought in."""
 
     @property
     def absent_bytes(self) -> int:
@@ -221,11 +222,10 @@ class Source:
         finally:
             os.close(file)
 
-    def leave(self, slice_: Slice) -> None:
-        """The pages that only this slice lies in are not touched any more: the thread that worked on it unmaps them."""
+    def leave(self, start: int, end: int) -> None:
+        """No byte of a stretch of the file is touched any more: unmap the pages that lie in it in full."""
         if self._mapped_buf is not None:
-            first, last = slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes
-            unmap_pages(self._mapped_buf, first + -first % mmap.PAGESIZE, last - last % mmap.PAGESIZE)
+            unmap_pages(self._mapped_buf, start + -start % mmap.PAGESIZE, end - end % mmap.PAGESIZE)
 
     @property
     def start(self) -> Place:
@@ -288,20 +288,22 @@ class Source:
 
     def _window(self, start: int, end: int) -> tuple[Bytes, int]:
         """A buffer that holds ``[start, end)`` of the file, and the file position of its first byte."""
-        is_first = end > self._noted_to
-        if is_first and self._asks:
-            self._note_absent(end)
+        if self._asks and self._noted_to < self._size_bytes:
+            self._note_absent(min(end + WINDOW_BYTES, self._size_bytes))
         if self._mapped_buf is None:
             return _read(self.path, start, end), start
         had_to_read = self._populate(start, end)
-        if is_first:
+        if end > self._walked_to:
             self._asks = had_to_read or (self._asks and start > 0)
-            self._noted_to = end
+            self._walked_to, self._noted_to = end, max(end, self._noted_to)
         return self._mapped_buf, 0
 
     def _note_absent(self, end: int) -> None:
-        """Asking takes half as long as bringing in, so it is done for the first window, and again from the first one on
-        that had to be read from disk without having been asked for: that one stays in memory."""
+        """A window ahead, which the system may begin to read with the one before.
+
+        Asking takes half as long as bringing in, so it is done for the first windows, and again from the first one on
+        that had to be read from disk without having been asked for: that one stays in memory.
+        """
         file = open_to_read(self.path)
         try:
             self._absent += absent_ranges(file, self._noted_to, end)

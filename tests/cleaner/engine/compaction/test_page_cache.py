@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.compaction import survivors
+from cleaner.engine.compaction import sources, survivors
+from cleaner.engine.compaction.sources import WINDOW_BYTES
 from storage.page_cache import absent_ranges, let_go
 from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 VALUE = "v" * 60_000
 SEGMENTS = 3
+READ_AROUND_BYTES = 1 << 20
+"""What the system reads beside what it is asked for."""
 READ_AT_FIRST_BYTES = 32 << 10
 """Ahead of the round: the first header of a segment, and what the system reads with it."""
 
@@ -69,3 +72,29 @@ def test_hot_segments_stay_hot(directory):
     for base in (0, 10, 20):
         assert absent_bytes(directory.log(base)) == 0
         assert absent_bytes(Path(f"{directory.log(base)}.deleted")) == 0
+
+
+def test_hot_segments_are_asked_about_once(directory, monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(sources, "WINDOW_BYTES", 64 << 10)
+    monkeypatch.setattr(sources, "absent_ranges", lambda *stretch: asked.append(stretch[1]) or absent_ranges(*stretch))
+    compact(directory)
+    assert len(asked) == SEGMENTS
+
+
+def test_cold_end_of_a_segment_is_as_cold_as_before_but_for_the_window_it_begins_in(tmp_path):
+    # and for what the system reads ahead of that one
+    windows, hot_bytes = 8, 2 * WINDOW_BYTES
+    made = PartitionDir(tmp_path)
+    batches = [keyed(n, f"k{n % 100}={VALUE}") for n in range(windows * WINDOW_BYTES // len(VALUE))]
+    committed(tmp_path, made.segment(0, *batches), made.segment(2000, keyed(2000, "active=1")))
+    make_cold(made.log(0))
+    with made.log(0).open("rb", buffering=0) as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
+        opened.read(hot_bytes)
+    before = absent_bytes(made.log(0))
+    compact(made)
+    deleted = Path(f"{made.log(0)}.deleted")
+    assert before - 2 * WINDOW_BYTES - READ_AROUND_BYTES <= absent_bytes(deleted) < before - WINDOW_BYTES // 2
+    with deleted.open("rb") as opened:
+        assert absent_ranges(opened.fileno(), 0, hot_bytes) == []
