@@ -75,7 +75,7 @@ class _Task:
     def read(self) -> Slice:
         """The slice."""
         if self.slice_ is None:
-            self.slice_ = self.source.slice_at(self.start)
+            self.slice_ = self.source.slice_at(self.start, self.tombstones.size)
         return self.slice_
 
 
@@ -171,9 +171,9 @@ class Rewriter:
             known = source.known[number] if source.known else None
             task = _Task(source, start, tombstones)
             if known is None or not known.is_ordinary:
-                task.slice_ = source.slice_at(start)
-                if not task.slice_.is_legacy:
-                    self._fates.dispose(task.slice_)
+                slice_ = task.read()
+                if not slice_.is_legacy:
+                    self._fates.dispose(slice_)
             yield task
             start = known.end if known else Place.behind(task.read())
         assert start.position == source.segment.size_bytes, start

@@ -232,15 +232,16 @@ class Source:
         """Of the first slice, once the source has its first ordinal."""
         return Place(0, self.segment.base_offset, self.first_ordinal, 0)
 
-    def slice_at(self, start: Place) -> Slice:
-        """One that was walked over before. Raises: as ``slices``."""
-        return next(self.slices(verify=False, start=start))
+    def slice_at(self, start: Place, rows: int) -> Slice:
+        """One of so many rows that was walked over before. Raises: as ``slices``."""
+        return next(self.slices(verify=False, start=start, rows_max=rows))
 
-    def slices(self, *, verify: bool, start: Place | None = None) -> Iterator[Slice]:
+    def slices(self, *, verify: bool, start: Place | None = None, rows_max: int | None = None) -> Iterator[Slice]:
         """Walk over the batches. The record count is known at the end.
 
         Args:
             start: where to begin; the beginning if not said.
+            rows_max: of a slice.
             verify: check the CRC of v0 and v1 messages as they are read; v2 batches by ``Slice.verify``: once a round,
                 before a byte of them is used.
 
@@ -248,7 +249,8 @@ class Source:
         """
         start = start or self.start
         position, next_offset, ordinal, row = start.position, start.next_offset, start.ordinal, start.row
-        table = np.zeros(ROWS_MAX, BATCH)
+        rows_max = rows_max or ROWS_MAX
+        table = np.zeros(rows_max, BATCH)
         window_bytes = WINDOW_BYTES
         while position < self._size_bytes:
             end = min(position + window_bytes, self._size_bytes)
@@ -261,7 +263,7 @@ class Source:
             elif status == Status.LEGACY_MAGIC:
                 span = position - file_position, end - file_position
                 stretch = read_stretch(
-                    buf, span, file_position, self.path, next_offset, ordinal, ROWS_MAX, verify=verify
+                    buf, span, file_position, self.path, next_offset, ordinal, rows_max, verify=verify
                 )
                 rows, stopped = stretch.table.size, stretch.stopped
                 next_offset, ordinal = stretch.next_offset, stretch.next_ordinal

@@ -68,17 +68,19 @@ def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, wind
         ]
         assert source.records == len(BATCHES)
         if rest:
-            assert source.slice_at(Place.behind(slice_)).table.tolist() == whole[number].table.tolist()
-    assert source.slice_at(source.start).table.tolist() == whole[0].table.tolist()
+            again = source.slice_at(Place.behind(slice_), whole[number].table.size)
+            assert again.table.tolist() == whole[number].table.tolist()
+    assert source.slice_at(source.start, whole[0].table.size).table.tolist() == whole[0].table.tolist()
 
 
 def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch):
     monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 700)
     (source,) = sources(directory)
     source.first_ordinal = 0
-    places = [source.start, *(Place.behind(slice_) for slice_ in source.slices(verify=True))]
-    for place in reversed(places[:-1]):
-        slice_ = source.slice_at(place)
+    whole = list(source.slices(verify=True))
+    places = [source.start, *(Place.behind(slice_) for slice_ in whole)]
+    for place, known in reversed(list(zip(places, whole, strict=False))):
+        slice_ = source.slice_at(place, known.table.size)
         source.leave(slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes)
         slice_.verify(0, slice_.table.size)
 
