@@ -30,6 +30,8 @@ WINDOW_BYTES: Final = 8 << 20
 """What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
 for signals to be served in between; a larger batch gets a window of its own."""
 ROWS_MAX: Final = 16_384
+_READ_AHEAD_BYTES: Final = 16 << 20
+"""So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
 NEVER_MS: Final = (1 << 63) - 1
 
 _CAUSES: Final = {
@@ -291,7 +293,7 @@ class Source:
     def _window(self, start: int, end: int) -> tuple[Bytes, int]:
         """A buffer that holds ``[start, end)`` of the file, and the file position of its first byte."""
         if self._asks and self._noted_to < self._size_bytes:
-            self._note_absent(min(end + WINDOW_BYTES, self._size_bytes))
+            self._note_absent(min(end + _READ_AHEAD_BYTES, self._size_bytes))
         if self._mapped_buf is None:
             return _read(self.path, start, end), start
         had_to_read = self._populate(start, end)
@@ -301,7 +303,7 @@ class Source:
         return self._mapped_buf, 0
 
     def _note_absent(self, end: int) -> None:
-        """A window ahead, which the system may begin to read with the one before.
+        """Before the system reads ahead of a window.
 
         Asking takes half as long as bringing in, so it is done for the first windows, and again from the first one on
         that had to be read from disk without having been asked for: that one stays in memory.

