@@ -174,8 +174,8 @@ class Rewriter:
                 slice_ = task.read()
                 if not slice_.is_legacy:
                     self._fates.dispose(slice_)
-            yield task
             start = known.end if known else Place.behind(task.read())
+            yield task
         assert start.position == source.segment.size_bytes, start
 
     def _draft(self, task: _Task) -> tuple[Slice, Draft | None]:
@@ -192,7 +192,7 @@ class Rewriter:
             copies = _long_copies(slice_)
             draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
-            task.source.leave(slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes)
+            task.source.leave(task.start.position, Place.behind(slice_).position)
             return slice_, draft
 
     def _decide(self, slice_: Slice, arena: Arena) -> None:
