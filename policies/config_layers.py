@@ -3,7 +3,9 @@
 What destroys must have been said. A retention limit comes from Kafka's built-in default only where
 server.properties was read, or where it was said that the broker runs on the defaults. A topic that nobody
 speaks of keeps everything, and so does a once compacted one while only a default or a glob says that it is
-not compacted. Topics named ``__*`` take their retention from the cluster metadata or by exact name alone.
+not compacted. A topic whose own configuration in the cluster metadata says ``delete`` is compacted only if
+``[topics]`` says so by its exact name; a glob or ``--set`` leaves it alone. Topics named ``__*`` take their
+retention from the cluster metadata or by exact name alone.
 """
 
 from __future__ import annotations
@@ -155,6 +157,9 @@ class ConfigLayers:
         is_stated_by_name = policy.layer in _SPEAKS_OF_ONE_TOPIC
         if compacted_before and "compact" not in policy.shown and not is_stated_by_name:
             return f"it was compacted before, and only {policy.origin} says that it is not; {remedy}"
+        stated = self.topic_metadata.get(topic, {}).get("cleanup.policy")
+        if stated and "compact" in policy.shown and "compact" not in stated.shown and not is_stated_by_name:
+            return f"its own configuration says {stated.shown}, and only {policy.origin} says {policy.shown}; {remedy}"
         return None
 
 

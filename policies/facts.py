@@ -137,6 +137,26 @@ class ClockFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigFacts:
+    """What tells whether a configuration was written for the broker of a log dir. None stands for "not stated"."""
+
+    stated_by: str = ""
+    """The broker's own file, or what else a broker's configuration was taken from."""
+    stated_node_id: str | None = None
+    """``node.id`` or ``broker.id`` there."""
+    own_node_id: str | None = None
+    """The same in ``meta.properties`` of the log dir."""
+    names_log_dir: bool = True
+    """Whether ``log.dirs`` of that file, or the configuration file, names the log dir."""
+    metadata_cluster_id: str | None = None
+    """``cluster.id`` beside the cluster metadata that was read."""
+    own_cluster_id: str | None = None
+    """``cluster.id`` in ``meta.properties`` of the log dir."""
+    metadata_newest_ms: int | None = None
+    """Timestamp of the newest record in the cluster metadata that was read, epoch ms."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirFacts:
     """A log dir as a plan sees it."""
 
@@ -148,4 +168,6 @@ class LogDirFacts:
     errors: tuple[str, ...] = ()
     """What is wrong with the dir itself (a garbled checkpoint): nothing in it is touched then."""
     clock: ClockFacts | None = None
+    """None asks for no comparison."""
+    config: ConfigFacts | None = None
     """None asks for no comparison."""

@@ -6,7 +6,7 @@ Pure functions: facts in, the reason to stop out, or None. The plan asks them, s
 from __future__ import annotations
 
 from policies.config import TopicPolicy
-from policies.facts import ClockFacts, PartitionFacts
+from policies.facts import ClockFacts, ConfigFacts, PartitionFacts
 from policies.reasons import Reason, ReasonCode, duration, moment
 
 
@@ -41,6 +41,27 @@ def _jumped(clock: ClockFacts, distance_ms: int, jump_max_ms: int, compared_with
     side = "later" if distance_ms > 0 else "earlier"
     text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than clock.jump.max={duration(jump_max_ms)}"
     return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}")
+
+
+def config_guard(config: ConfigFacts) -> Reason | None:
+    """Return why a configuration is not the one of the log dir's broker; None if nothing speaks against it.
+
+    Args:
+        config: what the configuration and the log dir say of themselves.
+    """
+    cause = _foreign_because(config)
+    return None if cause is None else Reason(ReasonCode.FOREIGN_CONFIG, f"{cause}: its limits may be another broker's")
+
+
+def _foreign_because(config: ConfigFacts) -> str | None:
+    if None not in (config.stated_node_id, config.own_node_id) and config.stated_node_id != config.own_node_id:
+        own = f"meta.properties of this log dir has {config.own_node_id}"
+        return f"{config.stated_by} is for node.id {config.stated_node_id}, {own}"
+    if None not in (ids := (config.metadata_cluster_id, config.own_cluster_id)) and ids[0] != ids[1]:
+        return f"the cluster metadata is of cluster {ids[0]}, this log dir of cluster {ids[1]}"
+    if not config.names_log_dir:
+        return f"log.dirs in {config.stated_by} does not name this log dir"
+    return None
 
 
 def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy) -> Reason | None:

@@ -13,10 +13,9 @@ from pathlib import PurePath
 from typing import Final
 
 from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
-from policies.config import TopicPolicy
-from policies.config_keys import CLOCK_JUMP_MAX_MS
+from policies.config import BrokerPolicy, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
-from policies.guards import clock_guard, delete_ratio_guard
+from policies.guards import clock_guard, config_guard, delete_ratio_guard
 from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
 from policies.retention import Retention, retention
 from storage.names import TopicPartition
@@ -42,6 +41,10 @@ class Request:
     assume_committed: bool = False
     confirmed: bool = False
     """``--yes``: a person means what the guard rails would hold back."""
+    confirmed_guards: frozenset[str] = frozenset()
+    """Keys of the guards that a person was shown and answered with yes; any other one still holds back."""
+    in_place: bool = False
+    """The run changes the log dir itself: then a configuration of another broker holds it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,8 @@ class LogDirPlan:
     partitions: tuple[PartitionPlan | UnreadablePartition, ...]
     guard: Reason | None = None
     """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
+    foreign: Reason | None = None
+    """Why the configuration may be another broker's; told also where nothing is changed in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +150,39 @@ class Plan:
 
     @property
     def guards(self) -> Iterator[str]:
-        """What guard rails hold back, a line each: the code, where, what."""
+        """Return a line for each guard rail that holds something back: the code, where, what."""
+        return (f"{guard.code}: {path}: {guard.text}" for guard, path in self._guards())
+
+    @property
+    def guard_keys(self) -> frozenset[str]:
+        """Return what ``Request.confirmed_guards`` takes to let go what the guard rails of this plan hold back."""
+        return frozenset(_guard_key(guard, path) for guard, path in self._guards())
+
+    @property
+    def foreign(self) -> Iterator[str]:
+        """Return a line for each log dir whose configuration may be another broker's: the code, where, what."""
+        for log_dir in self.log_dirs:
+            if log_dir.foreign:
+                yield f"{log_dir.foreign.code}: {log_dir.facts.path}: {log_dir.foreign.text}"
+
+    def _guards(self) -> Iterator[tuple[Reason, str]]:
         for log_dir in self.log_dirs:
             if log_dir.guard:
-                yield f"{log_dir.guard.code}: {log_dir.facts.path}: {log_dir.guard.text}"
+                yield log_dir.guard, log_dir.facts.path
                 continue
             for partition in log_dir.partitions:
                 if isinstance(partition, PartitionPlan) and partition.guard:
-                    yield f"{partition.guard.code}: {path_of(partition.facts)}: {partition.guard.text}"
+                    yield partition.guard, str(path_of(partition.facts))
+
+
+def _guard_key(guard: Reason, path: str) -> str:
+    """What was confirmed: the sentence too, but for the clock's, which tells the time."""
+    return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
+
+
+def _unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:
+    is_confirmed = guard is None or request.confirmed or _guard_key(guard, path) in request.confirmed_guards
+    return None if is_confirmed else guard
 
 
 PolicyOf = Callable[[PartitionFacts], TopicPolicy]
@@ -162,8 +192,7 @@ def plan(
     log_dirs: Sequence[LogDirFacts],
     policy_of: PolicyOf,
     request: Request,
-    *,
-    clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS,
+    broker: BrokerPolicy | None = None,
 ) -> Plan:
     """Plan a run: pure and deterministic; partitions sorted by name within their log dir.
 
@@ -171,22 +200,34 @@ def plan(
         log_dirs: the facts.
         policy_of: the configuration of a partition's topic.
         request: the moment of the run, and what the user restricted or forced.
-        clock_jump_max_ms: ``clock.jump.max``.
+        broker: what holds for all topics alike; Kafka's defaults if it is None.
     """
-    return Plan(request, tuple(_plan_log_dir(facts, policy_of, request, clock_jump_max_ms) for facts in log_dirs))
+    broker = broker or BrokerPolicy()
+    return Plan(request, tuple(_plan_log_dir(facts, policy_of, request, broker) for facts in log_dirs))
 
 
-def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, clock_jump_max_ms: int) -> LogDirPlan:
-    guard = clock_guard(facts.clock, clock_jump_max_ms) if facts.clock and not request.confirmed else None
+def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, broker: BrokerPolicy) -> LogDirPlan:
+    guards = log_dir_guards(facts, request, broker.clock_jump_max_ms)
+    guard = next(guards, None)
     planned = (
         p
         if isinstance(p, UnreadablePartition)
         else _held_back(p, policy_of(p), guard)
         if guard
-        else plan_partition(p, policy_of(p), request)
+        else plan_partition(p, policy_of(p), request, is_cleaner_on=broker.log_cleaner_enable)
         for p in facts.partitions
     )
-    return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard)
+    foreign = config_guard(facts.config) if facts.config and not request.confirmed else None
+    return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard, foreign)
+
+
+def log_dir_guards(facts: LogDirFacts, request: Request, clock_jump_max_ms: int) -> Iterator[Reason]:
+    """Return the guard rails that hold a whole log dir back, and that nobody confirmed."""
+    clock = clock_guard(facts.clock, clock_jump_max_ms) if facts.clock else None
+    config = config_guard(facts.config) if facts.config and request.in_place else None
+    for guard in (clock, config):
+        if held := _unless_confirmed(guard, facts.path, request):
+            yield held
 
 
 def _held_back(facts: PartitionFacts, policy: TopicPolicy, guard: Reason) -> PartitionPlan:
@@ -198,14 +239,24 @@ def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
     return facts.topic_partition
 
 
-def plan_partition(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> PartitionPlan:
-    """Plan one partition: retention first, then compaction of what it leaves."""
+def plan_partition(
+    facts: PartitionFacts, policy: TopicPolicy, request: Request, *, is_cleaner_on: bool = True
+) -> PartitionPlan:
+    """Plan one partition: retention first, then compaction of what it leaves.
+
+    Args:
+        facts: of the partition.
+        policy: of its topic.
+        request: as for ``plan``.
+        is_cleaner_on: ``log.cleaner.enable``.
+    """
     if request.assume_committed and facts.high_watermark is None:
         facts = assume_committed(facts)
-    if (reason := _exempt(facts, policy)) is not None:
+    if (reason := _exempt(facts, policy) or _switched_off(policy, is_cleaner_on=is_cleaner_on)) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
-    if not request.confirmed and (guard := delete_ratio_guard(facts, outcome.deleted, policy)) is not None:
+    guard = _unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
+    if guard is not None:
         return _held_back(facts, policy, guard)
     deletion = deletion_of(facts, outcome.deleted)
     planned = PartitionPlan(facts, policy, outcome.verdicts, deletion)
@@ -232,6 +283,16 @@ def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
     if policy.remote_storage_enable:
         return Reason(ReasonCode.REMOTE_STORAGE, "remote storage is on: only the broker knows what was uploaded")
     return None
+
+
+def _switched_off(policy: TopicPolicy, *, is_cleaner_on: bool) -> Reason | None:
+    """Why a broker leaves a compacted topic alone. Source: Kafka LogManager.cleanupLogs skips compacted logs too."""
+    if is_cleaner_on or not policy.cleanup_compact:
+        return None
+    text = (
+        "log.cleaner.enable=false: neither compacted nor, as in Kafka, deleted; --set log.cleaner.enable=true does it"
+    )
+    return Reason(ReasonCode.CLEANER_DISABLED, text)
 
 
 def _all_kept(segments: Sequence[SegmentFacts], reason: Reason) -> tuple[Verdict, ...]:

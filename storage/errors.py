@@ -41,6 +41,18 @@ class LogDirLocked(LogCleanerError):
         return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
 
 
+class LogDirsChange(LogCleanerError):
+    """The configuration names other log dirs each time it is read, so no set of locks covers them."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        super().__init__(paths)
+        self.paths = paths
+
+    def __str__(self) -> str:
+        named = ", ".join(map(str, self.paths))
+        return f"log.dirs changes while the log dirs are locked (last: {named}); nothing was done, run again"
+
+
 class UnreliableLock(LogCleanerError):
     """Where the log dir lies, ``.lock`` may not keep a broker out."""
 

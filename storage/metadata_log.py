@@ -57,6 +57,7 @@ class ClusterMetadata:
         cluster_default: what was set for all brokers.
         broker_configs: node id, as text -> what was set for that broker.
         torn_tail_bytes: bytes at the end of the log that are no batch, and that a broker would cut off.
+        newest_record_ms: largest timestamp of a batch that was read, epoch ms; None if no batch has one.
     """
 
     directory: Path
@@ -66,6 +67,7 @@ class ClusterMetadata:
     cluster_default: Configs
     broker_configs: Mapping[str, Configs]
     torn_tail_bytes: int
+    newest_record_ms: int | None = None
 
 
 class _Snapshot(NamedTuple):
@@ -96,6 +98,7 @@ def read_cluster_metadata(directory: Path) -> ClusterMetadata:
         cluster_default=replay.configs_of(ResourceType.BROKER).get("", {}),
         broker_configs={node: c for node, c in replay.configs_of(ResourceType.BROKER).items() if node},
         torn_tail_bytes=torn_tail_bytes,
+        newest_record_ms=replay.newest_record_ms,
     )
 
 
@@ -104,6 +107,7 @@ class _Replay:
 
     def __init__(self, end_offset: int = 0) -> None:
         self.end_offset = end_offset
+        self.newest_record_ms: int | None = None
         self.topic_names: dict[str, str] = {}
         self._configs: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
         self._in_transaction: list[MetadataRecord] | None = None
@@ -111,6 +115,11 @@ class _Replay:
     def configs_of(self, resource_type: ResourceType) -> dict[str, Configs]:
         """Resource name -> configs, of the resources that have any."""
         return {name: configs for (kind, name), configs in self._configs.items() if kind == resource_type and configs}
+
+    def note_time(self, batch: Batch) -> None:
+        """Remember the largest timestamp of a batch, control batches included: a leader writes one at each election."""
+        if batch.header.max_timestamp_ms >= 0:
+            self.newest_record_ms = max(self.newest_record_ms or 0, batch.header.max_timestamp_ms)
 
     def take(self, record: MetadataRecord) -> None:
         """Apply a record, at once or with the end of its transaction."""
@@ -171,6 +180,7 @@ def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
     controls: list[ControlType] = []
     batches = _Batches(snapshot.path, may_be_torn=True)
     for batch in batches:
+        replay.note_time(batch)
         if batch.header.is_control:
             controls += _control_types(batch)
         else:
@@ -206,6 +216,7 @@ def _replay_segment(replay: _Replay, batches: _Batches, base_offset: int) -> Non
         if batch.base_offset != due_offset:  # the CRC does not cover it
             cause = f"starts at offset {batch.base_offset} where {due_offset} is due"
             raise CorruptBatch(batch.path, batch.position, cause)
+        replay.note_time(batch)
         if not batch.header.is_control:
             _take_records(replay, batch, from_offset=replay.end_offset)
         due_offset = batch.header.next_offset

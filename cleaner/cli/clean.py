@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     with opened_compactor(args) as compactor, ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
         one_for = "--output" if args.output else None
-        cleaner, settings = open_cleaner(
+        cleaner, loaded = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     _tell_unknown(plan)
     tell_guards(plan)
     if not args.output:  # the log dir is as it was
-        tell_metrics(settings, plan, outcome, started_ms)
+        tell_metrics(loaded.settings, plan, outcome, started_ms)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 

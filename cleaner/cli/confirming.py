@@ -44,23 +44,29 @@ def confirm_force_lock(args: argparse.Namespace) -> None:
 def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> Request:
     """On a terminal, have what guard rails would hold back confirmed before anything is done.
 
-    Returns: the request, confirmed where ``--yes`` or the answer says so; else guards hold back what they speak of.
+    Returns: the request, with those guards confirmed that were shown, or all of them after ``--yes``. A guard that first
+        shows under the lock was never shown, and holds back.
     Raises: Refused.
     """
     if args.yes or args.dry_run or not _on_a_terminal():
         return replace(request, confirmed=args.yes)
-    guards = list(cleaner.plan(request, args.topic).guards)
-    for guard in guards:
+    in_place = not getattr(args, "output", None)
+    plan = cleaner.plan(replace(request, in_place=in_place), args.topic)
+    for guard in plan.guards:
         complain(guard)
-    if guards:
+    if plan.guard_keys:
         _ask("Do it all the same?")
-    return replace(request, confirmed=bool(guards))
+    return replace(request, confirmed_guards=plan.guard_keys)
 
 
 def tell_guards(plan: Plan) -> None:
     """One line for each guard rail that holds something back."""
     for guard in plan.guards:
         complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, say --yes if it is meant")
+    held = {line for line in plan.guards}
+    for line in plan.foreign:
+        if line not in held:  # a dry run, or a copy: it changes nothing there
+            complain(f"{line}; a run that changes the log dir is held back until --yes")
 
 
 def _on_a_terminal() -> bool:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
-        cleaner, settings = open_cleaner(args, listener)
+        cleaner, loaded = open_cleaner(args, listener)
         started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_volumes(rescued.before, rescued.after, rescued.target)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
-    tell_metrics(settings, rescued.plan, rescued.outcome, started_ms)
+    tell_metrics(loaded.settings, rescued.plan, rescued.outcome, started_ms)
     if rescued.outcome.interrupted and signalled:
         return signalled
     if rescued.is_met:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cleaner.engine.inventory import Wanted
     from cleaner.engine.outcome import Listener
     from cleaner.service.layers import LoadedLayers, Settings
+    from cleaner.service.reader import ConfigurationReader
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
 
@@ -24,7 +25,8 @@ class Opened(NamedTuple):
     """What a command works with."""
 
     cleaner: Cleaner
-    settings: Settings
+    loaded: LoadedLayers
+    """As it was read first; a run that takes locks reads it again."""
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,22 +119,29 @@ def open_cleaner(
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
-    loaded = load(args)
-    if one_log_dir_for and len(loaded.log_dirs) > 1:
-        raise InvalidConfig(
-            one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
-        )
-    force_lock = getattr(args, "force_lock", False)  # of commands that take a lock
+    reader = reader_of(args)
+
+    def read() -> LoadedLayers:
+        loaded = read_configuration(reader, args)
+        if one_log_dir_for and len(loaded.log_dirs) > 1:
+            raise InvalidConfig(
+                one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
+            )
+        return loaded
+
+    loaded = read()
     tell_world_writable((*loaded.log_dirs, *loaded.files), listener)
     cleaner = Cleaner(
         loaded.log_dirs,
         loaded.layers,
         listener=listener,
         threads=threads,
-        force_lock=force_lock,
+        force_lock=getattr(args, "force_lock", False),  # of commands that take a lock
         compactor=compactor,
+        config_facts=loaded.facts,
+        read_again=lambda: read().configured,
     )
-    return Opened(cleaner, loaded.settings)
+    return Opened(cleaner, loaded)
 
 
 def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
@@ -153,13 +162,39 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
 
 
 def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:
-    """Read the configuration. Raises: InvalidConfig where no log dir is named; as ``load_layers``."""
-    from cleaner.service.layers import load_layers  # noqa: PLC0415 - not for --help
+    """Read the configuration once.
 
-    try:
+    Raises: InvalidConfig if no log dir is named; as ``ConfigurationReader.read``.
+    """
+    return read_configuration(reader_of(args, with_cluster_metadata=with_cluster_metadata), args)
+
+
+def reader_of(
+    args: argparse.Namespace, *, with_cluster_metadata: bool = True, keeps_settings: bool = False
+) -> ConfigurationReader:
+    """Return what reads the configuration that the options name, as often as it is asked.
+
+    Args:
+        args: of ``add_log_dir_arguments``.
+        with_cluster_metadata: the cluster metadata, too.
+        keeps_settings: as for ``ConfigurationReader``.
+    """
+    from cleaner.service.reader import ConfigurationReader  # noqa: PLC0415 - not for --help
+
+    def read_settings() -> Settings:
         settings = _settings(args)
-        settings = replace(settings, cluster_metadata=settings.cluster_metadata and with_cluster_metadata)
-        loaded = load_layers(settings, args.log_dir, args.set_options)
+        return replace(settings, cluster_metadata=settings.cluster_metadata and with_cluster_metadata)
+
+    return ConfigurationReader(read_settings, args.log_dir, args.set_options, keeps_settings=keeps_settings)
+
+
+def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
+    """Read; name the option of a file that cannot be read.
+
+    Raises: InvalidConfig if no log dir is named; as ``ConfigurationReader.read``.
+    """
+    try:
+        loaded = reader.read()
     except UnreadableFile as error:
         if error.path in (args.config, args.server_properties):
             raise InvalidConfig("--config" if error.path == args.config else "--server-properties",
@@ -182,6 +217,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     return replace(
         settings,
         server_properties=args.server_properties or settings.server_properties,
+        names_both=settings.names_both and not args.server_properties,
         kafka_defaults=args.kafka_defaults or settings.kafka_defaults,
     )
 

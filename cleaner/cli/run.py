@@ -7,11 +7,12 @@ import os
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, help_on
-from cleaner.cli.opening import add_service_arguments, load
+from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
 
 if TYPE_CHECKING:
     from cleaner.service.daemon import Daemon
     from cleaner.service.layers import LoadedLayers
+    from cleaner.service.reader import ConfigurationReader
 
 HELP = "serve log dirs: retention and compaction again and again, until SIGTERM"
 _ONCE = {
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
     log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
     log = EventLog(args.verbose + 1, log_format)
-    configuration = Configuration(lambda: _opened(args))
+    reader = reader_of(args, keeps_settings=True)
+    configuration = Configuration(lambda: _opened(reader, args))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
     with observer_of(configuration.loaded.settings, log) as observer:
         daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
@@ -55,11 +57,11 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def _opened(args: argparse.Namespace) -> LoadedLayers:
-    """The configuration, of log dirs that are there. Raises: as ``load``; NotALogDir."""
+def _opened(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
+    """The configuration, of log dirs that are there. Raises: as ``read_configuration``; NotALogDir."""
     from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
 
-    loaded = load(args)
+    loaded = read_configuration(reader, args)
     for path in loaded.log_dirs:
         LogDir.open(path)
     return loaded

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.compactor import Compactor, Local
+from cleaner.engine.configured import Configured
 from cleaner.engine.copying import Copier
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
@@ -22,11 +24,11 @@ from cleaner.engine.spending import spend
 from cleaner.engine.uncleanable import uncleanable_in
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
-from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
+from policies.facts import ConfigFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
-from policies.plan import PartitionKey, Plan, Request, plan
+from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.rescue import Target, Volume
-from storage.errors import LogCleanerError
+from storage.errors import LogCleanerError, LogDirsChange
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
@@ -34,6 +36,8 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from storage.recovery import Recovery, plan_recovery, recover
 
 TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[object]]
+_READINGS_MAX: Final = 8
+"""How often the log dirs may change between finding and locking them, before the run gives up."""
 
 
 class Cleaner:
@@ -52,12 +56,17 @@ class Cleaner:
         wanted: Wanted = everything,
         lock: TakeLock | None = None,
         compactor: Compactor | None = None,
+        config_facts: Mapping[Path, ConfigFacts] | None = None,
+        read_again: Callable[[], Configured] | None = None,
     ) -> None:
         """Open the log dirs.
 
         Args:
             log_dirs: directories that a broker names in ``log.dirs``.
             layers: the configuration.
+            config_facts: log dir -> what tells whether that is the configuration of its broker.
+            read_again: reads the configuration under the locks, before anything else is read there; what it raises
+                ends the run, and nothing was changed. Without it ``layers`` holds: the caller read them under the lock.
             fs: the seam through which every mutation goes.
             clock: the wall clock.
             listener: hears events and progress.
@@ -69,12 +78,11 @@ class Cleaner:
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
-        self._layers = layers
         self._wanted = wanted
         self._lock = lock or (lambda log_dir, fs: log_dir.lock(fs, forced=force_lock))
-        self._log_dirs = [LogDir.open(path) for path in log_dirs]
         self._stopping = False
         self._compactor = compactor or Local()
+        self._read_again = read_again
         self._means = Means(
             fs or FileSystem(),
             clock or SystemClock(),
@@ -84,6 +92,14 @@ class Cleaner:
             lambda: self._stopping,
             None,
         )
+        self._take(Configured(tuple(log_dirs), layers, config_facts or {}))
+
+    def _take(self, configured: Configured) -> None:
+        """Let a configuration hold from now on."""
+        self._log_dirs = [LogDir.open(path) for path in configured.log_dirs]
+        self._layers = configured.layers
+        self._config_facts = configured.facts
+        self._means = replace(self._means, broker=configured.layers.broker_policy())
 
     def stop(self) -> None:
         """Ask a running ``clean`` to end between two steps; safe to call from a signal handler."""
@@ -98,7 +114,7 @@ class Cleaner:
         """
         survey = self._survey(request, topics)
         facts = [self._facts(log_dir, survey) for log_dir in self._log_dirs]
-        return plan(facts, self._policy_of, request, clock_jump_max_ms=self._means.broker.clock_jump_max_ms)
+        return plan(facts, self._policy_of, request, self._means.broker)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:
         """Partitions of a plan that failed when last tried and whose files are the same since, with the cause.
@@ -143,11 +159,11 @@ class Cleaner:
 
         Raises: LogDirLocked, UnreliableLock, UnsafeOwner before anything was changed.
         """
-        start_seconds = self._means.clock.seconds()
-        means = replace(self._means, delete_delay_ms=delete_delay_ms)
+        start_seconds, request = self._means.clock.seconds(), replace(request, in_place=True)
         with ExitStack() as locks:
             errors = self._locked(locks, request, topics)
             locks.callback(self._compactor.close)
+            means = replace(self._means, delete_delay_ms=delete_delay_ms)
             planned = self.plan(request, topics)
             swept_bytes = sum(sweep_log_dir(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
             executors = [
@@ -166,6 +182,7 @@ class Cleaner:
 
         Gives what failed. Raises: as ``clean``.
         """
+        request = replace(request, in_place=True)
         with ExitStack() as locks:
             errors = self._locked(locks, request, ())
             for log_dir, planned in zip(self._log_dirs, self.plan(request).log_dirs, strict=True):
@@ -220,6 +237,7 @@ class Cleaner:
 
         Raises: as ``clean``.
         """
+        request = replace(request, in_place=True)
         with ExitStack() as locks:
             errors = self._locked(locks, request, topics)
             return self._rescue(request, target, topics).run(errors)
@@ -229,17 +247,30 @@ class Cleaner:
         return Rescue(self._log_dirs, means, target, lambda: self.plan(request, topics))
 
     def _locked(self, locks: ExitStack, request: Request, topics: Sequence[str]) -> list[str]:
-        """Take every lock, and only then recover; gives what failed of that."""
-        for log_dir in self._log_dirs:
-            locks.enter_context(self._lock(log_dir, self._means.fs))
+        """Take every lock, read the configuration, and only then recover; gives what failed of that."""
+        self._lock_and_read(locks)
         self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
         survey = self._survey(request, topics)
         return [
             error
             for log_dir in self._log_dirs
-            if self._clock_is_believed(log_dir, request)
+            if self._may_recover(log_dir, request)
             for error in self._recover(log_dir, survey)
         ]
+
+    def _lock_and_read(self, locks: ExitStack) -> None:
+        """Take the lock of every log dir, then read the configuration: start over if it names others by now."""
+        for _ in range(_READINGS_MAX):
+            for log_dir in self._log_dirs:
+                locks.enter_context(self._lock(log_dir, self._means.fs))
+            if self._read_again is None:
+                return
+            locked = self._log_dirs
+            self._take(self._read_again())
+            if self._log_dirs == locked:
+                return
+            locks.close()
+        raise LogDirsChange(tuple(log_dir.path for log_dir in self._log_dirs))
 
     def _survey(self, request: Request, topics: Sequence[str]) -> Survey:
         expiration_ms = self._means.broker.producer_id_expiration_ms
@@ -248,24 +279,33 @@ class Cleaner:
     def _facts(self, log_dir: LogDir, survey: Survey) -> LogDirFacts:
         facts = survey_log_dir(log_dir, survey)
         try:
-            return facts if facts.errors else replace(facts, clock=self._clock_facts(log_dir))
+            return facts if facts.errors else self._with_guard_facts(log_dir, facts)
         except LogCleanerError as error:  # an unreadable journal: what cannot be written down is not done
             return replace(facts, partitions=(), errors=(str(error),))
 
-    def _clock_facts(self, log_dir: LogDir) -> ClockFacts:
-        return survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
+    def _with_guard_facts(self, log_dir: LogDir, facts: LogDirFacts) -> LogDirFacts:
+        """Add what the guard rails of a whole log dir go by."""
+        clock = survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
+        return replace(facts, clock=clock, config=self._config_facts.get(log_dir.path))
 
-    def _clock_is_believed(self, log_dir: LogDir, request: Request) -> bool:
-        """Asked before the first entry of this run, which the clock would agree with; confirming it makes one."""
+    def _may_recover(self, log_dir: LogDir, request: Request) -> bool:
+        """Whether no guard rail holds the log dir back.
+
+        It is asked before the first entry of this run, which the clock would agree with; confirming the clock makes one.
+        """
+        nothing = LogDirFacts(str(log_dir.path), None, 0, 0, ())
+        jump_max_ms = self._means.broker.clock_jump_max_ms
         try:
-            guard = clock_guard(self._clock_facts(log_dir), self._means.broker.clock_jump_max_ms)
+            facts = self._with_guard_facts(log_dir, nothing)
         except LogCleanerError:
             return False  # the plan meets it again, and tells
-        if guard and request.confirmed:
+        if any(log_dir_guards(facts, request, jump_max_ms)):
+            return False
+        if facts.clock and (guard := clock_guard(facts.clock, jump_max_ms)):
             journal = self._journal(log_dir)
             journal.record("clock", self._means.clock.now_ms(), text=guard.text)
             journal.close()
-        return guard is None or request.confirmed
+        return True
 
     def _journal(self, log_dir: LogDir) -> Journal:
         return Journal(log_dir.path, self._means.fs, self._means.clock.boot())

@@ -70,7 +70,7 @@ def render(plan: Plan, outcome: Outcome, page: Page, *, delete_delay_ms: int | N
         page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
         page.line()
     for log_dir in plan.log_dirs:
-        _log_dir(log_dir, outcome, page, at_once=delete_delay_ms == 0)
+        _log_dir(log_dir, outcome, page, now_ms=plan.request.now_ms, at_once=delete_delay_ms == 0)
     totals = Totals.of(plan, outcome)
     _totals(totals, outcome, page)
     _next_step(plan, totals, outcome, page, delete_delay_ms)
@@ -87,7 +87,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, at_once: bool) -> None:
+def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, at_once: bool) -> None:
     facts = planned.facts
     page.line(
         f"{facts.path}: {size(facts.size_bytes)} in {counted(len(planned.partitions), 'partition')}, "
@@ -99,6 +99,11 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, at_once: bool
         page.line(f"compaction takes up to {size(scratch)} of that while it runs{fits}", indent=2, hanging=2)
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
+    if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
+        age = duration(max(now_ms - newest_ms, 0))
+        page.line(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old", indent=2, hanging=2)
+    if planned.foreign and not planned.guard:
+        page.line(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow", indent=2, hanging=2)
     if planned.guard:
         page.line(f"held back: {planned.guard.text}", "bold yellow", indent=2, hanging=2)
     for error in facts.errors:

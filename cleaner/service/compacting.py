@@ -76,11 +76,12 @@ def _cleaner(task: Task, teller: _Teller) -> Cleaner:
     check_inherited(Path(log_dir), task.lock)
     return Cleaner(
         [Path(log_dir)],
-        task.layers,
+        task.configured.layers,
         listener=teller,
         threads=task.threads,
         wanted=lambda topic_partition: topic_partition == wanted,
         lock=lambda _log_dir, _fs: nullcontext(),  # the daemon holds it, and so do we
+        config_facts=task.configured.facts,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from cleaner.service.layers import METADATA_DIR, LoadedLayers
+from cleaner.service.layers import LoadedLayers
+from cleaner.service.reader import METADATA_DIR
 from cleaner.service.states import State, state_of_directory, state_of_files
 from policies.config import BrokerPolicy
 from policies.config_layers import ConfigLayers
@@ -24,12 +25,19 @@ class Configuration:
         Args:
             load: reads all sources anew and checks them.
 
-        Raises: as ``load_layers``.
+        Raises: as ``ConfigurationReader.read``.
         """
         self._load = load
-        self.loaded = _resolved(load())
-        self.broker: BrokerPolicy = self.loaded.layers.broker_policy()
-        self._seen = self._state()
+        self.unreadable: str | None = None
+        """Why the sources could not be read when they were last tried: until they can, nothing may be changed."""
+        self._hold(_resolved(load()), ())
+        self.reload()  # only now is it known whose state has to be noted before the reading
+
+    def _hold(self, loaded: LoadedLayers, seen: State) -> None:
+        """Let ``loaded`` hold; ``seen`` is what its sources looked like before they were read."""
+        self.loaded = loaded
+        self.broker: BrokerPolicy = loaded.layers.broker_policy()
+        self._seen = seen
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -43,19 +51,25 @@ class Configuration:
     def reload(self) -> list[str]:
         """Take what the sources say now; gives each key that changed, with both values.
 
-        Raises: as ``load_layers``, and what was in force stays.
+        Raises: as ``ConfigurationReader.read``; what was in force stays, and ``unreadable`` says why.
         """
-        self._seen = self._state()
-        loaded = _resolved(self._load())
+        seen = self._state()
+        try:
+            loaded = _resolved(self._load())
+        except (LogCleanerError, OSError) as error:
+            self._seen, self.unreadable = seen, reason_of(error)
+            raise
+        self.unreadable = None
         changes = list(differences(self.loaded, loaded))
-        self.loaded, self.broker = loaded, loaded.layers.broker_policy()
-        self._seen = self._state()
+        self._hold(loaded, seen)
         return changes
 
     def _state(self) -> State:
         dirs = self.loaded.log_dirs
-        metadata = [state_of_directory(path / METADATA_DIR) for path in (*dirs, *self._metadata_dir())]
-        return (state_of_files((*self.files, *(path / META_PROPERTIES_FILE for path in dirs))), *metadata)
+        places = (*dirs, *self._metadata_dir())
+        metadata = [(str(path), state_of_directory(path / METADATA_DIR)) for path in places]
+        files = (*self.files, *(path / META_PROPERTIES_FILE for path in dirs))
+        return (*((str(path), state_of_files((path,))) for path in files), *metadata)
 
     def _metadata_dir(self) -> Iterator[Path]:
         if self.broker.metadata_log_dir:
@@ -93,5 +107,10 @@ def _stated_in(layers: ConfigLayers) -> Iterator[tuple[str, str]]:
 
 
 def reason_of(error: LogCleanerError | OSError) -> str:
-    """In one line, however many problems there are."""
-    return str(error).replace("\n", "; ")
+    """Return what is wrong in one line, however many problems there are."""
+    return one_line(str(error))
+
+
+def one_line(text: str) -> str:
+    """Return a text of several lines as one line."""
+    return text.replace("\n", "; ")

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cleaner.engine.configured import Configured
 from policies.config_layers import ConfigLayers
 from policies.config_sources import ConfigSources, RawLayer, Said
-from storage.directory import despite_vanishing
+from policies.facts import ConfigFacts
 from storage.errors import InvalidConfig, InvalidConfigs
-from storage.log_dir import read_file
-from storage.metadata_log import ClusterMetadata, Configs, read_cluster_metadata
-from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
-from storage.properties import Property, parse_properties, read_properties
+from storage.metadata_log import ClusterMetadata, Configs
+from storage.properties import Property
 
-METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _SET: Final = "--set"
 
 
@@ -31,6 +28,7 @@ class Settings:
     Attributes:
         path: the file; None without one.
         server_properties: the broker's own file, whose values are to be read.
+        names_both: the file itself names ``server.properties`` and ``log.dirs``: they belong together.
         cluster_metadata: read ``__cluster_metadata-0`` where it is there.
         kafka_defaults: the broker runs on Kafka's built-in defaults.
         defaults: ``[defaults]``, ``[cleaner]`` and the keys above all tables, by Kafka's names.
@@ -42,6 +40,7 @@ class Settings:
 
     path: Path | None = None
     server_properties: Path | None = None
+    names_both: bool = False
     cluster_metadata: bool = True
     kafka_defaults: bool = False
     defaults: RawLayer = field(default_factory=dict)
@@ -52,13 +51,28 @@ class Settings:
 
 
 class LoadedLayers(NamedTuple):
-    """The layers, the log dirs they are for, the cluster metadata that was read for them, if any, and the settings
-    they were made of."""
+    """The configuration as it was read at one moment.
+
+    Attributes:
+        layers: everything that was stated.
+        log_dirs: the log dirs that the configuration is for, as they were named.
+        cluster: the cluster metadata that was read; None if there was none.
+        settings: of the configuration file.
+        facts: log dir, resolved -> what tells whether this is the configuration of its broker.
+        rejected: why the configuration file was not taken, and an earlier one holds; None if the file was taken.
+    """
 
     layers: ConfigLayers
     log_dirs: tuple[Path, ...]
     cluster: ClusterMetadata | None
     settings: Settings
+    facts: Mapping[Path, ConfigFacts] = {}
+    rejected: str | None = None
+
+    @property
+    def configured(self) -> Configured:
+        """Return what the engine needs to know of it."""
+        return Configured(self.log_dirs, self.layers, self.facts)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -67,32 +81,10 @@ class LoadedLayers(NamedTuple):
 
 
 def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: Sequence[str] = ()) -> LoadedLayers:
-    """Read what the settings name, and make the layers.
+    """Read what the settings name, once. Arguments and errors: as for ``ConfigurationReader``."""
+    from cleaner.service.reader import ConfigurationReader  # noqa: PLC0415 - it builds on this module
 
-    Args:
-        settings: of the configuration file, or the ones that hold without it.
-        log_dirs: of the command line; without any, those that ``log.dirs`` names.
-        set_options: ``KEY=VALUE`` of each ``--set``.
-
-    Raises:
-        InvalidConfigs: everything that is wrong in any layer.
-        UnreadableFile, CorruptBatch: of server.properties, meta.properties or the cluster metadata.
-    """
-    properties = read_properties(settings.server_properties) if settings.server_properties else None
-    broker = build_layers(settings, server_properties=properties, set_options=set_options).broker_policy()
-    dirs = tuple(log_dirs) or tuple(map(Path, broker.log_dirs))
-    cluster = None
-    if settings.cluster_metadata:
-        own_dir = (Path(broker.metadata_log_dir),) if broker.metadata_log_dir else ()
-        cluster = _find_cluster_metadata((*own_dir, *dirs))
-    layers = build_layers(
-        settings,
-        server_properties=properties,
-        cluster=cluster,
-        node_id=_node_id(dirs) if cluster else None,
-        set_options=set_options,
-    )
-    return LoadedLayers(layers, dirs, cluster, settings)
+    return ConfigurationReader(lambda: settings, log_dirs, set_options).read()
 
 
 def build_layers(
@@ -134,23 +126,6 @@ def build_layers(
     if problems:
         raise InvalidConfigs(tuple(problems))
     return layers
-
-
-def _find_cluster_metadata(dirs: Sequence[Path]) -> ClusterMetadata | None:
-    """The metadata partition lies in one of the dirs: in ``metadata.log.dir``, else in the first log dir."""
-    found = next((path for log_dir in dirs if (path := log_dir / METADATA_DIR).is_dir()), None)
-    return despite_vanishing(partial(read_cluster_metadata, found)) if found else None
-
-
-def _node_id(log_dirs: Sequence[Path]) -> str | None:
-    """The broker's id, as the first ``meta.properties`` of its log dirs has it."""
-    for path in (log_dir / META_PROPERTIES_FILE for log_dir in log_dirs):
-        if (data := read_file(path)) is not None:
-            properties = parse_properties(data, str(path))
-            for key in ("node.id", "broker.id"):
-                if key in properties:
-                    return properties[key].value.strip()
-    return None
 
 
 def _said_in(path: Path | None, properties: Mapping[str, Property] | None) -> RawLayer | None:

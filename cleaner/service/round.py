@@ -28,7 +28,7 @@ class Round:
             log_dirs: those of the configuration.
             on_refusal: told of a log dir that another process holds, or that could not be locked.
         """
-        self._log_dirs = tuple(log_dirs)
+        self.log_dirs = tuple(log_dirs)
         self._on_refusal = on_refusal
         self._locks: dict[Path, LogDirLock] | None = None
         self._compactor: Compactor | None = None
@@ -53,7 +53,7 @@ class Round:
         """The log dirs that may be changed in this round."""
         if self._locks is None:
             self._locks = {}
-            for path in self._log_dirs:
+            for path in self.log_dirs:
                 self._lock(path, self._locks)
         return tuple(self._locks)
 

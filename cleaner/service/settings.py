@@ -119,6 +119,7 @@ def parse_settings(text: str, path: Path) -> Settings:
     return Settings(
         path=path,
         server_properties=path.parent / file.server_properties if file.server_properties else None,
+        names_both=bool(file.server_properties) and "log.dirs" in defaults,
         cluster_metadata=file.cluster_metadata,
         kafka_defaults=file.kafka_defaults,
         defaults=defaults,

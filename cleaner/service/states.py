@@ -37,4 +37,4 @@ def _stat(path: Path | str) -> tuple[int, ...]:
         found = os.stat(path)  # noqa: PTH116 - also of a scanned entry
     except OSError:
         return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cleaner.engine.configured import Configured
 from cleaner.engine.outcome import Outcome
-from policies.config_layers import ConfigLayers
 from policies.plan import PartitionKey, Plan, Request
 
 
@@ -21,7 +21,8 @@ class Task:
     """Compact one partition, as ``clean --only compaction`` would."""
 
     partition: PartitionKey
-    layers: ConfigLayers
+    configured: Configured
+    """As the daemon read it under the lock."""
     request: Request
     threads: int
     lock: int

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
@@ -21,7 +22,7 @@ from cleaner.engine.means import Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.uncleanable import Uncleanable
 from cleaner.service.compactor import ChildDied, CompactionRefused
-from cleaner.service.configuration import Configuration, reason_of
+from cleaner.service.configuration import Configuration, one_line, reason_of
 from cleaner.service.due import Intervals, Job, Schedule, Work, due
 from cleaner.service.events import Event
 from cleaner.service.observer import JobKind
@@ -38,6 +39,8 @@ from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
 Change = Callable[[Schedule], Schedule]
+_NOTHING_CHANGES: Final = "nothing is changed until it can be read"
+_EARLIER_HOLDS: Final = "the one before it stays in force"
 
 
 class Worker:
@@ -121,27 +124,45 @@ class Worker:
             case JobKind.COMPACTION:
                 self._compact(job, round_, now_ms)
 
+    def _changeable(self, round_: Round) -> tuple[Path, ...]:
+        """Return the log dirs that may be changed now: their locks are held, and the configuration is as read since.
+
+        Nothing may be changed while the configuration cannot be read, nor, until the next round, if it names other
+        log dirs than this round locked.
+        """
+        locked = round_.locked()
+        if locked:
+            self._reload_if_stale()
+        names_others = round_.log_dirs != self._configuration.loaded.log_dirs
+        return () if names_others or self._configuration.unreadable else locked
+
     def _reload_if_stale(self) -> None:
         if self._configuration.is_stale():
             self._reload()
 
     def _reload(self) -> None:
         self._supervisor.reloading()
+        was_unreadable = self._configuration.unreadable
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            self._teller.failed(Event.CONFIG_REJECTED, "configuration", reason_of(error))
+            self._teller.failed(Event.CONFIG_REJECTED, "configuration", f"{reason_of(error)}; {_NOTHING_CHANGES}")
         else:
-            if changes:
+            if rejected := self._configuration.loaded.rejected:
+                self._teller.failed(Event.CONFIG_REJECTED, "configuration", f"{one_line(rejected)}; {_EARLIER_HOLDS}")
+            if changes or was_unreadable:
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
                 self._schedule = replace(self._schedule, intervals=intervals).asked_for(JobKind.SURVEY)
+                self._schedule = self._schedule.asked_for(JobKind.RETENTION) if was_unreadable else self._schedule
         finally:
             self._supervisor.reloaded()
 
     def _survey(self, job: Job, round_: Round, now_ms: int) -> None:
         """Plan everything; where nothing changed since the last time, what was found then holds still."""
-        if job.is_full:
+        if job.is_full and self._configuration.unreadable:
+            self._reload()
+        elif job.is_full or not self._teller.held:  # a broker that runs writes metadata all the time
             self._reload_if_stale()
         dirs = [path for path in self._configuration.loaded.log_dirs if self._is_there(path)]
         states = {path: self._state_of(path, round_) for path in dirs}
@@ -150,7 +171,7 @@ class Worker:
             return
         self._states = states
         self._forgive_mended()
-        plan = self._open(dirs).plan(Request(now_ms))
+        plan = self._open(dirs).plan(Request(now_ms, in_place=not self._schedule.observing))
         self._expired = {p.key for p in plan.partitions if p.deletion}
         self._teller.planned(plan, now_ms)
         self._moment_ms = min(_moments(plan, now_ms), default=None)
@@ -175,8 +196,7 @@ class Worker:
         return (holder,) if holder else state_of_directory(path)
 
     def _schedule_work(self, free: Sequence[LogDirPlan]) -> None:
-        compacts = self._configuration.broker.log_cleaner_enable
-        steps = [step for log_dir in free for step in compaction_steps(log_dir) if compacts]
+        steps = [step for log_dir in free for step in compaction_steps(log_dir)]
         self._to_read_bytes = {step.key: bytes_to_read(step) for step in steps}
         removals = dict(chain.from_iterable(next_removals(log_dir) for log_dir in free))
         corrections = any(p.checkpoint_offset is not None for p in _planned(free))
@@ -194,22 +214,22 @@ class Worker:
             return is_due and topic_partition not in left_out
 
         self._retain(job, round_, now_ms, wanted)
-        self._has_recovered = bool(round_.locked())
+        self._has_recovered = bool(self._changeable(round_))
 
     def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> None:
         """Deletions, and removal of what waited long enough: the same run does both."""
-        if dirs := round_.locked():
+        if dirs := self._changeable(round_):
             plan, outcome = self._open(dirs, wanted).clean(Request(now_ms, Only.RETENTION))
             self._spent(job, plan, outcome, now_ms)
 
     def _correct(self, round_: Round, now_ms: int) -> None:
-        if dirs := round_.locked():
+        if dirs := self._changeable(round_):
             for error in self._open(dirs).correct_checkpoints(Request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, JobKind.CHECKPOINT, error)
 
     def _compact(self, job: Job, round_: Round, now_ms: int) -> None:
         try:
-            if Path(job.partitions[0][0]) in round_.locked():
+            if Path(job.partitions[0][0]) in self._changeable(round_):
                 self._have_compacted(job, round_, now_ms)
         finally:
             self._schedule = self._schedule.compacted()
@@ -225,7 +245,7 @@ class Worker:
         progress = Progress(self._teller, self._supervisor, key, self._to_read_bytes.get(key, 0))
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
-        task = Task(key, self._configuration.loaded.layers, request, threads, round_.lock_of(Path(key[0])))
+        task = Task(key, self._configuration.loaded.configured, request, threads, round_.lock_of(Path(key[0])))
         try:
             done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
         except CompactionRefused as error:
@@ -290,6 +310,7 @@ class Worker:
             listener=Progress(self._teller, self._supervisor),
             wanted=wanted_and_alive,
             lock=lambda _log_dir, _fs: nullcontext(),
+            config_facts=self._configuration.loaded.facts,
         )
         if self._supervisor.stopping():
             cleaner.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.config import TopicPolicy
+from policies.config import BrokerPolicy, TopicPolicy
 from policies.facts import Boot, ClockFacts, LastRun, LogDirFacts
 from policies.guards import clock_guard, delete_ratio_guard
 from policies.plan import Only, Request, plan, plan_partition
@@ -73,7 +73,7 @@ def test_clock_is_believed_unless_it_jumped(story: str, facts: ClockFacts, told:
 def test_log_dir_with_a_clock_that_jumped_is_left_as_it_is_until_confirmed() -> None:
     facts = LogDirFacts("/data", None, 1, 1, (EXPIRED_HALF.facts(),), clock=clock(newest_file_days=31))
     held, confirmed, wider = (
-        plan([facts], lambda _: a_policy(retention_ms=100), request, clock_jump_max_ms=max_ms)
+        plan([facts], lambda _: a_policy(retention_ms=100), request, BrokerPolicy(clock_jump_max_ms=max_ms))
         for request, max_ms in [
             (Request(NOW_MS), MAX_MS),
             (Request(NOW_MS, confirmed=True), MAX_MS),

@@ -40,7 +40,10 @@ class FakeCleaner:
         threads: int,
         force_lock: bool,
         compactor: object,
+        config_facts: object,
+        read_again: Callable[[], Any],
     ) -> FakeCleaner:
+        self.read_again = read_again
         self.log_dirs, self.threads, self.listener, self.force_lock = log_dirs, threads, listener, force_lock
         self.compactor = compactor
         return self

@@ -234,8 +234,9 @@ class TestGuards:
         engine.given = a_plan(GUARDED)
         on_a_terminal(monkeypatch, answer)
         assert run("clean") == status  # the plan handed out here stays a guarded one
-        confirmed = [request.confirmed for request in engine.requests]
-        assert confirmed == ([False, True] if answer == "y\n" else [False])
+        confirmed = [request.confirmed_guards for request in engine.requests]
+        assert confirmed == ([frozenset(), engine.given.guard_keys] if answer == "y\n" else [frozenset()])
+        assert not any(request.confirmed for request in engine.requests)
 
     def test_on_a_terminal_nothing_is_asked_where_nothing_is_held(self, engine, run: Run, monkeypatch, capsys) -> None:
         on_a_terminal(monkeypatch, "no\n")

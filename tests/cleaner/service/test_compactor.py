@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.configured import Configured
 from cleaner.service import compacting
 from cleaner.service import compactor as module
 from cleaner.service.compactor import ChildDied, CompactionRefused, Compactor
@@ -69,8 +70,8 @@ def lock(log_dir):
 
 def task(log_dir: Path, lock: int, *set_options: str) -> Task:
     request = Request(NOW_MS, Only.COMPACTION)
-    layers = configured(*set_options, state=COMPACT)
-    return Task((str(log_dir), TopicPartition("state", 0)), layers, request, 1, lock)
+    found = Configured((log_dir,), configured(*set_options, state=COMPACT))
+    return Task((str(log_dir), TopicPartition("state", 0)), found, request, 1, lock)
 
 
 def nothing() -> None:

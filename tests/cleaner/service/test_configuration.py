@@ -8,6 +8,7 @@ from cleaner.service.configuration import Configuration, reason_of
 from cleaner.service.layers import load_layers
 from cleaner.service.settings import read_settings
 from storage.errors import InvalidConfigs
+from tests.metadata_dirs import write_metadata
 from tests.partition_dirs import PartitionDir
 
 
@@ -83,7 +84,21 @@ def test_cluster_metadata_that_a_broker_wrote_makes_it_stale(files):
 
 def test_a_metadata_log_on_another_disk_is_looked_at_too(files, tmp_path):
     files.say(f'metadata.log.dir = "{tmp_path / "meta"}"')
+    write_metadata(tmp_path / "meta")
     configuration = Configuration(files.load)
-    (tmp_path / "meta" / "__cluster_metadata-0").mkdir(parents=True)
+    assert not configuration.is_stale()
     (tmp_path / "meta" / "__cluster_metadata-0" / "quorum-state").write_text("{}")
+    assert configuration.is_stale()
+
+
+def test_what_changes_while_it_is_read_makes_it_stale(files):
+    def load():
+        loaded = files.load()
+        files.say("[defaults]\nretention.ms = 5")
+        return loaded
+
+    configuration = Configuration(files.load)
+    files.properties.write_text("log.retention.ms=3000\n")
+    configuration._load = load
+    configuration.reload()
     assert configuration.is_stale()
