@@ -44,8 +44,8 @@ def confirm_force_lock(args: argparse.Namespace) -> None:
 def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> Request:
     """On a terminal, have what guard rails would hold back confirmed before anything is done.
 
-    Returns: the request, with those guards confirmed that were shown, or all of them after ``--yes``. A guard that first
-        shows under the lock was never shown, and holds back.
+    Returns: the request, with those guards confirmed that were shown, or all of them after ``--yes``. A guard that
+        only the plan under the lock meets was never shown, and holds back.
     Raises: Refused.
     """
     if args.yes or args.dry_run or not _on_a_terminal():
@@ -63,7 +63,7 @@ def tell_guards(plan: Plan) -> None:
     """One line for each guard rail that holds something back."""
     for guard in plan.guards:
         complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, say --yes if it is meant")
-    held = {line for line in plan.guards}
+    held = set(plan.guards)
     for line in plan.foreign:
         if line not in held:  # a dry run, or a copy: it changes nothing there
             complain(f"{line}; a run that changes the log dir is held back until --yes")

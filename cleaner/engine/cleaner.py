@@ -291,7 +291,8 @@ class Cleaner:
     def _may_recover(self, log_dir: LogDir, request: Request) -> bool:
         """Whether no guard rail holds the log dir back.
 
-        It is asked before the first entry of this run, which the clock would agree with; confirming the clock makes one.
+        The question comes before the first journal entry of this run, which the clock would agree with. A clock that
+        was confirmed gets such an entry.
         """
         nothing = LogDirFacts(str(log_dir.path), None, 0, 0, ())
         jump_max_ms = self._means.broker.clock_jump_max_ms
