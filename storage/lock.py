@@ -16,14 +16,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_plain, open_to_change
-from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile, UnreliableLock
-from storage.filesystem import FileSystem, Purpose, give_away, typed
+from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile, UnreliableLock, UnsafeOwner
+from storage.filesystem import FileSystem, Purpose, check_owner, give_away, typed
 from storage.names import LOCK_FILE
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
 _ATTEMPTS_MAX: Final = 16
 _NO_LOCKS: Final = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_WRITES: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _MODE: Final = 0o644
 _NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
 
@@ -88,6 +89,57 @@ class LogDirLock:
         self.release()
 
 
+class LogDirReadLock:
+    """Keeps brokers and cleaners out of a log dir that is only read; other readers may stand beside us.
+
+    It works through a read-only descriptor, so on a read-only mount too. A ``.lock`` that is not there is made, and
+    stays: a broker may have opened it meanwhile, and without its name would hold a lock that nobody else meets.
+
+    If no ``.lock`` can be made, or the file system has no locks, nobody is kept out: a reader has to see for itself
+    that nothing changed.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        """-1 if nobody is kept out."""
+
+    @classmethod
+    def acquire(cls, directory: Path, fs: FileSystem) -> Self:
+        """Take the lock. Raises: LogDirLocked, UnreadableFile."""
+        path = directory / LOCK_FILE
+        for _ in range(_ATTEMPTS_MAX):
+            descriptor = _open_to_read(path)
+            if descriptor is None and not _can_make(path, directory, fs):
+                return cls(-1)
+            if descriptor is None:
+                continue
+            try:
+                is_locked = _set_read_lock(descriptor, directory)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if is_locked and _is_at(path, descriptor):
+                return cls(descriptor)
+            os.close(descriptor)
+            if not is_locked:
+                return cls(-1)
+        raise LogDirLocked(directory, None)
+
+    def release(self) -> None:
+        """Let go, and leave the file; calling it again does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
 def holder_of(directory: Path) -> str | None:
     """Who holds the lock, in words, without creating or taking it; None where nobody does."""
     try:
@@ -135,6 +187,35 @@ def _open(path: Path, directory: Path) -> int | None:
     return descriptor
 
 
+def _open_to_read(path: Path) -> int | None:
+    """Open the lock file. Return None if there is none. Raises: UnreadableFile."""
+    try:
+        return open_plain(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+
+
+def _can_make(path: Path, directory: Path, fs: FileSystem) -> bool:
+    """Make the lock file, owned like its directory. Return False if that cannot be: then no file is left.
+
+    Raises: UnreadableFile.
+    """
+    try:
+        check_owner(directory)
+        fs.create(path, directory, Purpose.LOCK).close()
+    except FileExistsError:
+        return True
+    except (OutOfSpace, UnsafeOwner):
+        return False
+    except OSError as error:
+        if error.errno in _NO_WRITES:
+            return False
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    return True
+
+
 def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0))
@@ -146,6 +227,19 @@ def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
         if error.errno in _NO_LOCKS:
             raise UnreliableLock(directory, f"lies on a file system without locks ({error.strerror})") from error
         raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
+
+
+def _set_read_lock(descriptor: int, directory: Path) -> bool:
+    """Set the read lock. Return False if the file system has no locks. Raises: LogDirLocked, UnreadableFile."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, *_WHOLE_FILE, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise LogDirLocked(directory, _holder_pid(directory)) from error
+        if error.errno in _NO_LOCKS:
+            return False
+        raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
+    return True
 
 
 def _holder_pid(directory: Path) -> int | None:

@@ -13,7 +13,7 @@ from storage.checkpoints import format_offset_checkpoint, parse_offset_checkpoin
 from storage.directory import open_plain, opened, status_of
 from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile, UnreliableLock
 from storage.filesystem import FileSystem, Purpose, check_owner
-from storage.lock import LogDirLock, holder_of
+from storage.lock import LogDirLock, LogDirReadLock, holder_of
 from storage.mounts import shared_type
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -94,6 +94,13 @@ class LogDir:
         if not forced and (shared := shared_type(self.path)):
             raise UnreliableLock(self.path, f"lies on {shared}, which other machines may share")
         return LogDirLock.acquire(self.path, fs, forced=forced)
+
+    def lock_to_read(self, fs: FileSystem) -> LogDirReadLock:
+        """Keep brokers and cleaners out while the log dir is read, as far as it lets us.
+
+        Raises: LogDirLocked, UnreadableFile.
+        """
+        return LogDirReadLock.acquire(self.path, fs)
 
     def locked_by(self) -> str | None:
         """Who holds the lock, in words; None where nobody does."""
