@@ -41,6 +41,17 @@ class LogDirLocked(LogCleanerError):
         return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
 
 
+class LockLost(LogCleanerError):
+    """The locked file is not the one that others open any more, so the lock keeps nobody out."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: somebody removed .lock while this run held it; nothing more is changed here, run again"
+
+
 class LogDirsChange(LogCleanerError):
     """The configuration names other log dirs each time it is read, so no set of locks covers them."""
 

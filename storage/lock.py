@@ -9,23 +9,28 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from storage.directory import open_entry, open_plain, open_to_change
-from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile, UnreliableLock, UnsafeOwner
+from storage.directory import open_entry, open_plain
+from storage.errors import LockLost, LogDirLocked, OutOfSpace, UnreadableFile, UnreliableLock, UnsafeFile, UnsafeOwner
 from storage.filesystem import FileSystem, Purpose, check_owner, give_away, typed
 from storage.names import LOCK_FILE
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
+SETTLE_SECONDS: Final = 0.2
+"""A broker lets go of the lock, then deletes the file: it is given this long for the second step."""
 _ATTEMPTS_MAX: Final = 16
 _NO_LOCKS: Final = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_WRITES: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_MODE: Final = 0o644
+_MODE: Final = 0o666
 _NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
 
 
@@ -36,12 +41,29 @@ def ensure_unlocked(directory: Path) -> None:
 
 
 class LogDirLock:
-    """Held from before the inventory to the last checkpoint. Released on leaving the ``with``."""
+    """The lock of a log dir, held from before the inventory to the last checkpoint. Leaving the ``with`` releases it.
 
-    def __init__(self, directory: Path, descriptor: int, fs: FileSystem) -> None:
+    Letting go leaves the file: a broker that opened it before, and locks it after, would else hold a file without a
+    name while the next process locks a new one. A broker deletes the file *after* it let go. So a lock on a file that
+    was there already is believed only after ``SETTLE_SECONDS``, and as long as the file keeps its name
+    (``ensure_named``).
+
+    Source: Kafka FileLock.destroy.
+    """
+
+    def __init__(self, directory: Path, descriptors: tuple[int, ...], *, is_new: bool = False) -> None:
+        """Hold what is locked already.
+
+        Args:
+            directory: the log dir.
+            descriptors: of ``.lock``, then of the file of several names that it replaced, which stays locked, too.
+            is_new: we made the file.
+        """
+        self._directory = directory
         self._path = directory / LOCK_FILE
-        self._descriptor = descriptor
-        self._fs = fs
+        self._descriptors = descriptors
+        self._locked_seconds = time.monotonic()
+        self._settled_seconds = self._locked_seconds if is_new else self._locked_seconds + SETTLE_SECONDS
 
     @classmethod
     def acquire(cls, directory: Path, fs: FileSystem, *, forced: bool = False) -> Self:
@@ -51,34 +73,55 @@ class LogDirLock:
         """
         path = directory / LOCK_FILE
         for _ in range(_ATTEMPTS_MAX):
-            if (descriptor := _open(path, directory)) is None:
+            opened = _open(path, directory, fs, forced=forced)
+            if opened is None:
                 continue
+            descriptors, is_new = opened
             try:
-                _set_lock(descriptor, directory, forced=forced)
+                _set_lock(descriptors[0], directory, forced=forced)
             except BaseException:
-                os.close(descriptor)
+                _close(descriptors)
                 raise
-            if _is_at(path, descriptor):
-                return cls(directory, descriptor, fs)
-            os.close(descriptor)  # its holder deleted the file on release: we locked one without a name
+            if _is_at(path, descriptors[0]):
+                return cls(directory, descriptors, is_new=is_new)
+            _close(descriptors)  # its holder deleted the file on release: we locked one without a name
         raise LogDirLocked(directory, None)
+
+    @classmethod
+    def inherited(cls, directory: Path, descriptor: int) -> Self:
+        """Return the lock that the parent process handed down; it lasts until every process closed its descriptor.
+
+        Raises: LogDirLocked, UnreadableFile.
+        """
+        if not _is_at(directory / LOCK_FILE, descriptor):
+            raise LogDirLocked(directory, None)
+        _set_lock(descriptor, directory, forced=False)
+        return cls(directory, (descriptor,), is_new=True)  # the parent waited
 
     @property
     def descriptor(self) -> int:
         """For a child process that is to inherit the lock."""
-        return self._descriptor
+        return self._descriptors[0]
+
+    @property
+    def held_seconds(self) -> float:
+        """For how long a broker would have been refused."""
+        return time.monotonic() - self._locked_seconds
+
+    def ensure_named(self) -> None:
+        """Check, before a change, that the locked file still is the one that others open.
+
+        The first call waits until a broker that let go just before us has deleted the file. Raises: LockLost.
+        """
+        if (early_seconds := self._settled_seconds - time.monotonic()) > 0:
+            time.sleep(early_seconds)
+        if not _is_at(self._path, self.descriptor):
+            raise LockLost(self._directory)
 
     def release(self) -> None:
-        """Delete the file and let go, as Kafka does since 3.8; calling it again does nothing.
-
-        Where the file cannot be deleted, it lets go all the same. Raises: OSError, OutOfSpace.
-        """
-        if self._descriptor >= 0:
-            try:
-                self._fs.unlink(self._path, Purpose.LOCK)
-            finally:  # a file that cannot be deleted must not keep the lock held
-                os.close(self._descriptor)
-                self._descriptor = -1
+        """Let go, and leave the file; calling it again does nothing."""
+        _close(self._descriptors)
+        self._descriptors = ()
 
     def __enter__(self) -> Self:
         return self
@@ -158,33 +201,95 @@ def holder_of(directory: Path) -> str | None:
     return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
 
 
-def check_inherited(directory: Path, descriptor: int) -> None:
-    """Check that a descriptor which the parent process handed down holds the lock of ``directory``.
+def _open(path: Path, directory: Path, fs: FileSystem, *, forced: bool) -> tuple[tuple[int, ...], bool] | None:
+    """Open or make the lock file. Return its descriptors, and whether we made it; None if somebody else did meanwhile.
 
-    The lock lasts until every process that has the descriptor closed it. Raises: LogDirLocked, UnreadableFile.
+    A file that is there keeps its owner, unless the owner of the directory, a broker, could not open it.
     """
-    if not _is_at(directory / LOCK_FILE, descriptor):
-        raise LogDirLocked(directory, None)
-    _set_lock(descriptor, directory, forced=False)
-
-
-def _open(path: Path, directory: Path) -> int | None:
-    """None where somebody made the file in between. One that is there keeps its owner: it may be no file of ours."""
     try:
-        with suppress(FileNotFoundError):
-            return open_to_change(path, os.O_RDWR)
+        descriptor = open_entry(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileNotFoundError:
+        made = _made(path, directory)
+        return None if made is None else ((made,), True)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        status = _plain(descriptor, path)
+        if status.st_nlink > 1:
+            return (_renewed(path, directory, descriptor, fs, forced=forced), descriptor), False
+        _hand_over(descriptor, status, directory.stat())
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return (descriptor,), False
+
+
+def _plain(descriptor: int, path: Path) -> os.stat_result:
+    """Return the status of a plain file. Raises: UnsafeFile if it is something else."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFile(path, "is no plain file")
+    return status
+
+
+def _made(path: Path, directory: Path) -> int | None:
+    """Make the file, owned like its directory; None if somebody else did."""
+    try:
         descriptor = open_entry(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _MODE)
     except FileExistsError:
         return None
     except OSError as error:
-        full = isinstance(typed(error, path, 0), OutOfSpace)
-        raise UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error)) from error
+        raise _unreadable(path, error) from error
     try:
-        give_away(descriptor, path, directory.stat())
+        model = directory.stat()
+        give_away(descriptor, path, model)
+        os.fchmod(descriptor, stat.S_IMODE(model.st_mode) & _MODE | stat.S_IRUSR | stat.S_IWUSR)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _unreadable(path: Path, error: OSError) -> UnreadableFile:
+    full = isinstance(typed(error, path, 0), OutOfSpace)
+    return UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error))
+
+
+def _renewed(path: Path, directory: Path, linked: int, fs: FileSystem, *, forced: bool) -> int:
+    """Put a fresh file in the place of one that has several names, as ``cp -al`` gives it.
+
+    A lock on the old file would hold for the backup, too. The old file is locked first, so it is replaced only if
+    nobody holds it, and stays locked as long as the new one: a broker may have opened it before.
+    """
+    _set_lock(linked, directory, forced=forced)
+    fresh = path.with_name(f"{path.name}.tmp")
+    fs.unlink(fresh, Purpose.LOCK)
+    descriptor = _made(fresh, directory)
+    if descriptor is None:
+        raise LogDirLocked(directory, None)
+    try:
+        fs.rename(fresh, path, Purpose.LOCK)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _hand_over(descriptor: int, status: os.stat_result, owner: os.stat_result) -> None:
+    """Let the owner of the directory open the file: root may have made it for itself."""
+    if os.geteuid() not in (0, status.st_uid):
+        return
+    if status.st_uid != owner.st_uid and not status.st_mode & stat.S_IWOTH:
+        with suppress(OSError):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    if not status.st_mode & stat.S_IWUSR:
+        with suppress(OSError):
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _open_to_read(path: Path) -> int | None:

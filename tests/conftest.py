@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,14 @@ class Samples:
     def cleaned_at_ms(self, stage: str) -> int:
         """When Kafka's cleaner finished ``after`` or ``after2``, epoch ms."""
         return (self.root / stage / "cleaner-offset-checkpoint").stat().st_mtime_ns // 1_000_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def locks_settle_at_once() -> Iterator[None]:
+    """No broker lets go of a lock just before us here; the tests of the lock set the time themselves."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("storage.lock.SETTLE_SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")

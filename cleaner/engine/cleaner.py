@@ -30,12 +30,14 @@ from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.rescue import Target, Volume
 from storage.errors import LogCleanerError, LogDirsChange
 from storage.filesystem import FileSystem
+from storage.guarded import Guarded
+from storage.lock import LogDirLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from storage.recovery import Recovery, plan_recovery, recover
 
-TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[object]]
+TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[LogDirLock | None]]
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
 
@@ -73,18 +75,19 @@ class Cleaner:
             threads: of compactions: large ones in turn, each with all, small ones side by side.
             force_lock: go on where the lock of a log dir may keep nobody out.
             wanted: partitions that are left out of everything are those that it denies.
-            lock: takes the lock of a log dir; one who holds it already hands in what does nothing.
+            lock: takes the lock of a log dir. A caller that already holds the lock passes a context that gives it.
             compactor: carries the compactions of ``clean`` and ``copy`` out; this process does where none is given.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
         self._wanted = wanted
         self._lock = lock or (lambda log_dir, fs: log_dir.lock(fs, forced=force_lock))
+        self._fs = fs or FileSystem()
         self._stopping = False
         self._compactor = compactor or Local()
         self._read_again = read_again
         self._means = Means(
-            fs or FileSystem(),
+            self._fs,
             clock or SystemClock(),
             listener or Silent(),
             layers.broker_policy(),
@@ -261,8 +264,9 @@ class Cleaner:
     def _lock_and_read(self, locks: ExitStack) -> None:
         """Take the lock of every log dir, then read the configuration: start over if it names others by now."""
         for _ in range(_READINGS_MAX):
-            for log_dir in self._log_dirs:
-                locks.enter_context(self._lock(log_dir, self._means.fs))
+            taken = {log_dir.path: locks.enter_context(self._lock(log_dir, self._fs)) for log_dir in self._log_dirs}
+            guarded = Guarded(self._fs, {path: lock for path, lock in taken.items() if lock})
+            self._means = replace(self._means, fs=guarded)
             if self._read_again is None:
                 return
             locked = self._log_dirs

@@ -28,6 +28,7 @@ from policies.restoring import DeletionFacts, Restoration
 from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Guarded
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log_dir import LogDir
 from storage.names import (
@@ -54,7 +55,7 @@ class Restorer:
     ) -> None:
         self._log_dirs = log_dirs
         self._force_lock = force_lock
-        self._fs = fs
+        self._fs = self._unguarded = fs
         self._clock = clock
         self._listener = listener
 
@@ -91,11 +92,14 @@ class Restorer:
     def _locked(self) -> ExitStack:
         locks = ExitStack()
         try:
-            for log_dir in self._log_dirs:
-                locks.enter_context(log_dir.lock(self._fs, forced=self._force_lock))
+            taken = {
+                log_dir.path: locks.enter_context(log_dir.lock(self._unguarded, forced=self._force_lock))
+                for log_dir in self._log_dirs
+            }
         except BaseException:
             locks.close()
             raise
+        self._fs = Guarded(self._unguarded, taken)
         return locks
 
     def _restore_in(self, log_dir: LogDir, wanted: Wanted) -> Iterator[RestoreResult]:

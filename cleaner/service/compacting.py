@@ -18,7 +18,7 @@ from pathlib import Path
 from cleaner.engine.cleaner import Cleaner
 from cleaner.service.tasks import Advanced, Done, Ready, Refused, Task, Told
 from storage.errors import LogCleanerError
-from storage.lock import check_inherited
+from storage.lock import LogDirLock
 
 
 class _Teller:
@@ -73,14 +73,14 @@ def _answer(task: Task, teller: _Teller) -> Done | Refused:
 
 def _cleaner(task: Task, teller: _Teller) -> Cleaner:
     log_dir, wanted = task.partition
-    check_inherited(Path(log_dir), task.lock)
+    lock = LogDirLock.inherited(Path(log_dir), task.lock)
     return Cleaner(
         [Path(log_dir)],
         task.configured.layers,
         listener=teller,
         threads=task.threads,
         wanted=lambda topic_partition: topic_partition == wanted,
-        lock=lambda _log_dir, _fs: nullcontext(),  # the daemon holds it, and so do we
+        lock=lambda _log_dir, _fs: nullcontext(lock),  # the daemon holds it, and so do we
         config_facts=task.configured.facts,
     )
 

@@ -57,10 +57,10 @@ class Round:
                 self._lock(path, self._locks)
         return tuple(self._locks)
 
-    def lock_of(self, log_dir: Path) -> int:
-        """Descriptor of the lock, which the round has."""
+    def lock_of(self, log_dir: Path) -> LogDirLock:
+        """Return the lock of a log dir, which the round has."""
         assert self._locks is not None
-        return self._locks[log_dir].descriptor
+        return self._locks[log_dir]
 
     def compactor(self, supervisor: Supervisor) -> Compactor:
         """The one child of this round."""

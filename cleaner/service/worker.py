@@ -219,12 +219,12 @@ class Worker:
     def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> None:
         """Deletions, and removal of what waited long enough: the same run does both."""
         if dirs := self._changeable(round_):
-            plan, outcome = self._open(dirs, wanted).clean(Request(now_ms, Only.RETENTION))
+            plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
             self._spent(job, plan, outcome, now_ms)
 
     def _correct(self, round_: Round, now_ms: int) -> None:
         if dirs := self._changeable(round_):
-            for error in self._open(dirs).correct_checkpoints(Request(now_ms)):
+            for error in self._open(dirs, round_=round_).correct_checkpoints(Request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, JobKind.CHECKPOINT, error)
 
     def _compact(self, job: Job, round_: Round, now_ms: int) -> None:
@@ -245,7 +245,9 @@ class Worker:
         progress = Progress(self._teller, self._supervisor, key, self._to_read_bytes.get(key, 0))
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
-        task = Task(key, self._configuration.loaded.configured, request, threads, round_.lock_of(Path(key[0])))
+        lock = round_.lock_of(Path(key[0]))
+        lock.ensure_named()
+        task = Task(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
         try:
             done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
         except CompactionRefused as error:
@@ -293,8 +295,8 @@ class Worker:
         else:
             self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
 
-    def _open(self, dirs: Collection[Path], wanted: Wanted = everything) -> Cleaner:
-        """A cleaner of the log dirs as they are now; the round holds their locks, or nothing is to be changed."""
+    def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Round | None = None) -> Cleaner:
+        """Return a cleaner of the log dirs as they are now: for changes under the locks of the round, or to plan."""
 
         def wanted_and_alive(topic_partition: TopicPartition) -> bool:
             """Asked before each partition is read: a sign of life, and where planning can be stopped."""
@@ -309,7 +311,7 @@ class Worker:
             clock=self._clock,
             listener=Progress(self._teller, self._supervisor),
             wanted=wanted_and_alive,
-            lock=lambda _log_dir, _fs: nullcontext(),
+            lock=lambda log_dir, _fs: nullcontext(round_.lock_of(log_dir.path) if round_ else None),
             config_facts=self._configuration.loaded.facts,
         )
         if self._supervisor.stopping():

@@ -25,6 +25,7 @@ from storage.checkpoints import parse_partition_metadata
 from storage.compression import Compression
 from storage.errors import InvalidConfig, NotALogDir, PartitionExists
 from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Guarded
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir, read_file
 from storage.names import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA_FILE, DirState, TopicPartition
@@ -136,8 +137,9 @@ def publish(write: Write, parts: Sequence[Part]) -> None:
 
     Raises: LogDirLocked, PartitionExists (nothing has appeared), OutOfSpace, UnsafeOwner.
     """
-    fs, log_dir = FileSystem(), LogDir(write.log_dir)
-    with log_dir.lock(fs):
+    log_dir = LogDir(write.log_dir)
+    with log_dir.lock(FileSystem()) as lock:
+        fs = Guarded(FileSystem(), {write.log_dir: lock})
         for part in parts:
             if (write.log_dir / str(part.topic_partition)).exists():
                 raise PartitionExists(write.log_dir / str(part.topic_partition))

@@ -8,13 +8,17 @@ import sys
 
 import pytest
 
-from storage.errors import LogDirLocked, UnreadableFile, UnreliableLock
-from storage.filesystem import FileSystem
-from storage.lock import LogDirLock, check_inherited, holder_of
+from storage.errors import LockLost, LogDirLocked, UnreadableFile, UnreliableLock
+from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Guarded
+from storage.lock import LogDirLock, holder_of
 
 POSIX_LOCK = """
 import fcntl, sys
 file = open(sys.argv[1], "a+")
+if sys.argv[2:]:
+    print("opened", flush=True)
+    sys.stdin.readline()
 try:
     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except OSError:
@@ -42,11 +46,16 @@ else:
 class Broker:
     """Another process that asks for the lock as a JVM does; its answer is ``locked`` or ``refused``."""
 
-    def __init__(self, directory):
-        command = [sys.executable, "-c", POSIX_LOCK, str(directory / ".lock")]
+    def __init__(self, directory, *how):
+        command = [sys.executable, "-c", POSIX_LOCK, str(directory / ".lock"), *how]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.answer = self._process.stdout.readline().strip()
         self.pid = self._process.pid
+
+    def go_on(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.answer = self._process.stdout.readline().strip()
 
     def __enter__(self):
         return self
@@ -95,13 +104,107 @@ def test_second_lock_of_our_own_process_is_refused_without_a_pid(tmp_path, fs):
         assert "None" not in str(caught.value)
 
 
-def test_file_is_deleted_on_release_and_release_may_be_repeated(tmp_path, fs):
+def test_release_leaves_the_file_and_may_be_repeated(tmp_path, fs):
     lock = LogDirLock.acquire(tmp_path, fs)
-    assert (tmp_path / ".lock").exists()
-    lock.release()
-    (tmp_path / ".lock").touch()  # a broker's, by now
     lock.release()
     assert (tmp_path / ".lock").exists()
+    with Broker(tmp_path) as broker:
+        lock.release()
+        assert broker.answer == "locked"
+        assert holder_of(tmp_path) is not None
+
+
+def test_a_broker_that_opened_the_file_before_our_release_and_locks_it_after_keeps_us_out(tmp_path, fs):
+    lock = LogDirLock.acquire(tmp_path, fs)
+    with Broker(tmp_path, "slow") as broker:
+        lock.release()
+        broker.go_on()
+        assert broker.answer == "locked"
+        with pytest.raises(LogDirLocked):
+            LogDirLock.acquire(tmp_path, fs)
+
+
+def test_a_lock_taken_between_a_brokers_release_and_its_deletion_of_the_file_is_not_believed(tmp_path, fs, monkeypatch):
+    """Source: Kafka FileLock.destroy: it unlocks, then deletes."""
+    monkeypatch.setattr("storage.lock.SETTLE_SECONDS", 5.0)
+    naps = []
+    monkeypatch.setattr(
+        "storage.lock.time.sleep", lambda seconds: naps.append(seconds) or (tmp_path / ".lock").unlink()
+    )
+    (tmp_path / ".lock").touch()
+    with LogDirLock.acquire(tmp_path, fs) as lock, pytest.raises(LockLost, match=str(tmp_path)):
+        lock.ensure_named()
+    assert 4.0 < naps[0] <= 5.0
+
+
+def test_a_lock_on_a_file_that_we_made_is_believed_at_once_and_only_while_it_has_its_name(tmp_path, fs, monkeypatch):
+    monkeypatch.setattr("storage.lock.time.sleep", pytest.fail)
+    with LogDirLock.acquire(tmp_path, fs) as lock:
+        lock.ensure_named()
+        (tmp_path / ".lock").rename(tmp_path / "away")
+        (tmp_path / ".lock").touch()
+        with pytest.raises(LockLost):
+            lock.ensure_named()
+
+
+def test_a_guarded_file_system_changes_nothing_behind_a_lost_lock(tmp_path, fs):
+    partition, file = tmp_path / "orders-0", tmp_path / "orders-0" / "x"
+    partition.mkdir()
+    file.touch()
+    with LogDirLock.acquire(tmp_path, fs) as lock:
+        guarded = Guarded(fs, {tmp_path: lock})
+        guarded.rename(file, partition / "y", Purpose.RETIRE)
+        (tmp_path / ".lock").unlink()
+        changes = [
+            lambda: guarded.rename(partition / "y", file, Purpose.RETIRE),
+            lambda: guarded.unlink(partition / "y", Purpose.REMOVE),
+            lambda: guarded.create(file, partition, Purpose.CLEAN),
+            lambda: guarded.make_dir(tmp_path / "new", tmp_path, Purpose.ROLL),
+            lambda: guarded.open_to_append(partition / "y", Purpose.APPEND),
+            lambda: guarded.truncate(partition / "y", 0, Purpose.ROLL),
+            lambda: guarded.replace_file(tmp_path / "checkpoint", b"", Purpose.CHECKPOINT),
+        ]
+        for change in changes:
+            with pytest.raises(LockLost):
+                change()
+        guarded.create(tmp_path.parent / f"{tmp_path.name}-other", partition, Purpose.COPY).close()
+    assert [path.name for path in partition.iterdir()] == ["y"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["orders-0"]
+
+
+def test_a_lock_file_of_several_names_is_replaced_and_its_backup_keeps_no_broker_out(tmp_path, fs):
+    """``cp -al`` gives the backup the same file."""
+    log_dir, backup = tmp_path / "data", tmp_path / "backup"
+    log_dir.mkdir()
+    backup.mkdir()
+    (log_dir / ".lock").touch()
+    (backup / ".lock").hardlink_to(log_dir / ".lock")
+    with LogDirLock.acquire(log_dir, fs) as lock:
+        lock.ensure_named()
+        assert (log_dir / ".lock").stat().st_nlink == 1
+        with Broker(log_dir) as broker:
+            assert broker.answer == "refused"
+    assert sorted(path.name for path in log_dir.iterdir()) == [".lock"]
+    with LogDirLock.acquire(backup, fs), Broker(log_dir) as broker:
+        assert broker.answer == "locked"
+
+
+def test_a_lock_file_of_several_names_that_a_broker_holds_is_left_alone(tmp_path, fs):
+    (tmp_path / ".lock").touch()
+    (tmp_path / "backup").hardlink_to(tmp_path / ".lock")
+    before = (tmp_path / ".lock").stat().st_ino
+    with Broker(tmp_path), pytest.raises(LogDirLocked):
+        LogDirLock.acquire(tmp_path, fs)
+    assert (tmp_path / ".lock").stat().st_ino == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the dir belongs to another user")
+def test_a_lock_file_that_the_owner_of_the_dir_cannot_open_is_given_to_that_owner(tmp_path, fs):
+    (tmp_path / ".lock").touch(mode=0o400)
+    os.chown(tmp_path, 12345, 12346)
+    with LogDirLock.acquire(tmp_path, fs):
+        status = (tmp_path / ".lock").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 12346, 0o600)
 
 
 def test_lock_on_a_file_whose_name_went_meanwhile_is_taken_anew(tmp_path, fs, monkeypatch):
@@ -163,7 +266,6 @@ def test_file_system_without_locks_is_refused_unless_forced(tmp_path, fs, monkey
         LogDirLock.acquire(tmp_path, fs)
     with LogDirLock.acquire(tmp_path, fs, forced=True):
         assert holder_of(tmp_path) is None
-    assert not (tmp_path / ".lock").exists()
 
 
 def test_forced_lock_is_no_way_past_a_holder(tmp_path, fs):
@@ -184,26 +286,15 @@ def asked_by_another_process(directory):
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
 
 
-def test_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path, fs):
-    class Stubborn(FileSystem):
-        def unlink(self, path, purpose):
-            raise PermissionError(1, "not permitted", str(path))
-
-    lock = LogDirLock.acquire(tmp_path, Stubborn())
-    with pytest.raises(PermissionError):
-        lock.release()
-    LogDirLock.acquire(tmp_path, fs).release()
-
-
 def test_an_inherited_descriptor_is_checked(tmp_path, fs):
     with LogDirLock.acquire(tmp_path, fs) as lock:
-        check_inherited(tmp_path, lock.descriptor)
+        LogDirLock.inherited(tmp_path, lock.descriptor).ensure_named()
         other = os.open(tmp_path / ".lock", os.O_RDWR)
         with pytest.raises(LogDirLocked):
-            check_inherited(tmp_path, other)  # of the same file, but it holds nothing
+            LogDirLock.inherited(tmp_path, other)  # of the same file, but it holds nothing
         (tmp_path / ".lock").unlink()
         with pytest.raises(LogDirLocked):
-            check_inherited(tmp_path, lock.descriptor)  # the name is another file's by now, or nobody's
+            LogDirLock.inherited(tmp_path, lock.descriptor)  # the name is another file's by now, or nobody's
     os.close(other)
 
 

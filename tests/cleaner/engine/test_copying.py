@@ -29,7 +29,7 @@ from tests.partition_dirs import (
 from tests.partition_dirs import keyed as batch
 
 LAYERS = configured(clicks=EXPIRING, orders=COMPACT)
-NOT_COMPARED = {".logcleaner-journal", MANIFEST_FILE}
+NOT_COMPARED = {".lock", ".logcleaner-journal", MANIFEST_FILE}
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import UnsafeFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.names import CLEANER_OFFSET_CHECKPOINT, JOURNAL_FILE
 from tests.partition_dirs import (
@@ -135,13 +134,13 @@ def test_strange_file_in_any_place_is_neither_followed_nor_waited_for(
     assert outside.read_bytes() == b"secret"
 
 
-def test_lock_that_is_a_link_to_a_file_outside_is_refused_and_that_file_keeps_its_owner(tmp_path, log_dir):
+def test_lock_that_is_a_link_to_a_file_outside_is_replaced_and_that_file_is_left_as_it_was(tmp_path, log_dir):
     outside = tmp_path / "outside"
     outside.write_bytes(b"secret")
     (log_dir / ".lock").hardlink_to(outside)
     before = outside.stat()
-    with pytest.raises(UnsafeFile, match="hard link"):
-        clean(log_dir)
+    clean(log_dir)
+    assert not (log_dir / ".lock").samefile(outside)
     after = outside.stat()
     assert (after.st_uid, after.st_gid, after.st_mode, after.st_mtime_ns) == (
         before.st_uid, before.st_gid, before.st_mode, before.st_mtime_ns,

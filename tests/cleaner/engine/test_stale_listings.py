@@ -3,7 +3,8 @@
 import pytest
 
 from cleaner.engine import inventory, leftovers, rehearsal
-from cleaner.service import layers
+from cleaner.service import reader
+from cleaner.service.layers import Settings
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
 from tests.partition_dirs import (
@@ -116,6 +117,6 @@ def test_cluster_metadata_whose_files_went_is_listed_anew(monkeypatch, tmp_path)
         if len(seen) == 1:
             raise UnreadableFile(directory, "gone") from FileNotFoundError()
 
-    monkeypatch.setattr(layers, "read_cluster_metadata", read)
-    layers._find_cluster_metadata([tmp_path])
+    monkeypatch.setattr(reader, "read_cluster_metadata", read)
+    reader.ConfigurationReader(Settings, [tmp_path])._metadata_in(tmp_path / "__cluster_metadata-0")
     assert len(seen) == 2

@@ -97,7 +97,7 @@ def test_a_day_in_the_life(tmp_path, log_dir):
         assert reloads(daemon, configure(tmp_path, log_dir, topics=TOPICS.replace("3600000", "7200000")))
         assert daemon.stop() < 2
     assert daemon.process.returncode == 0
-    assert not (log_dir / LOCK_FILE).exists()
+    assert LogDir(log_dir).locked_by() is None
     assert_told_in_order(daemon.notified())
     restarts(tmp_path, log_dir, state)
 
@@ -152,7 +152,7 @@ def test_sigterm_amid_a_compaction_leaves_nothing_half_done(tmp_path, log_dir):
         assert daemon.stop() < 2
     assert daemon.process.returncode == 0
     assert not [name for name in file_names(log_dir / "state-0") if name.endswith((".cleaned", ".swap"))]
-    assert not (log_dir / LOCK_FILE).exists()
+    assert LogDir(log_dir).locked_by() is None
     assert latest(log_dir / "state-0") == before
     assert not daemon.events("job_failed") + daemon.events("worker_died") + daemon.events("partition_backs_off")
 
@@ -168,7 +168,7 @@ def test_a_child_that_is_killed_is_counted_and_the_daemon_goes_on(tmp_path, log_
         (backs_off,) = daemon.events("partition_backs_off")
         assert (backs_off["topic"], backs_off["pause_ms"]) == ("state", 60_000)
         assert "signal 9" in backs_off["error"]
-        daemon.wait_until(lambda: not (log_dir / LOCK_FILE).exists())
+        daemon.wait_until(lambda: LogDir(log_dir).locked_by() is None)
         daemon.send(signal.SIGUSR1)  # what failed is tried again
         daemon.wait_until(lambda: children(daemon.process.pid))
         assert daemon.stop() < 2

@@ -23,7 +23,7 @@ from policies.config_layers import ConfigLayers
 from storage.errors import NotALogDir
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, LOCK_FILE, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -200,7 +200,7 @@ def test_the_first_round_surveys_and_compacts(world):
     assert world.log.names() == ["compaction_begun", "segments_compacted", "job_done"]
     assert latest(world.log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
     assert (world.observer.plans, world.observer.runs) == (1, 1)
-    assert not (world.log_dir / LOCK_FILE).exists()
+    assert LogDir(world.log_dir).locked_by() is None
     assert any(text.startswith("compacting state-0") for text in world.supervisor.told)
     assert world.worker.last_success_ms.keys() == {JobKind.SURVEY, JobKind.COMPACTION}
 

@@ -1,0 +1,67 @@
+"""A file system that changes a log dir only while the lock of that log dir holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.lock import LogDirLock
+
+
+class Guarded(FileSystem):
+    """Passes every operation on, after a look at the lock of the log dir that the path lies in."""
+
+    def __init__(self, fs: FileSystem, locks: Mapping[Path, LogDirLock]) -> None:
+        """Guard log dirs.
+
+        Args:
+            fs: does the work.
+            locks: log dir -> its lock. A path in another directory is not looked at.
+        """
+        self._fs = fs
+        self._locks = locks
+
+    def _ensure_locked(self, path: Path) -> None:
+        lock = self._locks.get(path.parent.parent) or self._locks.get(path.parent)
+        if lock:
+            lock.ensure_named()
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(path)
+        return self._fs.create(path, like, purpose)
+
+    def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(path)
+        self._fs.make_dir(path, like, purpose)
+
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(path)
+        return self._fs.open_to_append(path, purpose)
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(source)
+        self._fs.rename(source, target, purpose)
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(path)
+        self._fs.unlink(path, purpose)
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        """As the other's: it changes nothing."""
+        self._fs.fsync_dir(path, purpose)
+
+    def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(path)
+        self._fs.truncate(path, size_bytes, purpose)
+
+    def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
+        """As the other's. Raises also: LockLost."""
+        self._ensure_locked(path)
+        self._fs.replace_file(path, data, purpose)
