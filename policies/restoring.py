@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from policies.reasons import moment
-from storage.names import FileIdentity, FileKind, FileState, SegmentFileName, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, FileIdentity, FileKind, FileState, SegmentFileName, TopicPartition
 
 
 class RestoreCode(StrEnum):
@@ -87,6 +87,11 @@ class DeletionFacts:
         """Where the log began behind it."""
         return self.segments[-1].end_offset
 
+    @property
+    def log_start_before(self) -> int:
+        """Where the log began before it."""
+        return max(self.segments[0].base_offset, self.log_start_checkpoint or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
@@ -100,6 +105,8 @@ class RestoreFacts:
     log_start_checkpoint: int | None
     held_since_ms: int | None
     """Epoch ms; None where it is not on hold."""
+    cleaner_checkpoint: int | None = None
+    """First dirty offset as ``cleaner-offset-checkpoint`` has it."""
     bases: tuple[int, ...] = field(init=False)
     """Base offsets of the log's segments, ascending."""
 
@@ -170,8 +177,16 @@ def restoration(facts: RestoreFacts) -> Restoration:
     verdicts: list[RestoreVerdict] = []
     first_base = facts.bases[0] if facts.bases else None
     log_start = _needed(facts.log_start_checkpoint, first_base)
-    for deletion, segment in _waiting(facts):
-        code, text = _incomplete(facts, segment) or _changed(deletion, log_start) or _misfit(segment, first_base) or _OK
+    compactions = _untold_compactions(facts)
+    for place, segment in _waiting(facts):
+        deletion, untold = facts.deletions[place], compactions[place]
+        code, text = (
+            _incomplete(facts, segment)
+            or _compacted(deletion, untold)
+            or _changed(deletion, log_start)
+            or _misfit(segment, first_base)
+            or _OK
+        )
         verdicts.append(RestoreVerdict(segment, deletion, code, text or f"deleted {moment(deletion.time_ms)}"))
         if code is RestoreCode.RESTORABLE:
             first_base = segment.base_offset
@@ -184,14 +199,38 @@ _OK = (RestoreCode.RESTORABLE, "")
 _Refusal = tuple[RestoreCode, str] | None
 
 
-def _waiting(facts: RestoreFacts) -> Iterator[tuple[DeletionFacts, RetiredSegment]]:
-    """Deleted segments of which a file still waits, newest first; one that was deleted twice, as the second time."""
+def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment]]:
+    """Deleted segments of which a file still waits, newest first, each with the place of its deletion; one that was
+    deleted twice, as the second time."""
     seen: set[RetiredFile] = set()
-    for deletion in reversed(facts.deletions):
+    for place, deletion in reversed([*enumerate(facts.deletions)]):
         for segment in reversed(deletion.segments):
             if segment.log not in seen and any(file.waiting in facts.files for file in segment.files):
-                yield deletion, segment
+                yield place, segment
             seen.add(segment.log)
+
+
+def _untold_compactions(facts: RestoreFacts) -> list[int | None]:
+    """Return for each deletion the first dirty offset that proves a later compaction; None if none does.
+
+    The journal may have lost the line of a compaction, so ``cleaner-offset-checkpoint`` is asked too. Retention moves
+    that offset up to the log start and no further; nothing but a compaction moves it beyond. What a later deletion
+    noted is asked as well as what the file says now.
+
+    Source: Kafka LogCleanerManager.cleanableOffsets: without a line in the file, retention writes none.
+    """
+    found = facts.cleaner_checkpoint
+    log_start = max(facts.log_start_checkpoint or 0, facts.bases[0] if facts.bases else 0)
+    proofs: list[int | None] = []
+    for deletion in reversed(facts.deletions):
+        is_proof = (
+            found is not None
+            and found != deletion.cleaner_checkpoint
+            and found > max(deletion.log_start_offset, log_start)
+        )
+        proofs.append(found if is_proof else proofs[-1] if proofs else None)
+        found, log_start = deletion.cleaner_checkpoint, deletion.log_start_before
+    return proofs[::-1]
 
 
 def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
@@ -207,11 +246,17 @@ def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
     return None
 
 
+def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
+    """Refuse what a compaction followed, by the journal or by ``untold``, the first dirty offset that proves it."""
+    if not deletion.is_compacted_since and untold is None:
+        return None
+    by = "" if deletion.is_compacted_since else f", since {CLEANER_OFFSET_CHECKPOINT} has moved on to {untold}"
+    text = f"a compaction followed{by}: a tombstone or marker that its records need may be gone"
+    return RestoreCode.COMPACTED_SINCE, text
+
+
 def _changed(deletion: DeletionFacts, log_start: int | None) -> _Refusal:
     """Refuses where what the segments would meet is not as the deletion left it."""
-    if deletion.is_compacted_since:
-        text = "a compaction followed: a tombstone or marker that its records need may be gone"
-        return RestoreCode.COMPACTED_SINCE, text
     if deletion.has_other_epochs:
         return RestoreCode.CHANGED_SINCE, "leader-epoch-checkpoint is not as the deletion left it"
     left = _needed(deletion.log_start_offset, deletion.end_offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.undo import journalled_deletions
@@ -38,17 +39,30 @@ def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
 
     Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile of what concerns the whole log dir.
     """
-    holds, cleaned = log_dir.holds(), log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
-    found = dict(_candidates(log_dir, wanted, holds))
+    stated = _Stated.of(log_dir)
+    found = dict(_candidates(log_dir, wanted, stated.holds))
     if not found:
         return []
-    log_starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
-    deletions = journalled_deletions(log_dir.path, found, cleaned)
-    return [
-        result
+    deletions = journalled_deletions(log_dir.path, found, stated.cleaned)
+    results = (
+        _result(log_dir.path, topic_partition, listing, deletions[topic_partition], stated)
         for topic_partition, listing in found.items()
-        if (result := _result(log_dir.path, topic_partition, listing, deletions[topic_partition], log_starts, holds))
-    ]
+    )
+    return [result for result in results if result]
+
+
+class _Stated(NamedTuple):
+    """What the files of a log dir state of its partitions, as far as a restore asks for it."""
+
+    holds: Offsets
+    log_starts: Offsets
+    cleaned: Offsets
+
+    @classmethod
+    def of(cls, log_dir: LogDir) -> Self:
+        """Read them. Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile."""
+        log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
+        return cls(log_dir.holds(), log_starts, cleaned)
 
 
 def _candidates(
@@ -71,8 +85,7 @@ def _result(
     topic_partition: TopicPartition,
     listing: Listing | LogCleanerError,
     deletions: Sequence[DeletionFacts],
-    log_starts: Offsets,
-    holds: Offsets,
+    stated: _Stated,
 ) -> RestoreResult | None:
     """None where nothing that the journal knows still waits, and there is no hold."""
     try:
@@ -86,8 +99,9 @@ def _result(
         str(log_dir),
         tuple(replace(d, has_other_epochs=not _fit(d, epochs)) for d in deletions),
         {file.name: file.identity for file in listing.files},
-        log_starts.get(topic_partition),
-        holds.get(topic_partition),
+        stated.log_starts.get(topic_partition),
+        stated.holds.get(topic_partition),
+        stated.cleaned.get(topic_partition),
     )
     planned = restoration(facts)
     is_of_note = planned.verdicts or facts.held_since_ms is not None

@@ -161,13 +161,15 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
 
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
-    """A run since may have corrected the first dirty offset up to the later log start: what comes back was dirty."""
+    """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
     topic_partition = planned.facts.topic_partition
     before = planned.restorable[-1].deletion.cleaner_checkpoint
     cleaned = dict(log_dir.offsets(CLEANER_OFFSET_CHECKPOINT))
-    if before is not None and cleaned.get(topic_partition, before) > before:
-        cleaned[topic_partition] = before
-        log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
+    if before is None:
+        cleaned.pop(topic_partition, None)
+    elif topic_partition in cleaned:
+        cleaned[topic_partition] = min(cleaned[topic_partition], before)
+    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
     log_starts = dict(log_dir.offsets(LOG_START_OFFSET_CHECKPOINT))
     if planned.log_start_checkpoint is None:
         log_starts.pop(topic_partition, None)
