@@ -78,6 +78,8 @@ class DeletionFacts:
     """Base of the empty segment that was rolled since everything went."""
     rolled_snapshot: bool
     """Whether a producer snapshot was written for it, too."""
+    topic_id: str | None = None
+    """Of the topic then; None if it could not be read, or if an older version noted the deletion."""
     is_compacted_since: bool = False
     has_other_epochs: bool = False
     """Whether ``leader-epoch-checkpoint`` is neither as before the deletion nor as that left it."""
@@ -107,6 +109,8 @@ class RestoreFacts:
     """Epoch ms; None where it is not on hold."""
     cleaner_checkpoint: int | None = None
     """First dirty offset as ``cleaner-offset-checkpoint`` has it."""
+    topic_id: str | None = None
+    """Of the topic now; None if it cannot be read."""
     bases: tuple[int, ...] = field(init=False)
     """Base offsets of the log's segments, ascending."""
 
@@ -172,6 +176,16 @@ class Restoration:
         return _needed(self.restorable[-1].deletion.log_start_checkpoint, self.log_start_offset)
 
 
+def belongs_to_another_topic(noted_id: str | None, topic_id: str | None) -> bool:
+    """Return whether a topic was deleted and made again since an id was noted: both ids are known, and they differ.
+
+    Args:
+        noted_id: what a hold or a journal line noted; None if it did not.
+        topic_id: of the partition now; None if it cannot be read.
+    """
+    return noted_id is not None and topic_id is not None and noted_id != topic_id
+
+
 def restoration(facts: RestoreFacts) -> Restoration:
     """Decide what can be restored of one partition; pure and deterministic."""
     verdicts: list[RestoreVerdict] = []
@@ -181,7 +195,8 @@ def restoration(facts: RestoreFacts) -> Restoration:
     for place, segment in _waiting(facts):
         deletion, untold = facts.deletions[place], compactions[place]
         code, text = (
-            _incomplete(facts, segment)
+            _foreign(facts, deletion)
+            or _incomplete(facts, segment)
             or _compacted(deletion, untold)
             or _changed(deletion, log_start)
             or _misfit(segment, first_base)
@@ -231,6 +246,14 @@ def _untold_compactions(facts: RestoreFacts) -> list[int | None]:
         proofs.append(found if is_proof else proofs[-1] if proofs else None)
         found, log_start = deletion.cleaner_checkpoint, deletion.log_start_before
     return proofs[::-1]
+
+
+def _foreign(facts: RestoreFacts, deletion: DeletionFacts) -> _Refusal:
+    """Refuse what was deleted of another topic of the same name."""
+    if not belongs_to_another_topic(deletion.topic_id, facts.topic_id):
+        return None
+    text = f"the topic was deleted and made again since: its id was {deletion.topic_id}, now it is {facts.topic_id}"
+    return RestoreCode.CHANGED_SINCE, text
 
 
 def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
@@ -284,7 +307,7 @@ def _needed(checkpoint: int | None, first_base: int | None) -> int | None:
 def _emptied(facts: RestoreFacts, restored: set[RetiredFile]) -> DeletionFacts | None:
     """The deletion that rolled the log's last segment, if that is empty and the one before it is back or comes back."""
     for deletion in reversed(facts.deletions):
-        if not facts.bases or deletion.roll_at_offset != facts.bases[-1]:
+        if not facts.bases or deletion.roll_at_offset != facts.bases[-1] or _foreign(facts, deletion):
             continue
         rolled = facts.files[SegmentFileName(facts.bases[-1], FileKind.LOG, FileState.PLAIN)]
         is_back = facts.held_since_ms is not None and _is_plain(facts, deletion.segments[-1].log)

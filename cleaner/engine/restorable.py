@@ -9,12 +9,13 @@ from typing import NamedTuple, Self
 
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.undo import journalled_deletions
-from policies.restoring import DeletionFacts, Restoration, RestoreFacts, restoration
+from policies.restoring import DeletionFacts, Restoration, RestoreFacts, belongs_to_another_topic, restoration
 from storage.checkpoints import LeaderEpochEntry, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
-from storage.log_dir import LogDir, Offsets
+from storage.log.topic_id import topic_id_if_readable
+from storage.log_dir import LogDir, Offsets, TopicIds
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileState, TopicPartition
 
 
@@ -32,6 +33,8 @@ class RestoreResult:
     """Epoch ms; None where it is not on hold."""
     is_done: bool = False
     """Whether what can be restored was."""
+    lapsed_since_ms: int | None = None
+    """Epoch ms of a hold on another topic of this name, which does not count for this one; None without one."""
 
 
 def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
@@ -55,14 +58,16 @@ class _Stated(NamedTuple):
     """What the files of a log dir state of its partitions, as far as a restore asks for it."""
 
     holds: Offsets
+    hold_ids: TopicIds
     log_starts: Offsets
     cleaned: Offsets
 
     @classmethod
     def of(cls, log_dir: LogDir) -> Self:
-        """Read them. Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile."""
+        """Read them. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
+        holds = log_dir.holds()
         log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
-        return cls(log_dir.holds(), log_starts, cleaned)
+        return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned)
 
 
 def _candidates(
@@ -94,19 +99,30 @@ def _result(
         epochs = read_leader_epochs(listing.directory)
     except LogCleanerError as error:
         return RestoreResult(topic_partition, str(log_dir), None, str(error))
+    topic_id = topic_id_if_readable(listing.directory)
+    since_ms = stated.holds.get(topic_partition)
+    has_lapsed = belongs_to_another_topic(stated.hold_ids.get(topic_partition), topic_id)
     facts = RestoreFacts(
         topic_partition,
         str(log_dir),
         tuple(replace(d, has_other_epochs=not _fit(d, epochs)) for d in deletions),
         {file.name: file.identity for file in listing.files},
         stated.log_starts.get(topic_partition),
-        stated.holds.get(topic_partition),
+        None if has_lapsed else since_ms,
         stated.cleaned.get(topic_partition),
+        topic_id,
     )
     planned = restoration(facts)
-    is_of_note = planned.verdicts or facts.held_since_ms is not None
-    found = RestoreResult(topic_partition, str(log_dir), planned, held_since_ms=facts.held_since_ms)
-    return found if is_of_note else None
+    if not planned.verdicts and since_ms is None:
+        return None
+    lapsed_since_ms = since_ms if has_lapsed else None
+    return RestoreResult(
+        topic_partition,
+        str(log_dir),
+        planned,
+        held_since_ms=facts.held_since_ms,
+        lapsed_since_ms=lapsed_since_ms,
+    )
 
 
 def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:

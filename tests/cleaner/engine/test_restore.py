@@ -22,7 +22,7 @@ from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
-from storage.names import HOLDS_FILE, JOURNAL_FILE, TopicPartition
+from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, TopicPartition
 from tests.faults import FullDisk, after_power_loss, crashes
 from tests.partition_dirs import (
     DAY_MS,
@@ -42,7 +42,7 @@ CLICKS = TopicPartition("clicks", 0)
 LAYERS = configured(clicks=EXPIRING)
 COMPACTED = configured(clicks={**EXPIRING, "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.0"})
 OLD_MS = NOW_MS - 2 * DAY_MS
-OURS = {JOURNAL_FILE, HOLDS_FILE, ".lock"}
+OURS = {JOURNAL_FILE, HOLDS_FILE, HOLD_IDS_FILE, ".lock"}
 
 
 def a_log_dir(path, *, expired=3, segments=4, newest_snapshot=True):
@@ -395,6 +395,7 @@ class TestRefusals:
             lambda undo: undo.update(end_offset=None),
             lambda undo: undo.update(leader_epochs=[[1]]),
             lambda undo: undo.update(roll_at_offset=True),
+            lambda undo: undo.update(topic_id=7),
         ],
     )
     def test_line_that_cannot_be(self, tmp_path, spoil):
@@ -509,6 +510,7 @@ def test_journal_of_a_deletion_stays_json_of_known_keys(tmp_path):
         "leader_epochs": [[0, 0], [1, 3], [5, 5]],
         "roll_at_offset": None,
         "rolled_snapshot": False,
+        "topic_id": None,
     }
 
 
