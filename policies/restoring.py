@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from policies.reasons import moment
-from storage.names import FileIdentity, FileKind, FileState, SegmentFileName, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, FileIdentity, FileKind, FileState, SegmentFileName, TopicPartition
 
 
 class RestoreCode(StrEnum):
@@ -78,6 +78,8 @@ class DeletionFacts:
     """Base of the empty segment that was rolled since everything went."""
     rolled_snapshot: bool
     """Whether a producer snapshot was written for it, too."""
+    topic_id: str | None = None
+    """Of the topic then; None if it could not be read, or if an older version noted the deletion."""
     is_compacted_since: bool = False
     has_other_epochs: bool = False
     """Whether ``leader-epoch-checkpoint`` is neither as before the deletion nor as that left it."""
@@ -86,6 +88,11 @@ class DeletionFacts:
     def end_offset(self) -> int:
         """Where the log began behind it."""
         return self.segments[-1].end_offset
+
+    @property
+    def log_start_before(self) -> int:
+        """Where the log began before it."""
+        return max(self.segments[0].base_offset, self.log_start_checkpoint or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,10 @@ class RestoreFacts:
     log_start_checkpoint: int | None
     held_since_ms: int | None
     """Epoch ms; None where it is not on hold."""
+    cleaner_checkpoint: int | None = None
+    """First dirty offset as ``cleaner-offset-checkpoint`` has it."""
+    topic_id: str | None = None
+    """Of the topic now; None if it cannot be read."""
     bases: tuple[int, ...] = field(init=False)
     """Base offsets of the log's segments, ascending."""
 
@@ -165,13 +176,32 @@ class Restoration:
         return _needed(self.restorable[-1].deletion.log_start_checkpoint, self.log_start_offset)
 
 
+def belongs_to_another_topic(noted_id: str | None, topic_id: str | None) -> bool:
+    """Return whether a topic was deleted and made again since an id was noted: both ids are known, and they differ.
+
+    Args:
+        noted_id: what a hold or a journal line noted; None if it did not.
+        topic_id: of the partition now; None if it cannot be read.
+    """
+    return noted_id is not None and topic_id is not None and noted_id != topic_id
+
+
 def restoration(facts: RestoreFacts) -> Restoration:
     """Decide what can be restored of one partition; pure and deterministic."""
     verdicts: list[RestoreVerdict] = []
     first_base = facts.bases[0] if facts.bases else None
     log_start = _needed(facts.log_start_checkpoint, first_base)
-    for deletion, segment in _waiting(facts):
-        code, text = _incomplete(facts, segment) or _changed(deletion, log_start) or _misfit(segment, first_base) or _OK
+    compactions = _untold_compactions(facts)
+    for place, segment in _waiting(facts):
+        deletion, untold = facts.deletions[place], compactions[place]
+        code, text = (
+            _foreign(facts, deletion)
+            or _incomplete(facts, segment)
+            or _compacted(deletion, untold)
+            or _changed(deletion, log_start)
+            or _misfit(segment, first_base)
+            or _OK
+        )
         verdicts.append(RestoreVerdict(segment, deletion, code, text or f"deleted {moment(deletion.time_ms)}"))
         if code is RestoreCode.RESTORABLE:
             first_base = segment.base_offset
@@ -184,14 +214,46 @@ _OK = (RestoreCode.RESTORABLE, "")
 _Refusal = tuple[RestoreCode, str] | None
 
 
-def _waiting(facts: RestoreFacts) -> Iterator[tuple[DeletionFacts, RetiredSegment]]:
-    """Deleted segments of which a file still waits, newest first; one that was deleted twice, as the second time."""
+def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment]]:
+    """Deleted segments of which a file still waits, newest first, each with the place of its deletion; one that was
+    deleted twice, as the second time."""
     seen: set[RetiredFile] = set()
-    for deletion in reversed(facts.deletions):
+    for place, deletion in reversed([*enumerate(facts.deletions)]):
         for segment in reversed(deletion.segments):
             if segment.log not in seen and any(file.waiting in facts.files for file in segment.files):
-                yield deletion, segment
+                yield place, segment
             seen.add(segment.log)
+
+
+def _untold_compactions(facts: RestoreFacts) -> list[int | None]:
+    """Return for each deletion the first dirty offset that proves a later compaction; None if none does.
+
+    The journal may have lost the line of a compaction, so ``cleaner-offset-checkpoint`` is asked too. Retention moves
+    that offset up to the log start and no further; nothing but a compaction moves it beyond. What a later deletion
+    noted is asked as well as what the file says now.
+
+    Source: Kafka LogCleanerManager.cleanableOffsets: without a line in the file, retention writes none.
+    """
+    found = facts.cleaner_checkpoint
+    log_start = max(facts.log_start_checkpoint or 0, facts.bases[0] if facts.bases else 0)
+    proofs: list[int | None] = []
+    for deletion in reversed(facts.deletions):
+        is_proof = (
+            found is not None
+            and found != deletion.cleaner_checkpoint
+            and found > max(deletion.log_start_offset, log_start)
+        )
+        proofs.append(found if is_proof else proofs[-1] if proofs else None)
+        found, log_start = deletion.cleaner_checkpoint, deletion.log_start_before
+    return proofs[::-1]
+
+
+def _foreign(facts: RestoreFacts, deletion: DeletionFacts) -> _Refusal:
+    """Refuse what was deleted of another topic of the same name."""
+    if not belongs_to_another_topic(deletion.topic_id, facts.topic_id):
+        return None
+    text = f"the topic was deleted and made again since: its id was {deletion.topic_id}, now it is {facts.topic_id}"
+    return RestoreCode.CHANGED_SINCE, text
 
 
 def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
@@ -207,11 +269,17 @@ def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
     return None
 
 
+def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
+    """Refuse what a compaction followed, by the journal or by ``untold``, the first dirty offset that proves it."""
+    if not deletion.is_compacted_since and untold is None:
+        return None
+    by = "" if deletion.is_compacted_since else f", since {CLEANER_OFFSET_CHECKPOINT} has moved on to {untold}"
+    text = f"a compaction followed{by}: a tombstone or marker that its records need may be gone"
+    return RestoreCode.COMPACTED_SINCE, text
+
+
 def _changed(deletion: DeletionFacts, log_start: int | None) -> _Refusal:
     """Refuses where what the segments would meet is not as the deletion left it."""
-    if deletion.is_compacted_since:
-        text = "a compaction followed: a tombstone or marker that its records need may be gone"
-        return RestoreCode.COMPACTED_SINCE, text
     if deletion.has_other_epochs:
         return RestoreCode.CHANGED_SINCE, "leader-epoch-checkpoint is not as the deletion left it"
     left = _needed(deletion.log_start_offset, deletion.end_offset)
@@ -239,7 +307,7 @@ def _needed(checkpoint: int | None, first_base: int | None) -> int | None:
 def _emptied(facts: RestoreFacts, restored: set[RetiredFile]) -> DeletionFacts | None:
     """The deletion that rolled the log's last segment, if that is empty and the one before it is back or comes back."""
     for deletion in reversed(facts.deletions):
-        if not facts.bases or deletion.roll_at_offset != facts.bases[-1]:
+        if not facts.bases or deletion.roll_at_offset != facts.bases[-1] or _foreign(facts, deletion):
             continue
         rolled = facts.files[SegmentFileName(facts.bases[-1], FileKind.LOG, FileState.PLAIN)]
         is_back = facts.held_since_ms is not None and _is_plain(facts, deletion.segments[-1].log)

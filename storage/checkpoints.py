@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,13 @@ class LeaderEpochEntry(NamedTuple):
 
     epoch: int
     start_offset: int
+
+
+class HoldId(NamedTuple):
+    """The topic that a hold belongs to. The time, epoch ms, says which hold of that partition is meant."""
+
+    since_ms: int
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,32 @@ def parse_offset_checkpoint(data: bytes, path: Path) -> dict[TopicPartition, int
 def format_offset_checkpoint(entries: Mapping[TopicPartition, int]) -> bytes:
     """The bytes of an offset checkpoint, entries in the given order."""
     return _format(f"{key.topic} {key.partition} {offset}" for key, offset in entries.items())
+
+
+def parse_hold_ids(data: bytes, path: Path) -> dict[TopicPartition, HoldId]:
+    """Read the topic ids of holds, a file of ours; each line ends with the CRC-32 of what stands before it.
+
+    Raises:
+        CorruptCheckpoint: as ``parse_offset_checkpoint``; also for no entry at all, a wrong checksum, no topic id.
+    """
+    entries = {}
+    for line, (topic, partition, since, topic_id, checksum) in _entries(data, path, fields=5):
+        entry = f"{topic} {partition} {since} {topic_id}"
+        if checksum != _checksum(entry):
+            raise CorruptCheckpoint(path, line, f"checksum {checksum} is not that of {entry!r}")
+        if not _is_topic_id(topic_id):
+            raise CorruptCheckpoint(path, line, f"{topic_id!r} is no topic id")
+        key = TopicPartition(topic, _integer(partition, _INT32_BITS, path, line))
+        entries[key] = HoldId(_integer(since, _INT64_BITS, path, line), topic_id)
+    if not entries:
+        raise CorruptCheckpoint(path, 0, "names no partition: it was cut short")
+    return entries
+
+
+def format_hold_ids(entries: Mapping[TopicPartition, HoldId]) -> bytes:
+    """The bytes of the topic ids of holds, entries in the given order; at least one."""
+    lines = (f"{key.topic} {key.partition} {hold.since_ms} {hold.topic_id}" for key, hold in entries.items())
+    return _format(f"{line} {_checksum(line)}" for line in lines)
 
 
 def parse_leader_epochs(data: bytes, path: Path) -> list[LeaderEpochEntry]:
@@ -191,6 +225,10 @@ def _labelled(lines: Sequence[str], number: int, label: str, path: Path) -> str:
     if found != label or not colon or not value.strip():
         raise CorruptCheckpoint(path, number, f"{line!r} is not '{label}: ...'")
     return value.strip()
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _is_topic_id(text: str) -> bool:

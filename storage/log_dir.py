@@ -9,9 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage.checkpoints import format_offset_checkpoint, parse_offset_checkpoint
+from storage.checkpoints import (
+    HoldId,
+    format_hold_ids,
+    format_offset_checkpoint,
+    parse_hold_ids,
+    parse_offset_checkpoint,
+)
 from storage.directory import open_plain, opened, status_of
-from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile, UnreliableLock
+from storage.errors import CorruptCheckpoint, CorruptHoldIds, CorruptHolds, NotALogDir, UnreadableFile, UnreliableLock
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, holder_of
 from storage.mounts import shared_type
@@ -20,6 +26,7 @@ from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
+    HOLD_IDS_FILE,
     HOLDS_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
@@ -30,6 +37,7 @@ from storage.names import (
 )
 
 Offsets = Mapping[TopicPartition, int]
+TopicIds = Mapping[TopicPartition, str]
 
 _MARKS_OF_A_LOG_DIR: Final = (
     META_PROPERTIES_FILE,
@@ -50,6 +58,8 @@ class Checkpoints:
     clean_shutdown: bool
     holds: Offsets
     """Our own: since when, epoch ms, a partition is on hold after a restore."""
+    hold_ids: TopicIds
+    """The topics that holds belong to, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +142,14 @@ class LogDir:
 
     def checkpoints(self) -> Checkpoints:
         """Read the checkpoint files; an absent one is empty. Raises: CorruptCheckpoint, UnreadableFile."""
+        holds = self.holds()
         return Checkpoints(
             self.offsets(HIGH_WATERMARK_CHECKPOINT),
             self.offsets(LOG_START_OFFSET_CHECKPOINT),
             self.offsets(CLEANER_OFFSET_CHECKPOINT),
             (self.path / CLEAN_SHUTDOWN_FILE).exists(),
-            self.holds(),
+            holds,
+            self.hold_ids(holds),
         )
 
     def offsets(self, name: str) -> Offsets:
@@ -165,13 +177,56 @@ class LogDir:
             raise CorruptHolds(path, 0, "names no partition: it was cut short")
         return holds
 
-    def write_holds(self, holds: Offsets, fs: FileSystem) -> None:
-        """Replace the holds; without any there is no file. Raises: OutOfSpace."""
+    def hold_ids(self, holds: Offsets) -> TopicIds:
+        """Return the topic id of each hold that has one: a file of ours, beside the one that older versions read.
+
+        An id counts only for the very hold that it was noted for: same partition, same time.
+
+        Raises: CorruptHoldIds, UnreadableFile.
+        """
+        noted = self._noted_hold_ids()
+        return {tp: noted[tp].topic_id for tp, ms in holds.items() if tp in noted and noted[tp].since_ms == ms}
+
+    def write_holds(self, holds: Offsets, fs: FileSystem, ids: TopicIds | None = None) -> None:
+        """Replace the holds and the topic ids that they belong to; without any there is no file.
+
+        A new hold's id is there before the hold, and a hold goes before its id: whatever step a crash stops, no hold
+        has the id of another.
+
+        Args:
+            holds: since when, epoch ms, which partitions are on hold.
+            fs: the disk.
+            ids: topic ids of the partitions on hold, as far as they are known.
+
+        Raises: CorruptHoldIds, UnreadableFile; OutOfSpace.
+        """
+        noted = {tp: HoldId(holds[tp], topic_id) for tp, topic_id in (ids or {}).items() if tp in holds}
+        self._write_hold_ids({**self._noted_hold_ids(), **noted}, fs)
         if holds:
             self.write_offsets(HOLDS_FILE, holds, fs)
         else:
-            fs.unlink(self.path / HOLDS_FILE, Purpose.CHECKPOINT)
-            fs.fsync_dir(self.path, Purpose.CHECKPOINT)
+            self._remove(HOLDS_FILE, fs)
+        self._write_hold_ids(noted, fs)
+
+    def _noted_hold_ids(self) -> Mapping[TopicPartition, HoldId]:
+        path = self.path / HOLD_IDS_FILE
+        data = read_file(path)
+        try:
+            return parse_hold_ids(data, path) if data is not None else {}
+        except CorruptCheckpoint as error:
+            raise CorruptHoldIds(error.path, error.line, error.cause) from error
+
+    def _write_hold_ids(self, noted: Mapping[TopicPartition, HoldId], fs: FileSystem) -> None:
+        if noted == self._noted_hold_ids():
+            return
+        if noted:
+            fs.replace_file(self.path / HOLD_IDS_FILE, format_hold_ids(noted), Purpose.CHECKPOINT)
+        else:
+            self._remove(HOLD_IDS_FILE, fs)
+
+    def _remove(self, name: str, fs: FileSystem) -> None:
+        fs.unlink(self.path / name, Purpose.CHECKPOINT)
+        fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
     def free_bytes(self) -> int:
         """Free for an ordinary user on the file system of this directory."""

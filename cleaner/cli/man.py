@@ -17,6 +17,7 @@ _FILES = (
     ("/etc/logcleaner.toml", "configuration of the services; any other file is named with --config"),
     (".logcleaner-journal", "in each log dir: what was changed, when and why; logcleaner history reads it"),
     (".logcleaner-holds", "in each log dir: the partitions on hold since a restore"),
+    (".logcleaner-hold-ids", "in each log dir: the topic ids that these holds belong to"),
 )
 
 

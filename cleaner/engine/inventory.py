@@ -14,7 +14,7 @@ from cleaner.engine.journal import read_last_run
 from policies.config import TopicPolicy
 from policies.config_layers import ConfigLayers
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
-from storage.checkpoints import parse_partition_metadata
+from policies.restoring import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened
 from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart, UnreadableFile
 from storage.indexes import TimeIndexEntry
@@ -23,8 +23,9 @@ from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producers import load_producer_state
 from storage.log.read import largest_unindexed_timestamp
-from storage.log_dir import Checkpoints, LogDir, Offsets, read_file
-from storage.names import PARTITION_METADATA_FILE, FileKind, FileState, TopicPartition
+from storage.log.topic_id import read_topic_id, topic_id_if_readable
+from storage.log_dir import Checkpoints, LogDir, Offsets
+from storage.names import FileKind, FileState, TopicPartition
 from storage.recovery import plan_recovery
 from storage.segment import Segment, open_to_read
 
@@ -162,16 +163,23 @@ def survey_partition(
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
         len(listing.in_state(FileState.DELETED)),
-        checkpoints.holds.get(topic_partition),
+        _held_since_ms(listing.directory, topic_partition, checkpoints),
     )
+
+
+def _held_since_ms(directory: Path, topic_partition: TopicPartition, checkpoints: Checkpoints) -> int | None:
+    """Return since when a partition is on hold; a hold on another topic of that name has lapsed."""
+    since_ms, noted_id = checkpoints.holds.get(topic_partition), checkpoints.hold_ids.get(topic_partition)
+    if noted_id and belongs_to_another_topic(noted_id, topic_id_if_readable(directory)):
+        return None
+    return since_ms
 
 
 def _check_topic_id(directory: Path, topic: str, topic_ids: Mapping[str, str] | None) -> None:
     """A topic deleted and made again has another id: its old directories are not under the new one's policy."""
     known = (topic_ids or {}).get(topic)
-    path = directory / PARTITION_METADATA_FILE
-    data = read_file(path) if known else None
-    if known and data is not None and (found := parse_partition_metadata(data, path)) != known:
+    found = read_topic_id(directory) if known else None
+    if known and found and found != known:
         raise ForeignTopicId(directory, found, known)
 
 

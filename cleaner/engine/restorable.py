@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.undo import journalled_deletions
-from policies.restoring import DeletionFacts, Restoration, RestoreFacts, restoration
+from policies.restoring import DeletionFacts, Restoration, RestoreFacts, belongs_to_another_topic, restoration
 from storage.checkpoints import LeaderEpochEntry, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
-from storage.log_dir import LogDir, Offsets
+from storage.log.topic_id import topic_id_if_readable
+from storage.log_dir import LogDir, Offsets, TopicIds
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileState, TopicPartition
 
 
@@ -31,6 +33,8 @@ class RestoreResult:
     """Epoch ms; None where it is not on hold."""
     is_done: bool = False
     """Whether what can be restored was."""
+    lapsed_since_ms: int | None = None
+    """Epoch ms of a hold on another topic of this name, which does not count for this one; None without one."""
 
 
 def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
@@ -38,17 +42,32 @@ def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
 
     Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile of what concerns the whole log dir.
     """
-    holds, cleaned = log_dir.holds(), log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
-    found = dict(_candidates(log_dir, wanted, holds))
+    stated = _Stated.of(log_dir)
+    found = dict(_candidates(log_dir, wanted, stated.holds))
     if not found:
         return []
-    log_starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
-    deletions = journalled_deletions(log_dir.path, found, cleaned)
-    return [
-        result
+    deletions = journalled_deletions(log_dir.path, found, stated.cleaned)
+    results = (
+        _result(log_dir.path, topic_partition, listing, deletions[topic_partition], stated)
         for topic_partition, listing in found.items()
-        if (result := _result(log_dir.path, topic_partition, listing, deletions[topic_partition], log_starts, holds))
-    ]
+    )
+    return [result for result in results if result]
+
+
+class _Stated(NamedTuple):
+    """What the files of a log dir state of its partitions, as far as a restore asks for it."""
+
+    holds: Offsets
+    hold_ids: TopicIds
+    log_starts: Offsets
+    cleaned: Offsets
+
+    @classmethod
+    def of(cls, log_dir: LogDir) -> Self:
+        """Read them. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
+        holds = log_dir.holds()
+        log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
+        return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned)
 
 
 def _candidates(
@@ -71,8 +90,7 @@ def _result(
     topic_partition: TopicPartition,
     listing: Listing | LogCleanerError,
     deletions: Sequence[DeletionFacts],
-    log_starts: Offsets,
-    holds: Offsets,
+    stated: _Stated,
 ) -> RestoreResult | None:
     """None where nothing that the journal knows still waits, and there is no hold."""
     try:
@@ -81,18 +99,30 @@ def _result(
         epochs = read_leader_epochs(listing.directory)
     except LogCleanerError as error:
         return RestoreResult(topic_partition, str(log_dir), None, str(error))
+    topic_id = topic_id_if_readable(listing.directory)
+    since_ms = stated.holds.get(topic_partition)
+    has_lapsed = belongs_to_another_topic(stated.hold_ids.get(topic_partition), topic_id)
     facts = RestoreFacts(
         topic_partition,
         str(log_dir),
         tuple(replace(d, has_other_epochs=not _fit(d, epochs)) for d in deletions),
         {file.name: file.identity for file in listing.files},
-        log_starts.get(topic_partition),
-        holds.get(topic_partition),
+        stated.log_starts.get(topic_partition),
+        None if has_lapsed else since_ms,
+        stated.cleaned.get(topic_partition),
+        topic_id,
     )
     planned = restoration(facts)
-    is_of_note = planned.verdicts or facts.held_since_ms is not None
-    found = RestoreResult(topic_partition, str(log_dir), planned, held_since_ms=facts.held_since_ms)
-    return found if is_of_note else None
+    if not planned.verdicts and since_ms is None:
+        return None
+    lapsed_since_ms = since_ms if has_lapsed else None
+    return RestoreResult(
+        topic_partition,
+        str(log_dir),
+        planned,
+        held_since_ms=facts.held_since_ms,
+        lapsed_since_ms=lapsed_since_ms,
+    )
 
 
 def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:

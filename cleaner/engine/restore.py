@@ -24,7 +24,7 @@ from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal
 from cleaner.engine.outcome import Listener
 from cleaner.engine.restorable import RestoreResult, epochs_before, survey_restores
-from policies.restoring import DeletionFacts, Restoration
+from policies.restoring import DeletionFacts, Restoration, RestoreFacts
 from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
@@ -120,7 +120,7 @@ class Restorer:
             return result
         try:
             journal.record("restore", self._clock.now_ms(), **_journalled(planned))
-            held_since_ms = self._hold(log_dir, result.topic_partition)
+            held_since_ms = self._hold(log_dir, planned.facts)
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as error:
             self._listener.event("partition_failed", topic=topic, partition=partition, error=str(error))
@@ -128,16 +128,21 @@ class Restorer:
         segments = len(planned.restorable)
         fields = {"topic": topic, "partition": partition, "segments": segments, "bytes": planned.size_bytes}
         self._listener.event("partition_restored", **fields)
-        return replace(result, held_since_ms=held_since_ms, is_done=True)
+        return replace(result, held_since_ms=held_since_ms, lapsed_since_ms=None, is_done=True)
 
-    def _hold(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
-        """Gives since when it is on hold, epoch ms: a second restore does not change that."""
-        holds = {topic_partition: self._clock.now_ms(), **log_dir.holds()}
-        log_dir.write_holds(holds, self._fs)
-        return holds[topic_partition]
+    def _hold(self, log_dir: LogDir, facts: RestoreFacts) -> int:
+        """Put a partition on hold, and return since when it is, epoch ms: a second restore does not change that."""
+        since_ms = self._clock.now_ms() if facts.held_since_ms is None else facts.held_since_ms
+        holds = dict(log_dir.holds())
+        ids = dict(log_dir.hold_ids(holds))
+        if facts.topic_id:
+            ids[facts.topic_partition] = facts.topic_id
+        log_dir.write_holds({**holds, facts.topic_partition: since_ms}, self._fs, ids)
+        return since_ms
 
     def _release_in(self, log_dir: LogDir, wanted: Wanted) -> list[TopicPartition]:
         holds = log_dir.holds()
+        ids = log_dir.hold_ids(holds)
         released = [topic_partition for topic_partition in holds if wanted(topic_partition)]
         if not released:
             return []
@@ -147,7 +152,7 @@ class Restorer:
                 journal.record("release", self._clock.now_ms(), partition=str(topic_partition))
         finally:
             journal.close()
-        log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs)
+        log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
         for topic, partition in released:
             self._listener.event("partition_released", topic=topic, partition=partition)
         return released
@@ -165,13 +170,15 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
 
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
-    """A run since may have corrected the first dirty offset up to the later log start: what comes back was dirty."""
+    """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
     topic_partition = planned.facts.topic_partition
     before = planned.restorable[-1].deletion.cleaner_checkpoint
     cleaned = dict(log_dir.offsets(CLEANER_OFFSET_CHECKPOINT))
-    if before is not None and cleaned.get(topic_partition, before) > before:
-        cleaned[topic_partition] = before
-        log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
+    if before is None:
+        cleaned.pop(topic_partition, None)
+    elif topic_partition in cleaned:
+        cleaned[topic_partition] = min(cleaned[topic_partition], before)
+    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
     log_starts = dict(log_dir.offsets(LOG_START_OFFSET_CHECKPOINT))
     if planned.log_start_checkpoint is None:
         log_starts.pop(topic_partition, None)

@@ -19,6 +19,7 @@ from policies.plan import Deletion
 from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
+from storage.log.topic_id import topic_id_if_readable
 from storage.names import (
     FileKind,
     FileState,
@@ -50,6 +51,7 @@ def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict
         "leader_epochs": [list(entry) for entry in read_leader_epochs(listing.directory)],
         "roll_at_offset": rolled,
         "rolled_snapshot": rolled is not None and all(s.name.base_offset != rolled for s in listing.snapshots),
+        "topic_id": topic_id_if_readable(listing.directory),
     }
 
 
@@ -130,6 +132,7 @@ def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:
             tuple((_whole(epoch), _whole(start)) for epoch, start in undo["leader_epochs"]),
             _whole_or_none(undo["roll_at_offset"]),
             undo["rolled_snapshot"] is True,
+            _text_or_none(undo.get("topic_id")),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -161,3 +164,9 @@ def _whole(number: object) -> int:
 
 def _whole_or_none(number: object) -> int | None:
     return None if number is None else _whole(number)
+
+
+def _text_or_none(text: object) -> str | None:
+    if text is not None and not isinstance(text, str):
+        raise TypeError(text)
+    return text

@@ -71,6 +71,9 @@ def render_released(released: Sequence[TopicPartition], page: Page, *, dry_run: 
 def _partition(result: RestoreResult, page: Page) -> None:
     held = f"  on hold since {moment(result.held_since_ms)}" if result.held_since_ms is not None else ""
     page.line(f"{result.topic_partition}{held}", hanging=2)
+    if result.lapsed_since_ms is not None:
+        words = f"its hold of {moment(result.lapsed_since_ms)} was that of another topic of this name, and has lapsed"
+        page.line(words, indent=2, hanging=2)
     for code, group in groupby(_verdicts(result), lambda verdict: verdict.code):
         _run(code, list(group), result, page)
     if result.error:

@@ -21,14 +21,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from storage.checkpoints import parse_partition_metadata
 from storage.compression import Compression
 from storage.errors import InvalidConfig, NotALogDir, PartitionExists
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
-from storage.log_dir import LogDir, read_file
-from storage.names import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA_FILE, DirState, TopicPartition
+from storage.log.topic_id import read_topic_id
+from storage.log_dir import LogDir
+from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
 from storage.records import Record
 
 BATCH_BYTES: Final = 64 << 10
@@ -63,9 +63,8 @@ class Write:
         Raises: CorruptCheckpoint, UnreadableFile.
         """
         for name, directory in LogDir(self.log_dir).partitions():
-            path = directory / PARTITION_METADATA_FILE
-            if name.topic == topic and (data := read_file(path)) is not None:
-                return parse_partition_metadata(data, path)
+            if name.topic == topic and (topic_id := read_topic_id(directory)):
+                return topic_id
         digest = hashlib.blake2b(f"{self.job}{topic}".encode(), digest_size=16).digest()
         first = digest[0] & 0x7F  # no leading dash
         return base64.urlsafe_b64encode(bytes((first, *digest[1:]))).rstrip(b"=").decode()

@@ -158,7 +158,7 @@ def finish_of(log_dir: Path) -> dict[str, object]:
     """
     checkpoints = LogDir(log_dir).checkpoints()
     told: dict[str, object] = {"cleaned": checkpoints.cleaned, "high watermarks": checkpoints.high_watermarks}
-    told["holds"] = LogDir(log_dir).holds()
+    told["holds"], told["hold ids"] = checkpoints.holds, checkpoints.hold_ids
     for tp, path in LogDir(log_dir).partitions():
         log = Log.open(path, LogConfig(), FS, log_start_offset=checkpoints.log_starts.get(tp, 0))
         told[f"{tp} log"] = log.log_start_offset, log.log_end_offset, [told_of(batch) for batch in log.read()]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.checkpoints import (
+    parse_hold_ids,
     parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
@@ -39,6 +40,7 @@ PARSERS: Final[dict[str, Callable[[bytes], object]]] = {
     ".txnindex": lambda data: parse_txn_index(data, _PATH),
     ".snapshot": lambda data: parse_snapshot(data, _PATH),
     "-offset-checkpoint": lambda data: parse_offset_checkpoint(data, _PATH),
+    "-hold-ids": lambda data: parse_hold_ids(data, _PATH),
     "leader-epoch-checkpoint": lambda data: parse_leader_epochs(data, _PATH),
     "partition.metadata": lambda data: parse_partition_metadata(data, _PATH),
     "meta.properties": lambda data: parse_meta_properties(data, _PATH),

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from cleaner.engine.journal import Journal
-from storage.checkpoints import format_offset_checkpoint
+from storage.checkpoints import HoldId, format_hold_ids, format_offset_checkpoint
 from storage.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
@@ -21,6 +21,7 @@ from storage.metadata_records import ConfigSet, ResourceType, TopicCreated
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    HOLD_IDS_FILE,
     HOLDS_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -155,6 +156,8 @@ def _write_checkpoints(root: Path) -> None:
     }
     for name, offsets in named.items():
         (root / name).write_bytes(format_offset_checkpoint(offsets))
+    held = TopicPartition("held", 0)
+    (root / HOLD_IDS_FILE).write_bytes(format_hold_ids({held: HoldId(NOW_MS, _topic_id(str(held)))}))
     (root / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAw\n")
     (root / ".kafka_cleanshutdown").touch()
     journal = Journal(root, FS)

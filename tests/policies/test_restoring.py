@@ -56,8 +56,8 @@ def plain(*bases):
     return in_state(FileState.PLAIN, *bases)
 
 
-def facts(*deletions, files, log_start=None, held_since_ms=None):
-    return RestoreFacts(TopicPartition("clicks", 0), "/data", deletions, files, log_start, held_since_ms)
+def facts(*deletions, files, log_start=None, held_since_ms=None, **others):
+    return RestoreFacts(TopicPartition("clicks", 0), "/data", deletions, files, log_start, held_since_ms, **others)
 
 
 def codes(found):
@@ -122,6 +122,49 @@ def test_log_start_that_moved_since_refuses(story, now, before, left, code):
     assert codes(found)[0] == (10, code), story
     if code is OK:
         assert found.log_start_checkpoint == before
+
+
+@pytest.mark.parametrize(
+    ("story", "noted", "now", "log_start", "code"),
+    [
+        ("it was never compacted", None, None, None, OK),
+        ("nothing changed", 5, 5, None, OK),
+        ("it was clean beyond the deletion, and still is", 25, 25, None, OK),
+        ("retention moved it up to the log start", 5, 20, None, OK),
+        ("retention moved it up to a log start within a segment", 25, 27, 27, OK),
+        ("a round of a broker's that failed left the log start", None, 20, None, OK),
+        ("a restore that a crash ended has lowered it", 25, 5, None, OK),
+        ("its line was lost with the file", 5, None, None, OK),
+        ("it lies beyond both", 5, 21, None, COMPACTED),
+        ("there was none before", None, 21, None, COMPACTED),
+        ("it moved on from where it was", 25, 26, None, COMPACTED),
+        ("it lay outside the log before, and a round has begun anew", 99, 30, None, COMPACTED),
+    ],
+)
+def test_first_dirty_offset_that_no_retention_moved_tells_of_a_compaction(story, noted, now, log_start, code):
+    left = {"log_start_checkpoint": log_start, "log_start_offset": log_start} if log_start else {}
+    deletion = replace(TWO, cleaner_checkpoint=noted, **left)
+    files = waiting(0, 10) | plain(20)
+    found = restoration(facts(deletion, files=files, log_start=log_start, cleaner_checkpoint=now))
+    assert codes(found)[0] == (10, code), story
+    if code is COMPACTED:
+        assert str(now) in found.verdicts[0].text
+
+
+@pytest.mark.parametrize(
+    ("story", "noted", "later_noted", "code"),
+    [
+        ("retention moved it", 5, 10, OK),
+        ("nothing moved it", 15, 15, OK),
+        ("a compaction moved it", 5, 11, COMPACTED),
+        ("the first compaction made it", None, 11, COMPACTED),
+    ],
+)
+def test_first_dirty_offset_that_a_later_deletion_noted_counts_for_the_earlier_one(story, noted, later_noted, code):
+    first = a_deletion(0, end=10, cleaner_checkpoint=noted)
+    second = a_deletion(10, end=20, cleaner_checkpoint=later_noted)
+    given = facts(first, second, files=waiting(0, 10) | plain(20), cleaner_checkpoint=20)
+    assert codes(restoration(given)) == [(10, OK), (0, code)], story
 
 
 @pytest.mark.parametrize(

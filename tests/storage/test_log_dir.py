@@ -1,15 +1,17 @@
 """A log dir: what makes one, its partitions and checkpoints."""
 
+import zlib
 from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptCheckpoint, CorruptHolds, NotALogDir, UnreadableFile
+from storage.errors import CorruptCheckpoint, CorruptHoldIds, CorruptHolds, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir, read_file
-from storage.names import CLEANER_OFFSET_CHECKPOINT, HOLDS_FILE, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HOLD_IDS_FILE, HOLDS_FILE, TopicPartition
 
-ORDERS = TopicPartition("orders", 0)
+ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def test_missing_dir_plain_file_and_foreign_dir_are_no_log_dirs(fs):
@@ -89,6 +91,42 @@ def test_holds_are_read_back_and_the_last_one_takes_the_file_along(tmp_path):
     assert log_dir.checkpoints().holds == {ORDERS: 1000}
     log_dir.write_holds({}, FileSystem())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_of_holds_lie_in_a_file_of_their_own_and_go_with_the_last_hold(tmp_path):
+    log_dir = LogDir(tmp_path)
+    log_dir.write_holds({ORDERS: 1000, CLICKS: 2000}, FileSystem(), {ORDERS: TOPIC_ID})
+    assert (tmp_path / HOLDS_FILE).read_bytes() == b"0\n2\norders 0 1000\nclicks 0 2000\n"
+    checksum = zlib.crc32(f"orders 0 1000 {TOPIC_ID}".encode())
+    assert (tmp_path / HOLD_IDS_FILE).read_text() == f"0\n1\norders 0 1000 {TOPIC_ID} {checksum:08x}\n"
+    assert log_dir.checkpoints().hold_ids == {ORDERS: TOPIC_ID}
+    log_dir.write_holds({CLICKS: 2000}, FileSystem())
+    assert {path.name for path in tmp_path.iterdir()} == {HOLDS_FILE}
+    log_dir.write_holds({CLICKS: 2000}, FileSystem(), {CLICKS: TOPIC_ID, ORDERS: TOPIC_ID})
+    assert log_dir.checkpoints().hold_ids == {CLICKS: TOPIC_ID}
+    log_dir.write_holds({}, FileSystem())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_id_counts_only_for_the_hold_that_it_was_noted_for(tmp_path):
+    log_dir = LogDir(tmp_path)
+    log_dir.write_holds({ORDERS: 1000}, FileSystem(), {ORDERS: TOPIC_ID})
+    assert log_dir.hold_ids({ORDERS: 1000}) == {ORDERS: TOPIC_ID}
+    assert log_dir.hold_ids({ORDERS: 1001}) == log_dir.hold_ids({CLICKS: 1000}) == log_dir.hold_ids({}) == {}
+
+
+def test_any_other_letter_in_the_ids_of_holds_is_damage(tmp_path):
+    log_dir = LogDir(tmp_path)
+    log_dir.write_holds({ORDERS: 1000}, FileSystem(), {ORDERS: TOPIC_ID})
+    whole = (tmp_path / HOLD_IDS_FILE).read_bytes()
+    for place in range(len(whole) - 1):  # blanks at the end of a line mean nothing
+        (tmp_path / HOLD_IDS_FILE).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(CorruptHoldIds, match=r"logcleaner-hold-ids.*or removed: then a hold counts for every"):
+            log_dir.checkpoints()
+    for length in range(len(whole) - 1):  # without its last line end it is whole
+        (tmp_path / HOLD_IDS_FILE).write_bytes(whole[:length])
+        with pytest.raises(CorruptHoldIds):
+            log_dir.checkpoints()
 
 
 def test_garbled_holds_say_what_to_do(tmp_path):

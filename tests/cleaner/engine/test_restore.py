@@ -22,7 +22,7 @@ from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
-from storage.names import HOLDS_FILE, JOURNAL_FILE, TopicPartition
+from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, TopicPartition
 from tests.faults import FullDisk, after_power_loss, crashes
 from tests.partition_dirs import (
     DAY_MS,
@@ -42,7 +42,7 @@ CLICKS = TopicPartition("clicks", 0)
 LAYERS = configured(clicks=EXPIRING)
 COMPACTED = configured(clicks={**EXPIRING, "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.0"})
 OLD_MS = NOW_MS - 2 * DAY_MS
-OURS = {JOURNAL_FILE, HOLDS_FILE, ".lock"}
+OURS = {JOURNAL_FILE, HOLDS_FILE, HOLD_IDS_FILE, ".lock"}
 
 
 def a_log_dir(path, *, expired=3, segments=4, newest_snapshot=True):
@@ -89,6 +89,12 @@ def restore(log_dir, fs=None):
     return a_restorer(log_dir, fs).restore(everything)
 
 
+def keep_lines(log_dir, *numbers):
+    """Cut the journal to some of its lines, counted from 1; each stays whole."""
+    lines = (log_dir / JOURNAL_FILE).read_bytes().splitlines(keepends=True)
+    (log_dir / JOURNAL_FILE).write_bytes(b"".join(lines[number - 1] for number in numbers))
+
+
 def codes(results):
     return [(v.segment.base_offset, v.code) for r in results if r.restoration for v in r.restoration.verdicts]
 
@@ -133,6 +139,30 @@ def test_first_dirty_offset_that_a_later_run_corrected_comes_back(tmp_path):
     assert LogDir(log_dir).offsets("cleaner-offset-checkpoint") == {CLICKS: 6}
     restore(log_dir)
     assert LogDir(log_dir).offsets("cleaner-offset-checkpoint") == {CLICKS: 4}
+
+
+def test_first_dirty_offset_that_was_not_there_before_the_deletion_goes(tmp_path):
+    """A round of a broker's that failed leaves the log start of its time: what comes back below it was never clean."""
+    log_dir = a_log_dir(tmp_path / "data")
+    clean(log_dir)
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n2\nclicks 0 6\nother 0 3\n")
+    restore(log_dir)
+    assert LogDir(log_dir).offsets("cleaner-offset-checkpoint") == {TopicPartition("other", 0): 3}
+
+
+@pytest.mark.parametrize("before", [4, 5])
+def test_partition_stays_restorable_when_retention_moved_the_first_dirty_offset_up_to_the_log_start(tmp_path, before):
+    log_dir = a_log_dir(tmp_path / "data", segments=6)
+    (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\nclicks 0 {before}\n")
+    whole = data(log_dir)
+    policy = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "1.0"}
+    five_segments_bytes = str(5 * list_partition(log_dir / "clicks-0").segments[0].size_bytes)
+    clean(log_dir, configured(clicks={**policy, "retention.ms": "-1", "retention.bytes": five_segments_bytes}))
+    clean(log_dir, configured(clicks={**policy, "retention.ms": str(DAY_MS)}))
+    assert [entry["what"] for entry in read_journal(log_dir)] == ["delete", "delete"]
+    assert LogDir(log_dir).offsets("cleaner-offset-checkpoint") == {CLICKS: 6}
+    restore(log_dir)
+    assert data(log_dir) == whole
 
 
 def test_several_deletions_come_back_newest_first(tmp_path):
@@ -326,6 +356,23 @@ class TestRefusals:
         assert [entry["what"] for entry in read_journal(log_dir)] == ["delete", "compact"]
         assert set(self.refused(log_dir)) == {RestoreCode.COMPACTED_SINCE}
 
+    def test_compaction_whose_line_was_cut_off_is_told_by_the_first_dirty_offset(self, tmp_path):
+        log_dir = a_log_dir(tmp_path / "data", segments=6)
+        clean(log_dir, COMPACTED)
+        keep_lines(log_dir, 1)
+        assert [entry["what"] for entry in read_journal(log_dir)] == ["delete"]
+        assert set(self.refused(log_dir)) == {RestoreCode.COMPACTED_SINCE}
+
+    def test_compaction_between_two_deletions_is_told_by_what_the_second_one_noted(self, tmp_path):
+        log_dir = a_log_dir(tmp_path / "data", segments=6)
+        clean(log_dir, COMPACTED)
+        clean(log_dir, configured(clicks={"cleanup.policy": "delete", "retention.bytes": "1"}))
+        keep_lines(log_dir, 1, 3)
+        assert [entry["what"] for entry in read_journal(log_dir)] == ["delete", "delete"]
+        found = dict(codes(restore(log_dir)))
+        assert {found[base] for base in (0, 2, 4)} == {RestoreCode.COMPACTED_SINCE}
+        assert found[6] is RestoreCode.RESTORABLE
+
     @pytest.mark.parametrize(("checkpoint", "code"), [(True, "COMPACTED_SINCE"), (False, "RESTORABLE")])
     def test_line_that_may_have_told_of_a_compaction(self, tmp_path, checkpoint, code):
         log_dir = a_log_dir(tmp_path / "data")
@@ -348,6 +395,7 @@ class TestRefusals:
             lambda undo: undo.update(end_offset=None),
             lambda undo: undo.update(leader_epochs=[[1]]),
             lambda undo: undo.update(roll_at_offset=True),
+            lambda undo: undo.update(topic_id=7),
         ],
     )
     def test_line_that_cannot_be(self, tmp_path, spoil):
@@ -462,6 +510,7 @@ def test_journal_of_a_deletion_stays_json_of_known_keys(tmp_path):
         "leader_epochs": [[0, 0], [1, 3], [5, 5]],
         "roll_at_offset": None,
         "rolled_snapshot": False,
+        "topic_id": None,
     }
 
 

@@ -21,6 +21,7 @@ def a_result(name: str, given: RestoreFacts, **fields: object) -> RestoreResult:
 WHOLE = a_result("clicks-0", facts(a_deletion(0, 10, 20, end=30), files=waiting(0, 10, 20) | plain(30)))
 PART = a_result("orders-1", facts(a_deletion(0, 10, 20, end=30), files=waiting(0, 20) | plain(30)))
 HELD = a_result("held-2", facts(files=plain(0)), held_since_ms=TIME_MS)
+LAPSED = a_result("again-4", facts(files=plain(0)), lapsed_since_ms=TIME_MS)
 FAILED = RestoreResult(TopicPartition("bad", 3), "/data", None, "/data/bad-3: cannot be read")
 
 LISTED = """\
@@ -36,6 +37,10 @@ orders-1
     back
 
 held-2  on hold since 2027-01-15T08:00:00Z
+
+again-4
+  its hold of 2027-01-15T08:00:00Z was that of another topic of this name, and
+    has lapsed
 
 bad-3
   FAILED: /data/bad-3: cannot be read
@@ -55,7 +60,7 @@ TOPIC-PARTITION.
 
 
 def test_list_tells_what_can_come_back_what_cannot_and_why() -> None:
-    assert render([WHOLE, PART, HELD, FAILED], Page()) == LISTED
+    assert render([WHOLE, PART, HELD, LAPSED, FAILED], Page()) == LISTED
 
 
 def test_restore_tells_what_came_back_and_how_the_hold_ends() -> None:
