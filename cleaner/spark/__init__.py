@@ -34,7 +34,7 @@ def register(spark: SparkSession) -> None:
 
 
 def open_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
-    """A session that knows ``kafka-log`` and pushes filters down to it. Its Python workers run this interpreter.
+    """A session that knows ``kafka-log``. Its Python workers run this interpreter.
 
     Args:
         master: where Spark runs.

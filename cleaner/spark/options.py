@@ -26,6 +26,7 @@ _NAMES: Final = (
     "path", "paths", "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
     "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingOffsetsByTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "pushdown",
 )  # fmt: skip
 _SINK_NAMES: Final = ("path", "topic", "compression", "segment.bytes")
 
@@ -68,6 +69,8 @@ class Options:
     ending: Bound
     fail_on_data_loss: bool
     offsets_per_trigger_max: int | None
+    pushdown: bool
+    """Whether the filters of a query may narrow the plan: right only for a frame that one query uses, once."""
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -87,6 +90,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         ending=_ending(said),
         fail_on_data_loss=_read(said, "failOnDataLoss", _boolean, True),
         offsets_per_trigger_max=_read(said, "maxOffsetsPerTrigger", _positive, None),
+        pushdown=_read(said, "pushdown", _boolean, False),
     )
 
 
