@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from cleaner.spark.bounds import check_named, range_of
+from cleaner.spark.bounds import check_chosen, check_named, range_of
 from cleaner.spark.options import Mode, Options, parse_options
 from cleaner.spark.partitions import FoundPartition, OffsetRange, find_partitions, while_files_move
 from cleaner.spark.pushdown import EVERYTHING, narrowing_of
@@ -93,7 +93,8 @@ class KafkaLogReader(DataSourceReader):
 
         Raises: LogCleanerError: a path, offset or file that is not there or cannot be read.
         """
-        found = find_partitions(self._options.paths)
+        found = find_partitions(self._options.paths, self._options.choice)
+        check_chosen(self._options, found)
         check_named((self._options.starting, self._options.ending), found)
         wanted = [partition for partition in found if self._narrowing.wants(partition.topic_partition)]
         slices = [one for place in wanted for one in while_files_move(partial(self._slices, place))]
