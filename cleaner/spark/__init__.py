@@ -3,7 +3,8 @@
 Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a *chunk* is what of it lies in memory
 at a time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it. None of these needs Spark:
 ``cleaner.export`` uses them too. A *choice* is of partitions, by name. ``source`` plans a batch read, ``stream``
-micro-batches, by ``bounds`` that options name; ``reading`` is what their tasks do; ``sink`` writes new partitions, each in ``parts``.
+micro-batches, by ``bounds`` that options name; ``reading`` is what their tasks do; ``sink`` writes new partitions, each
+in ``parts``.
 ``bulk`` compacts: ``work`` is what it sends to the ``tasks`` of its executors, ``shuffle`` finds the survivors.
 
 An *analysis* is of a *snapshot*: its tasks hand over *facts* (stretches of batches, keys) and what a compaction would

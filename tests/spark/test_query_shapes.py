@@ -161,7 +161,7 @@ QUERIES: Final = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(says=st.booleans(), queries=QUERIES)
 def test_a_frame_answers_each_query_as_if_it_were_the_only_one(
     spark: Any, varied: Path, plain: Any, says: bool, queries: list[tuple[Any, str, str]]
