@@ -2,8 +2,9 @@
 
 Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a *chunk* is what of it lies in memory
 at a time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it. None of these needs Spark:
-``cleaner.export`` uses them too. ``source`` plans a batch read, ``stream`` micro-batches, by ``bounds`` that options
-name; ``reading`` is what their tasks do; ``sink`` writes new partitions, each in ``parts``.
+``cleaner.export`` uses them too. A *choice* is of partitions, by name. ``source`` plans a batch read, ``stream``
+micro-batches, by ``bounds`` that options name; ``reading`` is what their tasks do; ``sink`` writes new partitions, each
+in ``parts``.
 ``bulk`` compacts: ``work`` is what it sends to the ``tasks`` of its executors, ``shuffle`` finds the survivors.
 
 An *analysis* is of a *snapshot*: its tasks hand over *facts* (stretches of batches, keys) and what a compaction would
@@ -34,7 +35,7 @@ def register(spark: SparkSession) -> None:
 
 
 def open_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
-    """A session that knows ``kafka-log`` and pushes filters down to it. Its Python workers run this interpreter.
+    """A session that knows ``kafka-log``. Its Python workers run this interpreter.
 
     Args:
         master: where Spark runs.

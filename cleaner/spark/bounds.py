@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from cleaner.spark.options import Bound, Options
-from cleaner.spark.partitions import FoundPartition, OffsetRange, readable_end
+from cleaner.spark.partitions import FoundPartition, OffsetRange, names_in, readable_end
 from storage.errors import InvalidConfig, NoSuchOffset
 from storage.log import Log, SpecialTimestamp
 from storage.names import TopicPartition
+
+
+def check_chosen(options: Options, found: Sequence[FoundPartition], *, may_come: bool = False) -> None:
+    """See that the topics and partitions that options choose are there.
+
+    Args:
+        options: what was chosen, and where.
+        found: the chosen ones that are there.
+        may_come: whether a pattern may match nothing: a stream waits for topics.
+
+    Raises: InvalidConfig.
+    """
+    missing = options.choice.missing_from(partition.topic_partition for partition in found)
+    if missing is None or (missing[0] == "subscribePattern" and may_come):
+        return
+    names = names_in(options.paths)
+    nearest = difflib.get_close_matches(missing[1], sorted({*map(str, names), *(name.topic for name in names)}), 1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    raise InvalidConfig(*missing, f"nothing of it in {', '.join(options.paths)}{hint}", "kafka-log")
 
 
 def check_named(bounds: Sequence[Bound | None], found: Sequence[FoundPartition]) -> None:
@@ -50,7 +70,7 @@ def resolve(bound: Bound, log: Log, name: TopicPartition, end: int, *, fails: bo
 
     Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
     """
-    asked = bound.special if bound.partitions is None else bound.partitions[name]
+    asked = bound.of_all if bound.partitions is None else bound.partitions[name]
     if bound.by_timestamp:
         found = log.lookup_timestamp(asked)
         if found is None and not bound.falls_back:

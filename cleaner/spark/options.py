@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
+from cleaner.spark.choice import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
 from cleaner.spark.schema import BATCH_COLUMNS, CORRUPT_BATCH, KEY_COLUMNS, RECORD_COLUMNS, TYPES
 from storage.compression import Compression
 from storage.errors import InvalidConfig
@@ -23,10 +24,13 @@ PARTITION_BYTES_DEFAULT: Final = 128 << 20
 
 _WHERE: Final = "kafka-log"
 _NAMES: Final = (
-    "path", "paths", "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
-    "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
-    "endingOffsets", "endingOffsetsByTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "path", "paths", "subscribe", "subscribePattern", "assign",
+    "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
+    "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy",
+    "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "pushdown",
 )  # fmt: skip
+_EPOCH_MS_MAX: Final = 2**63 - 1
 _SINK_NAMES: Final = ("path", "topic", "compression", "segment.bytes")
 
 
@@ -43,8 +47,8 @@ class Bound:
     """Where reading begins or ends."""
 
     partitions: Mapping[TopicPartition, int] | None
-    """An offset, or with ``by_timestamp`` epoch ms, for each partition; None: ``special`` holds for all."""
-    special: SpecialTimestamp = SpecialTimestamp.EARLIEST
+    """An offset, or with ``by_timestamp`` epoch ms, for each partition; None: ``of_all`` holds for all."""
+    of_all: int = SpecialTimestamp.EARLIEST
     by_timestamp: bool = False
     falls_back: bool = True
     """Whether a timestamp that no record is as late as means the log end; else it is an error."""
@@ -59,6 +63,7 @@ class Options:
 
     paths: tuple[str, ...]
     """Globs of log dirs or partition directories."""
+    choice: Choice
     columns: tuple[str, ...]
     mode: Mode
     partition_bytes_max: int
@@ -68,6 +73,8 @@ class Options:
     ending: Bound
     fail_on_data_loss: bool
     offsets_per_trigger_max: int | None
+    pushdown: bool
+    """Whether the filters of a query may narrow the plan: right only for a frame that one query uses, once."""
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -79,6 +86,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     mode = _read(said, "mode", lambda text: Mode(text.upper()), Mode.FAILFAST)
     return Options(
         paths=_paths(said),
+        choice=_choice(said),
         columns=_columns(said, mode),
         mode=mode,
         partition_bytes_max=_read(said, "maxPartitionBytes", _positive, PARTITION_BYTES_DEFAULT),
@@ -87,6 +95,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         ending=_ending(said),
         fail_on_data_loss=_read(said, "failOnDataLoss", _boolean, True),
         offsets_per_trigger_max=_read(said, "maxOffsetsPerTrigger", _positive, None),
+        pushdown=_read(said, "pushdown", _boolean, False),
     )
 
 
@@ -157,6 +166,12 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _epoch_ms(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _EPOCH_MS_MAX:
+        raise ValueError("epoch ms, a whole number")
+    return int(text)
+
+
 def _isolation(text: str) -> bool:
     if text not in ("read_committed", "read_uncommitted"):
         raise ValueError("read_committed or read_uncommitted")
@@ -172,6 +187,14 @@ def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise InvalidConfig("path", None, 'name a log dir: load("/var/lib/kafka/data")', _WHERE)
     return paths
+
+
+def _choice(said: Mapping[str, str]) -> Choice:
+    parsers = {"subscribe": parse_topics, "subscribePattern": parse_pattern, "assign": parse_partitions}
+    named = [name for name in parsers if name in said]
+    if len(named) > 1:
+        raise InvalidConfig(named[1], said[named[1]], "say one of subscribe, subscribePattern and assign", _WHERE)
+    return _read(said, named[0], parsers[named[0]], EVERYTHING) if named else EVERYTHING
 
 
 def _columns(said: Mapping[str, str], mode: Mode) -> tuple[str, ...]:
@@ -195,8 +218,11 @@ def _column_names(text: str) -> tuple[str, ...]:
 
 
 def _starting(said: Mapping[str, str]) -> Bound | None:
-    """Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit: what is said by timestamp wins."""
+    """Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit: one time for all wins, then times, then offsets."""
     strategy = _read(said, "startingOffsetsByTimestampStrategy", _strategy, False)
+    since_ms = _read(said, "startingTimestamp", _epoch_ms, None)
+    if since_ms is not None:
+        return Bound(None, since_ms, by_timestamp=True, falls_back=strategy)
     by_time = _read(said, "startingOffsetsByTimestamp", _partition_map, None)
     if by_time is not None:
         return Bound(by_time, by_timestamp=True, falls_back=strategy)
@@ -204,11 +230,14 @@ def _starting(said: Mapping[str, str]) -> Bound | None:
 
 
 def _ending(said: Mapping[str, str]) -> Bound:
+    until_ms = _read(said, "endingTimestamp", _epoch_ms, None)
+    if until_ms is not None:
+        return Bound(None, until_ms, by_timestamp=True)
     by_time = _read(said, "endingOffsetsByTimestamp", _partition_map, None)
     if by_time is not None:
         return Bound(by_time, by_timestamp=True)
     bound = _read(said, "endingOffsets", _offsets, LOG_END)
-    is_earliest = bound.special is SpecialTimestamp.EARLIEST and bound.partitions is None
+    is_earliest = bound.of_all == SpecialTimestamp.EARLIEST and bound.partitions is None
     if is_earliest or SpecialTimestamp.EARLIEST in (bound.partitions or {}).values():
         raise InvalidConfig("endingOffsets", said["endingOffsets"], "a read cannot end at the earliest offset", _WHERE)
     return bound

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from cleaner.spark.choice import EVERYTHING, Choice
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
@@ -33,22 +34,30 @@ class FoundPartition:
         return Log.open(self.directory, LogConfig(), FileSystem(), log_start_offset=self.log_start_offset)
 
 
-def find_partitions(paths: Iterable[str]) -> list[FoundPartition]:
+def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[FoundPartition]:
     """The partitions in some log dirs, ascending by name.
 
     Args:
         paths: globs of log dirs, or of partition directories.
+        choice: what is left out need not be in one place only.
 
     Raises: NotALogDir, InvalidConfig where two directories hold the same partition, CorruptCheckpoint, UnreadableFile.
     """
     found: dict[TopicPartition, FoundPartition] = {}
     for directory in _directories(paths):
         for partition in _partitions_in(directory):
+            if not choice.wants(partition.topic_partition):
+                continue
             other = found.setdefault(partition.topic_partition, partition)
             if other.directory.resolve() != partition.directory.resolve():
                 both = f"{other.directory} and {partition.directory}"
                 raise InvalidConfig("path", None, f"{both} hold the same partition (replicas?); name one", "kafka-log")
     return [found[name] for name in sorted(found)]
+
+
+def names_in(paths: Iterable[str]) -> set[TopicPartition]:
+    """Return the names of all partitions in some log dirs. Raises: NotALogDir, CorruptCheckpoint, UnreadableFile."""
+    return {partition.topic_partition for directory in _directories(paths) for partition in _partitions_in(directory)}
 
 
 def _directories(paths: Iterable[str]) -> Iterator[Path]:

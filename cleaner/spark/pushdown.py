@@ -1,14 +1,13 @@
 """What Spark's filters say of topics, partitions, offsets and times before a file is opened.
 
-A filter that is honoured here for every row is taken from Spark; one that only narrows (on times, which a segment does
-not hold in order) Spark applies again.
+Filters only narrow what is read. Spark applies each of them to every row, so a row too many is never in an answer.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -29,7 +28,6 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 """By the name of Spark's filter class: Spark 4.0 has none of them."""
 
-_NEVER_NULL: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -65,60 +63,56 @@ class Narrowing:
 EVERYTHING: Final = Narrowing()
 
 
-@dataclass(slots=True)
-class Pushed:
-    """Filters taken in one by one."""
+def narrowing_of(filters: Iterable[Any], *, names_only: bool) -> Narrowing:
+    """Return what is left to read for a query with these filters.
 
-    narrowing: Narrowing = EVERYTHING
-    left_to_spark: list[Any] = field(default_factory=list)
-
-    def take(self, filters: Iterable[Any]) -> None:
-        """Sort out what is honoured here; the rest is ``left_to_spark``. ``filters`` are ``pyspark``'s."""
-        self.left_to_spark = [one for one in filters if not self._honour(one)]
-
-    def _honour(self, one: Any) -> bool:
+    Args:
+        filters: ``pyspark``'s; a row that fails one of them is not wanted.
+        names_only: whether only topics and partitions are looked at. So it must be unless a damaged batch ends the
+            query: the row that tells of one has no time, and which batches are found behind it depends on where reading
+            begins.
+    """
+    narrowing = EVERYTHING
+    for one in filters:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
         comparison, value = type(one).__name__, getattr(one, "value", None)
-        if len(attribute) != 1:
-            return False
-        if comparison == "IsNotNull":
-            return attribute[0] in _NEVER_NULL
-        if value is None or comparison not in _COMPARISONS:
-            return False
+        if len(attribute) != 1 or value is None or comparison not in _COMPARISONS:
+            continue
         match attribute[0]:
             case "topic" | "partition" as name:
-                added = Condition(name, comparison, value)
-                self.narrowing = replace(self.narrowing, conditions=(*self.narrowing.conditions, added))
-                return True
-            case "offset":
-                return self._honour_offset(comparison, value)
-            case "timestamp":
-                self._heed_timestamp(comparison, value)
-        return False
+                condition = Condition(name, comparison, value)
+                narrowing = replace(narrowing, conditions=(*narrowing.conditions, condition))
+            case "offset" if not names_only:
+                narrowing = _within_offsets(narrowing, comparison, value)
+            case "timestamp" if not names_only:
+                narrowing = _since(narrowing, comparison, value)
+    return narrowing
 
-    def _honour_offset(self, comparison: str, value: Any) -> bool:
-        match comparison:
-            case "EqualTo" | "EqualNullSafe":
-                start, end = value, value + 1
-            case "LessThan":
-                start, end = 0, value
-            case "LessThanOrEqual":
-                start, end = 0, value + 1
-            case "GreaterThan":
-                start, end = value + 1, OFFSET_MAX
-            case "GreaterThanOrEqual":
-                start, end = value, OFFSET_MAX
-            case _:
-                return False
-        now = self.narrowing
-        self.narrowing = replace(now, start_offset=max(now.start_offset, start), end_offset=min(now.end_offset, end))
-        return True
 
-    def _heed_timestamp(self, comparison: str, value: Any) -> None:
-        if comparison not in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
-            return
-        if isinstance(value, datetime):
-            moment = value if value.tzinfo else value.astimezone()
-            since_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
-            known_ms = self.narrowing.since_ms
-            self.narrowing = replace(self.narrowing, since_ms=since_ms if known_ms is None else max(known_ms, since_ms))
+def _within_offsets(narrowing: Narrowing, comparison: str, value: Any) -> Narrowing:
+    match comparison:
+        case "EqualTo" | "EqualNullSafe":
+            start, end = value, value + 1
+        case "LessThan":
+            start, end = 0, value
+        case "LessThanOrEqual":
+            start, end = 0, value + 1
+        case "GreaterThan":
+            start, end = value + 1, OFFSET_MAX
+        case "GreaterThanOrEqual":
+            start, end = value, OFFSET_MAX
+        case _:
+            return narrowing
+    return replace(
+        narrowing, start_offset=max(narrowing.start_offset, start), end_offset=min(narrowing.end_offset, end)
+    )
+
+
+def _since(narrowing: Narrowing, comparison: str, value: Any) -> Narrowing:
+    """A time without a zone is not looked at: which moment it means is Spark's to say."""
+    if comparison not in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
+        return narrowing
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return narrowing
+    since_ms = (value - _EPOCH) // timedelta(milliseconds=1)
+    return replace(narrowing, since_ms=since_ms if narrowing.since_ms is None else max(narrowing.since_ms, since_ms))

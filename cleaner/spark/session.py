@@ -1,4 +1,4 @@
-"""A Spark session of our own: checked before it starts, quiet, with filters pushed down."""
+"""A Spark session of our own: checked before it starts, and quiet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
 _ANSWER_SECONDS_MAX: Final = 30
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _OURS: Final = {
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",

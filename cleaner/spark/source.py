@@ -1,6 +1,6 @@
 """The data source ``kafka-log``: what Spark calls, on the driver to plan and in the workers to read.
 
-Each batch is planned once: the files and their lengths are fixed then. The kernels are loaded in the workers only.
+Each frame is planned once: the files and their lengths are fixed then. The kernels are loaded in the workers only.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from cleaner.spark.bounds import check_named, range_of
-from cleaner.spark.options import Options, parse_options
+from cleaner.spark.bounds import check_chosen, check_named, range_of
+from cleaner.spark.options import Mode, Options, parse_options
 from cleaner.spark.partitions import FoundPartition, OffsetRange, find_partitions, while_files_move
-from cleaner.spark.pushdown import Pushed
+from cleaner.spark.pushdown import EVERYTHING, narrowing_of
 from cleaner.spark.reading import read_planned
 from cleaner.spark.schema import TYPES, ddl
 from cleaner.spark.slices import Slice, Wanted, cut_partition, packed
@@ -49,8 +49,9 @@ class KafkaLogSource(DataSource):
         return ddl(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
-        """Of one batch read. Raises: InvalidConfig where the schema has a column that there is not."""
-        return KafkaLogReader(parse_options(self.options), column_names(schema))
+        """Of one frame. Raises: InvalidConfig where the schema has a column that there is not."""
+        options = parse_options(self.options)
+        return (PushdownReader if options.pushdown else KafkaLogReader)(options, column_names(schema))
 
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
         """Of one query. Raises: InvalidConfig, also where an end is said."""
@@ -76,39 +77,26 @@ def column_names(schema: StructType) -> tuple[str, ...]:
     return tuple(field.name for field in schema.fields)
 
 
-class _PushFilters:
-    """``pushFilters``, as Spark calls it where pushing filters down is switched on.
-
-    Where it is off, Spark refuses a reader that has a ``pushFilters`` of its own. By ``__func__`` it takes this one for
-    the inherited one, so a session with it off reads without.
-    """
-
-    __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", id))
-
-    def __init__(self, pushed: Pushed) -> None:
-        self._pushed = pushed
-
-    def __call__(self, filters: Iterable[Any]) -> list[Any]:
-        self._pushed.take(filters)
-        return self._pushed.left_to_spark
-
-
 class KafkaLogReader(DataSourceReader):
-    """Plans one batch read, and reads its slices."""
+    """Plans one batch read, and reads its slices.
+
+    The plan depends on the options alone. Spark keeps the plan that a frame made last, and uses it for every query of
+    that frame: a plan that left out what one query's filters exclude would leave it out of the next query, too.
+    """
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
-        self._pushed = Pushed()
-        self.pushFilters = _PushFilters(self._pushed)  # type: ignore[method-assign]
+        self._narrowing = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
         """The slices of everything that is wanted.
 
         Raises: LogCleanerError: a path, offset or file that is not there or cannot be read.
         """
-        found = find_partitions(self._options.paths)
+        found = find_partitions(self._options.paths, self._options.choice)
+        check_chosen(self._options, found)
         check_named((self._options.starting, self._options.ending), found)
-        wanted = [partition for partition in found if self._pushed.narrowing.wants(partition.topic_partition)]
+        wanted = [partition for partition in found if self._narrowing.wants(partition.topic_partition)]
         slices = [one for place in wanted for one in while_files_move(partial(self._slices, place))]
         return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
 
@@ -119,9 +107,22 @@ class KafkaLogReader(DataSourceReader):
                 yield from read_planned(slice_, self._columns, self._options)
 
     def _slices(self, partition: FoundPartition) -> list[Slice]:
-        narrowing, options = self._pushed.narrowing, self._options
+        narrowing, options = self._narrowing, self._options
         log = partition.open()
         asked = range_of(log, partition.topic_partition, options, time.time_ns() // 1_000_000)
         offsets = OffsetRange(max(asked.start, narrowing.start_offset), min(asked.end, narrowing.end_offset))
         wanted = Wanted(offsets, narrowing.since_ms, options.partition_bytes_max, options.read_committed)
         return list(cut_partition(partition.topic_partition, log.segments, wanted))
+
+
+class PushdownReader(KafkaLogReader):
+    """Plans less if the filters of the query allow it: only for a frame that one query uses, once (``pushdown``).
+
+    Spark 4.0 does not call ``pushFilters``; later versions refuse this reader where pushing filters down is off.
+    """
+
+    def pushFilters(self, filters: Iterable[Any]) -> Iterable[Any]:  # noqa: N802
+        """Note what need not be read. Return all filters: Spark applies each of them to every row."""
+        offered = list(filters)
+        self._narrowing = narrowing_of(offered, names_only=self._options.mode is not Mode.FAILFAST)
+        return offered

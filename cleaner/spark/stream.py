@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource as limits
 
-from cleaner.spark.bounds import check_named, resolve
+from cleaner.spark.bounds import check_chosen, check_named, resolve
 from cleaner.spark.options import LOG_END, Bound, Options
 from cleaner.spark.partitions import FoundPartition, OffsetRange, find_partitions, readable_end, while_files_move
 from cleaner.spark.reading import read_offsets
@@ -35,6 +35,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         if options.ending != LOG_END:
             raise InvalidConfig("endingOffsets", None, "a stream does not end", "kafka-log")
+        if options.pushdown:
+            raise InvalidConfig("pushdown", True, "Spark does not offer the filters of a stream", "kafka-log")
         self._options, self._columns = options, columns
         self._ceiling: Offsets | None = None
 
@@ -43,7 +45,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
 
         Raises: InvalidConfig, NoSuchOffset.
         """
-        found = find_partitions(self._options.paths)
+        found = self._found()
+        check_chosen(self._options, found, may_come=True)
         starting = self._options.starting or LOG_END
         check_named((starting,), found)
         return to_json({one.topic_partition: self._initial(one, starting) for one in found})
@@ -76,7 +79,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         begun, ends = from_json(start), from_json(end)
         ranges = {name: OffsetRange(begun.get(name, 0), until) for name, until in ends.items()}
         wanted = {name: range_ for name, range_ in ranges.items() if range_.start != range_.end}
-        found = {one.topic_partition: one for one in find_partitions(self._options.paths)} if wanted else {}
+        found = {one.topic_partition: one for one in self._found()} if wanted else {}
         gone = wanted.keys() - found.keys()
         if gone and self._options.fail_on_data_loss:
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
@@ -107,7 +110,10 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return resolve(starting, log, name, end, fails=self._options.fail_on_data_loss)
 
     def _ends(self) -> Offsets:
-        return {one.topic_partition: self._end(one) for one in find_partitions(self._options.paths)}
+        return {one.topic_partition: self._end(one) for one in self._found()}
+
+    def _found(self) -> list[FoundPartition]:
+        return find_partitions(self._options.paths, self._options.choice)
 
     def _end(self, partition: FoundPartition) -> int:
         now_ms = time.time_ns() // 1_000_000

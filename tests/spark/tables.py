@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner.spark.options import parse_options
-from cleaner.spark.source import KafkaLogReader
+from cleaner.spark.source import KafkaLogReader, PushdownReader
 
 Row = dict[str, Any]
 
@@ -22,9 +22,15 @@ def rows_of(source: KafkaLogReader) -> list[Row]:
     return [row for partition in partitions for batch in source.read(partition) for row in batch.to_pylist()]
 
 
-def read(path: Path | str, filters: Iterable[Any] = (), **options: str) -> list[Row]:
-    source = reader(path, **options)
-    source.pushFilters(list(filters))
+def read(path: Path | str, **options: str) -> list[Row]:
+    return rows_of(reader(path, **options))
+
+
+def read_pushed(path: Path | str, filters: Iterable[Any], **options: str) -> list[Row]:
+    """What a reader that was offered these filters hands over; Spark would apply them to it."""
+    parsed = parse_options({"path": str(path), "pushdown": "true"} | options)
+    source = PushdownReader(parsed, parsed.columns)
+    source.pushFilters(filters)
     return rows_of(source)
 
 

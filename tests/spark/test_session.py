@@ -55,7 +55,7 @@ def test_a_package_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch
         call()
 
 
-def test_a_session_is_quiet_pushes_filters_down_and_runs_this_python(spark: Any) -> None:
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+def test_a_session_is_quiet_pushes_no_filters_down_and_runs_this_python(spark: Any) -> None:
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
     assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.sparkContext.pythonExec == sys.executable

@@ -20,9 +20,6 @@ KAFKA_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
     "headers:array<struct<key:string,value:binary>>>"
 )
-CONDITION = (
-    f"topic like 'o%' and offset > 0 and (offset < 3 or value = '1') and timestamp >= timestamp_millis({NOW_MS})"
-)
 
 
 def table(spark: Any, path: Path, **options: str) -> Any:
@@ -31,16 +28,6 @@ def table(spark: Any, path: Path, **options: str) -> Any:
 
 def test_the_schema_is_that_of_sparks_kafka_source(spark: Any, log_dir: Path) -> None:
     assert table(spark, log_dir).schema.simpleString() == KAFKA_SCHEMA
-
-
-@pytest.mark.parametrize("pushes", ["true", "false"])
-def test_a_filter_finds_the_same_records_pushed_down_or_not(spark: Any, log_dir: Path, pushes: str) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushes)
-    try:
-        found = table(spark, log_dir).where(CONDITION).collect()
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    assert sorted(row.key for row in found) == [b"b", b"c"]
 
 
 def test_a_schema_given_is_a_projection(spark: Any, log_dir: Path) -> None:
