@@ -24,7 +24,8 @@ from storage.names import (
 from storage.recovery import plan_recovery
 
 if TYPE_CHECKING:
-    from cleaner.engine.diff import Difference, State
+    from cleaner.engine.diff import Difference
+    from cleaner.engine.two_states import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Place:
 
         Raises: CorruptCheckpoint, UnreadableFile; CorruptBatch of a swap that was interrupted.
         """
-        from cleaner.engine.diff import State  # noqa: PLC0415 - loads the kernels
+        from cleaner.engine.two_states import State  # noqa: PLC0415 - loads the kernels
 
         listing = plan_recovery(list_partition(self.partitions[topic_partition])).listing
         start = self.log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
@@ -95,7 +96,7 @@ class Place:
 
     def _compacted_to(self, topic_partition: TopicPartition) -> int:
         """Of a single partition directory without a checkpoint beside it nothing is known: then all may be."""
-        from cleaner.engine.diff import OFFSET_END  # noqa: PLC0415 - loads the kernels
+        from cleaner.engine.two_states import OFFSET_END  # noqa: PLC0415 - loads the kernels
 
         cleaned: Offsets = self.log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
         is_told = self.is_whole or (self.log_dir.path / CLEANER_OFFSET_CHECKPOINT).exists()
