@@ -246,6 +246,8 @@ class _Comparison:
 
     def _markers_between(self, met: _Met) -> Flags:
         """Markers without a horizon that may be gone, as far as the data of their transactions tells."""
+        if not met.is_compacted.any():
+            return met.is_compacted
         is_bare = self._markers.without_data(met.run, met.rows, met.there)
         return is_bare & met.is_compacted & met.is_control & ~_has_horizon(met)
 

@@ -169,6 +169,13 @@ def test_tombstone_with_a_horizon_is_damage_too_if_an_older_record_of_its_key_is
     assert pair.damage(2).offset == 1
 
 
+def test_tombstone_whose_horizon_has_not_come_is_damage_whatever_has_passed(pair):
+    pair.before.segment(0, keyed(0, "a", delete_horizon_ms=NOW_MS + 1), mtime_ms=LONG_AGO_MS)
+    pair.before.segment(1, keyed(1, "b=1"), mtime_ms=LONG_AGO_MS)
+    pair.after.segment(0).segment(1, keyed(1, "b=1"))
+    assert pair.damage(1).offset == 0
+
+
 def test_tombstone_is_damage_if_one_below_it_is_left(pair):
     assert tombstones(pair, keyed(2, "a")).damage(4).offset == 3
 
@@ -204,6 +211,13 @@ def test_marker_is_damage_if_data_of_its_transaction_is_left(pair):
 
 def test_marker_is_damage_before_delete_retention_has_passed(pair):
     assert committed_data(pair, keyed(2, "a=2")).damage(3, retention_ms=11 * DAY_MS).offset == 1
+
+
+def test_marker_without_data_is_damage_behind_what_was_compacted(pair):
+    pair.before.segment(0, keyed(0, "a=1"), commit(1), mtime_ms=LONG_AGO_MS)
+    pair.after.segment(0, keyed(0, "a=1"))
+    assert pair.damage(1).offset == 1
+    assert pair.gone(2) == {Cause.EXPIRED_BETWEEN: 1}
 
 
 @pytest.mark.parametrize(
