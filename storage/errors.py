@@ -29,6 +29,31 @@ class NotALogDir(LogCleanerError):
         return f"{self.path}: {self.cause}; name the directory that log.dirs of the broker names"
 
 
+class UnlikePlaces(LogCleanerError):
+    """Two places that are no two states of one thing, so that nothing can be said of what is gone."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause, self.remedy = cause, remedy
+
+    def __str__(self) -> str:
+        return f"{self.cause}; {self.remedy}"
+
+
+class OtherTopicId(LogCleanerError):
+    """Two partition directories of topics that had one name, one after the other."""
+
+    def __init__(self, before: Path, before_id: str, after: Path, after_id: str) -> None:
+        super().__init__(before, before_id, after, after_id)
+        self.before, self.before_id, self.after, self.after_id = before, before_id, after, after_id
+
+    def __str__(self) -> str:
+        return (
+            f"not the same log: {self.before} belongs to topic id {self.before_id}, {self.after} to {self.after_id}: "
+            f"the topic was deleted and made again in between, and its records are gone"
+        )
+
+
 class LogDirLocked(LogCleanerError):
     """Another process holds ``.lock``. ``holder_pid`` is None where the lock does not tell (another container)."""
 

@@ -15,6 +15,7 @@ from storage.errors import (
     LogCleanerError,
     LogDirLocked,
     NotALogDir,
+    UnlikePlaces,
     UnreliableLock,
     UnusableOutput,
 )
@@ -105,7 +106,7 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _status(error: BaseException) -> int:
-    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnusableOutput):
+    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnlikePlaces | UnusableOutput):
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):
         return ExitStatus.LOCKED

@@ -1,17 +1,22 @@
-"""Whether all that a cleaning took was to go: two states of a partition compared, record by record.
+"""Whether all that cleanings took was to go: two states of a partition compared, record by record.
 
-Both are read once from end to end, side by side; the earlier one a second time, before that, to find every key's last
-record, by the offset map that compaction uses. What is gone must be below the new log start (retention), or, below the
-offset that the cleaner's checkpoint says was compacted: superseded by a later record of its key, part of an aborted
-transaction, without a key, or a tombstone or marker whose delete horizon has come. Everything else is damage, and so
+Both are read once from end to end, side by side; what was compacted of them once more, before that, to find every key's
+last record, by the offset map that compaction uses (``two_states``: what was appended since supersedes, too). What is
+gone must be below the new log start (retention), or, below the offset that the cleaner's checkpoint says was compacted:
+superseded by a later record of its key, part of an aborted transaction, without a key, or a tombstone or marker whose
+delete horizon has come, or can have been set and have come in between (``expiry``). Everything else is damage, and so
 is a record that is not as it was, or that was not there.
 
-Memory: the offset map's budget, one bit for each record of the earlier state, and some windows of 8 MiB.
+Not told, since the two states do not show it: a tombstone that was written, took older records and expired in between.
+What it took is damage here; a state from in between accounts for it.
+
+Memory: the offset map's budget, one bit for each record of the earlier state, keys of a million records that stayed
+though they are superseded, and some windows of 8 MiB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,25 +27,22 @@ import numpy.typing as npt
 
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.digests import Digester, Run
-from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.fates import TRANSACTIONAL, Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap, Secret, new_secret
-from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder
-from storage.errors import PlanOutOfDate
+from cleaner.engine.expiry import Between, Leftovers, Markers, Tombstones
+from cleaner.engine.two_states import OFFSET_END, Opened, State, aborted_in_both, joined
+from policies.retain import AbortedTransaction
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
 from storage.kernels.signatures import Integers, Table, Words
 from storage.kernels.status import Disposition
-from storage.log.end import find_end
-from storage.log.listing import Listing
-from storage.names import FileKind
-from storage.segment import Segment
 
-OFFSET_END: Final = (1 << 63) - 1
 _BUDGET: Final = Budget(128 << 20, 0.9)
-_TRANSACTIONAL: Final = 0x10
 _BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "leader_epoch")
 _RECORD_FIELDS: Final = ("timestamp", "key_bytes", "value_bytes", "body_low", "body_high")
+_DISCARDED: Final = (Disposition.DISCARD, Disposition.DISCARD_RETAIN_EMPTY)
+_UNACCOUNTED: Final = "the record is gone, and nothing accounts for that"
 
 Flags = npt.NDArray[np.bool_]
 
@@ -54,19 +56,10 @@ class Cause(StrEnum):
     ABORTED = "aborted"
     EXPIRED = "expired"
     """A tombstone or a marker, after its delete horizon."""
+    EXPIRED_BETWEEN = "expired_between"
+    """A tombstone or a marker that had no delete horizon, which was set and came in between."""
     UNKEYED = "unkeyed"
     """A compacted log keeps no record without a key."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A partition as it was, or is."""
-
-    listing: Listing
-    """As recovered."""
-    log_start_offset: int
-    compacted_to_offset: int
-    """What the cleaner's checkpoint says; OFFSET_END where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,35 +91,68 @@ class Difference:
                 self.damage = Damage(int(offsets[0]), cause)
 
 
-def compare(before: State, after: State, now_ms: int) -> Difference:
+def compare(before: State, after: State, now_ms: int, between: Between | None = None) -> Difference:
     """Compare two states of a partition.
 
     Args:
         before: the earlier one.
         after: the later one.
         now_ms: delete horizons up to it have come, epoch ms.
+        between: what is known of the time between them.
 
-    Raises: CorruptBatch, PlanOutOfDate, UnreadableFile of either.
+    Raises: CorruptBatch, CorruptIndex, PlanOutOfDate, UnreadableFile of either.
     """
     secret = new_secret()
     with ExitStack() as stack:
-        earlier, later = (_sources(state.listing, stack) for state in (before, after))
-        latest = _latest(before, after.compacted_to_offset, earlier, now_ms)
-        comparison = _Comparison(before, after, now_ms, latest, _Reader(_runs(later, secret, None)))
-        for run in _runs(earlier, secret, _fates(before, now_ms)):
+        earlier, later = Opened.of(before, stack), Opened.of(after, stack)
+        aborted = aborted_in_both(earlier, later)
+        latest = _latest(earlier, later, lambda: _fates(before, aborted, now_ms))
+        reader = _Reader(_runs(later.sources, secret, None))
+        objection = (between or Between()).objection(before.newest_write_ms, now_ms)
+        comparison = _Comparison(before, after, now_ms, latest, reader, objection)
+        for run in _runs(earlier.sources, secret, _fates(before, aborted, now_ms)):
             comparison.take(run)
         return comparison.finish()
 
 
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """The next records of the earlier state: what decides whether they may be gone."""
+
+    run: Run
+    digests: Table
+    rows: Integers
+    """The batch of each."""
+    there: Flags
+    """Whether each is in the later state, however changed."""
+    is_compacted: Flags
+    is_control: Flags
+    is_discarded: Flags
+    is_latest: Flags
+    """No later record of its key supersedes it, as far as the log was compacted."""
+
+    @property
+    def is_data(self) -> Flags:
+        """Compacted data of no aborted transaction."""
+        return self.is_compacted & ~self.is_control & ~self.is_discarded
+
+    @property
+    def has_key(self) -> Flags:
+        return np.asarray(self.digests["key_bytes"] >= 0)
+
+
 class _Comparison:
-    def __init__(self, before: State, after: State, now_ms: int, latest: Words, later: _Reader) -> None:
+    def __init__(
+        self, before: State, after: State, now_ms: int, latest: Words, later: _Reader, objection: str | None
+    ) -> None:
         self._before = before
-        self._start = max(after.log_start_offset, _first_base(after))
+        self._start = max(after.log_start_offset, after.first_base_offset)
         self._compacted_to = after.compacted_to_offset
         self._now_ms = now_ms
         self._latest = latest
         self._later = later
-        self._next_offset = before.log_start_offset
+        self._objection = objection
+        self._tombstones, self._leftovers, self._markers = Tombstones(), Leftovers(), Markers()
         self.found = Difference()
 
     def take(self, run: Run) -> None:
@@ -136,18 +162,29 @@ class _Comparison:
         if not digests.size:
             return
         self.found.records += digests.size
-        end_offset = int(digests["offset"][-1]) + 1
-        later = self._later.up_to(end_offset)
-        self._next_offset = end_offset
+        later = self._later.up_to(int(digests["offset"][-1]) + 1)
         place = np.searchsorted(later.digests["offset"], digests["offset"])
         there = np.zeros(digests.size, np.bool_)
         inside = place < later.digests.size
         there[inside] = later.digests["offset"][place[inside]] == digests["offset"][inside]
         self._match(digests[there], _batch_facts(run, rows[there]), later, place[there])
-        self._account(run, digests[~there], rows[~there])
+        self._account(self._met(run, digests, rows, there))
         is_known = np.isin(later.digests["offset"], digests["offset"], assume_unique=True)
         strangers = later.digests["offset"][~is_known]
         self.found._note(strangers[strangers >= self._before.log_start_offset], "a record that was not there")
+
+    def _met(self, run: Run, digests: Table, rows: Integers, there: Flags) -> _Met:
+        table = run.slice_.table
+        return _Met(
+            run,
+            digests,
+            rows,
+            there,
+            is_compacted=digests["offset"] < self._compacted_to,
+            is_control=(table["attributes"][rows] & CONTROL) != 0,
+            is_discarded=np.isin(table["disposition"][rows], _DISCARDED),
+            is_latest=_bits(self._latest, digests["ordinal"]),
+        )
 
     def finish(self) -> Difference:
         """Count what lies behind the end of the earlier state."""
@@ -163,32 +200,70 @@ class _Comparison:
         self.found.kept += int(is_same.sum())
         self.found._note(digests["offset"][~is_same], "the record is not as it was")
 
-    def _account(self, run: Run, gone: Table, rows: Integers) -> None:
+    def _account(self, met: _Met) -> None:
         """Find a cause for every record that is gone, the first that holds."""
-        if not gone.size:
-            return
-        left = np.ones(gone.size, np.bool_)
-        for cause, holds in self._causes(run, gone, rows):
+        self._leftovers.add(met.digests[met.there & met.is_data & met.has_key & ~met.is_latest])
+        left = ~met.there & (met.digests["offset"] >= self._start)
+        self.found.gone[Cause.RETENTION] += int((~met.there).sum() - left.sum())
+        for cause, holds in self._causes(met):
             self.found.gone[cause] += int((left & holds).sum())
             left &= ~holds
-        self.found._note(gone["offset"][left], "the record is gone, and nothing accounts for that")
+        self._tell_damage(met, left)
 
-    def _causes(self, run: Run, gone: Table, rows: Integers) -> Iterator[tuple[Cause, Flags]]:
-        table = run.slice_.table[rows]
-        is_compacted = gone["offset"] < self._compacted_to
-        is_control = (table["attributes"] & CONTROL) != 0
-        is_data = is_compacted & ~is_control
-        yield Cause.RETENTION, gone["offset"] < self._start
-        yield Cause.ABORTED, is_data & np.isin(table["disposition"], _DISCARDED)
-        yield Cause.UNKEYED, is_data & (gone["key_bytes"] < 0)
-        yield Cause.SUPERSEDED, is_data & (gone["key_bytes"] >= 0) & ~_bits(self._latest, gone["ordinal"])
-        is_expired = ((table["attributes"] & DELETE_HORIZON) != 0) & (table["base_timestamp"] <= self._now_ms)
-        if run.slice_.is_legacy:
-            is_expired |= True  # v0 and v1 have no horizon: file times decided
-        yield Cause.EXPIRED, is_compacted & is_expired & (is_control | (gone["value_bytes"] < 0))
+    def _causes(self, met: _Met) -> Iterator[tuple[Cause, Flags]]:
+        """The causes of a cleaner, in the order of its decisions."""
+        yield Cause.ABORTED, met.is_compacted & ~met.is_control & met.is_discarded
+        yield Cause.UNKEYED, met.is_data & ~met.has_key
+        yield Cause.SUPERSEDED, met.is_data & met.has_key & ~met.is_latest
+        is_due = self._is_due(met)
+        is_tombstone = self._is_tombstone(met)
+        is_last_left = is_tombstone.copy()
+        is_last_left[is_tombstone] = ~self._leftovers.have(met.digests[is_tombstone])
+        yield Cause.EXPIRED, is_due & (is_last_left | (met.is_compacted & met.is_control))
+        may_be_gone = self._tombstones_between(met, is_tombstone) & is_last_left | self._markers_between(met)
+        yield Cause.EXPIRED_BETWEEN, may_be_gone & (self._objection is None)
+
+    def _is_tombstone(self, met: _Met) -> Flags:
+        """Compacted tombstones that no later record supersedes."""
+        return met.is_data & met.has_key & met.is_latest & (met.digests["value_bytes"] < 0)
+
+    def _is_due(self, met: _Met) -> Flags:
+        """Whether the delete horizon has come; v0 and v1 have none: file times decided."""
+        if met.run.slice_.is_legacy:
+            return ~met.is_control
+        table = met.run.slice_.table
+        return _has_horizon(met) & (table["base_timestamp"][met.rows] <= self._now_ms)
+
+    def _tombstones_between(self, met: _Met, is_tombstone: Flags) -> Flags:
+        """Tombstones without a horizon that may be gone, as far as the other tombstones tell."""
+        asked = np.zeros(met.rows.size, np.bool_)
+        if not met.run.slice_.is_legacy:
+            asked |= is_tombstone & ~_has_horizon(met)
+            asked[asked] = self._tombstones.may_be_gone(
+                met.digests["offset"][asked], met.rows[asked], ~met.there[asked]
+            )
+        return asked
+
+    def _markers_between(self, met: _Met) -> Flags:
+        """Markers without a horizon that may be gone, as far as the data of their transactions tells."""
+        if not met.is_compacted.any():
+            return met.is_compacted
+        is_bare = self._markers.without_data(met.run, met.rows, met.there)
+        return is_bare & met.is_compacted & met.is_control & ~_has_horizon(met)
+
+    def _tell_damage(self, met: _Met, left: Flags) -> None:
+        offsets = met.digests["offset"]
+        is_tombstone, has_horizon = self._is_tombstone(met), _has_horizon(met)
+        is_ours = left & (is_tombstone | (met.is_compacted & met.is_control))
+        if self._objection is not None:
+            cause = "a tombstone or marker is gone that had no delete horizon"
+            self.found._note(offsets[is_ours & ~has_horizon], f"{cause}: {self._objection}")
+            left = left & ~(is_ours & ~has_horizon)
+        self.found._note(offsets[left], _UNACCOUNTED)
 
 
-_DISCARDED: Final = (Disposition.DISCARD, Disposition.DISCARD_RETAIN_EMPTY)
+def _has_horizon(met: _Met) -> Flags:
+    return np.asarray((met.run.slice_.table["attributes"][met.rows] & DELETE_HORIZON) != 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +300,7 @@ class _Reader:
 def _batch_facts(run: Run, rows: Integers) -> Integers:
     """What of a batch must stay as it is for its records to mean the same."""
     table = run.slice_.table[rows]
-    kinds = table["attributes"].astype(np.int64) & (CONTROL | _TRANSACTIONAL)
+    kinds = table["attributes"].astype(np.int64) & (CONTROL | TRANSACTIONAL)
     return np.stack([kinds, *(table[name].astype(np.int64) for name in _BATCH_FIELDS)])
 
 
@@ -240,43 +315,28 @@ def _runs(sources: Sequence[Source], secret: Secret, fates: Fates | None) -> Ite
             yield from digester.runs(slice_)
 
 
-def _sources(listing: Listing, stack: ExitStack) -> list[Source]:
-    segments = [*listing.segments[:-1], *(_without_torn_tail(segment) for segment in listing.segments[-1:])]
-    uppers = [*(segment.base_offset for segment in segments[1:]), OFFSET_END]
-    return [
-        stack.enter_context(Source(segment, upper, is_locked=False))
-        for segment, upper in zip(segments, uppers, strict=False)
-    ]
+def _latest(earlier: Opened, later: Opened, new_fates: Callable[[], Fates]) -> Words:
+    """Return a bit for every record of the earlier state: set if no later one of its key supersedes it.
 
-
-def _without_torn_tail(segment: Segment) -> Segment:
-    torn_bytes = find_end(segment, trust_index=False).torn_bytes
-    identity = segment.log.identity
-    if identity.size_bytes < torn_bytes:
-        raise PlanOutOfDate(segment.log.path, "it grew while it was read")
-    log = segment.log._replace(identity=identity._replace(size_bytes=identity.size_bytes - torn_bytes))
-    return segment._replace(files={**segment.files, FileKind.LOG: log})
-
-
-def _latest(before: State, compacted_to: int, sources: Sequence[Source], now_ms: int) -> Words:
-    """A bit for every record that no later one of its key superseded, as far as the log was compacted."""
-    compacted = [source for source in sources if source.segment.base_offset < compacted_to]
-    if not compacted:
-        return np.zeros(0, np.uint64)
-    log_bytes = sum(source.segment.size_bytes for source in compacted)
-    with Crew(1) as crew:
-        first = compacted[0].segment.base_offset
-        key_map = KeyMap(log_bytes, _BUDGET, crew.threads)
-        finder = Finder(compacted, first, key_map, lambda: _fates(before, now_ms), crew, lambda _: None)
-        found = finder.find()
-    for source in sources[len(compacted) :]:  # not reached by a compaction: their bits are never asked for
-        source.first_ordinal = found.records
+    What lies behind the offset that the log was compacted to supersedes nothing yet.
+    """
+    with ExitStack() as stack:
+        sources = joined(earlier, later, stack)
+        if not sources:
+            return np.zeros(0, np.uint64)
+        log_bytes = sum(source.segment.size_bytes for source in sources)
+        with Crew(1) as crew:
+            key_map = KeyMap(log_bytes, _BUDGET, crew.threads)
+            first = sources[0].segment.base_offset
+            found = Finder(sources, first, key_map, new_fates, crew, lambda _: None).find()
+        ordinals = {source.path: source.first_ordinal for source in reversed(sources)}
+    for source in earlier.sources:  # the bits of those that no compaction reached are never asked for
+        source.first_ordinal = ordinals.get(source.path, found.records)
     return found.bitmap
 
 
-def _fates(state: State, now_ms: int) -> Fates:
-    start = state.log_start_offset
-    return Fates(aborted_transactions(state.listing, start, OFFSET_END), {}, OFFSET_END, now_ms, start)
+def _fates(state: State, aborted: list[AbortedTransaction], now_ms: int) -> Fates:
+    return Fates(aborted, {}, OFFSET_END, now_ms, state.log_start_offset)
 
 
 def _bits(bitmap: Words, ordinals: Integers) -> Flags:
@@ -286,8 +346,3 @@ def _bits(bitmap: Words, ordinals: Integers) -> Flags:
     words = bitmap[ordinals[inside] >> 6]
     bits[inside] = (words >> (ordinals[inside] & 63).astype(np.uint64)) & np.uint64(1) != 0
     return bits
-
-
-def _first_base(state: State) -> int:
-    segments = state.listing.segments
-    return segments[0].base_offset if segments else OFFSET_END

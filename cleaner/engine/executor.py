@@ -267,6 +267,7 @@ class Executor:
             freed_bytes=before.freed_bytes + done.freed_bytes,
             records_read=done.records_read,
             records_kept=done.records_kept,
+            records_unkeyed=done.unkeyed,
             map_utilisation=done.map_utilisation,
         )
 

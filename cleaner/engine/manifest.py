@@ -73,21 +73,40 @@ def manifest_of(
     return json.dumps(document, indent=1).encode() + b"\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a copy says of the log dir that it was made of."""
+
+    path: str
+    """Of the log dir, then."""
+    left_out: frozenset[str]
+    """Its directories that were not copied."""
+
+
+def read_origin(root: Path) -> Origin | None:
+    """Return what a copy is a copy of; None if there is no manifest. Raises: CorruptManifest, UnreadableFile."""
+    path = root / MANIFEST_FILE
+    document = _document(path)
+    if document is None:
+        return None
+    try:
+        return Origin(str(document["original"]), frozenset(map(str, document["left_out"])))
+    except (KeyError, TypeError) as error:
+        raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
 def read_manifest(root: Path) -> tuple[ManifestFile, ...] | None:
     """The files that a copy consists of; None where there is no manifest.
 
     Raises: CorruptManifest, UnreadableFile; IncompleteCopy where a copy was interrupted.
     """
     path = root / MANIFEST_FILE
-    data = read_file(path)
-    if data is None:
+    document = _document(path)
+    if document is None:
         if (root / INCOMPLETE_FILE).exists():
             raise IncompleteCopy(root)
         return None
     try:
-        document = json.loads(data)
-        if document["schema"] != SCHEMA:
-            raise CorruptManifest(path, f"schema {document['schema']!r} is not {SCHEMA}")
         lists = [document["files"], *(partition["files"] for partition in document["partitions"])]
         return tuple(
             ManifestFile(str(entry["path"]), int(entry["bytes"]), str(entry["sha256"]))
@@ -96,6 +115,20 @@ def read_manifest(root: Path) -> tuple[ManifestFile, ...] | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    data = read_file(path)
+    if data is None:
+        return None
+    try:
+        document = json.loads(data)
+        schema = document["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptManifest(path, f"not as it was written ({error})") from error
+    if schema != SCHEMA:
+        raise CorruptManifest(path, f"schema {schema!r} is not {SCHEMA}")
+    return dict(document)
 
 
 def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,8 @@ class PartitionResult:
     compacted_to_bytes: int = 0
     records_read: int = 0
     records_kept: int = 0
+    records_unkeyed: int = 0
+    """Records without a key, which the compaction drops."""
     map_utilisation: float = 0.0
     """Share of the offset map that the compaction used; 1 where it did not suffice at once."""
     seconds: float = 0.0

@@ -70,6 +70,7 @@ class Rehearsal:
             compacted_to_bytes=done.size_bytes,
             records_read=done.records_read,
             records_kept=done.records_kept,
+            records_unkeyed=done.unkeyed,
         )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
     from cleaner.engine.comparing import Compared
@@ -12,14 +15,39 @@ if TYPE_CHECKING:
 SCHEMA: Final = "logcleaner.diff/1"
 
 
+_CLASSICAL: Final = "superseded, expired and aborted records"
+_OTHERS: Final = {
+    "expired_between": "{:,} expired in between",
+    "unkeyed": "{:,} unkeyed ones",
+    "retention": "{:,} below the log start",
+}
+"""Causes that the conclusion names only if there are such records."""
+
+
 def document(found: Sequence[Compared], damaged_files: Sequence[str]) -> dict[str, Any]:
-    """What ``diff --json`` prints. What could not be compared has null figures and an error."""
+    """What ``diff --json`` prints. What could not be compared has null figures and an error.
+
+    ``gone`` has the sums over all partitions; ``left_out`` names those that a copy does without, by its manifest.
+    """
     return {
         "schema": SCHEMA,
         "damaged": bool(damaged_files) or any(compared.is_damaged for compared in found),
         "files": list(damaged_files),
-        "partitions": [_partition(compared) for compared in found],
+        "partitions": [_partition(compared) for compared in found if not compared.is_left_out],
+        "gone": _gone(found),
+        "left_out": _left_out(found),
     }
+
+
+def _gone(found: Sequence[Compared]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for difference in (compared.difference for compared in found):
+        sums.update({cause.value: count for cause, count in difference.gone.items()} if difference else {})
+    return dict(sums)
+
+
+def _left_out(found: Sequence[Compared]) -> list[str]:
+    return [compared.name for compared in found if compared.is_left_out]
 
 
 def _partition(compared: Compared) -> dict[str, Any]:
@@ -34,6 +62,8 @@ def _partition(compared: Compared) -> dict[str, Any]:
         "gone": {cause.value: count for cause, count in difference.gone.items()} if difference else None,
         "damaged": difference.damaged if difference else None,
         "damage": {"offset": damage.offset, "cause": damage.cause} if damage else None,
+        "delete_retention_ms": compared.delete_retention_ms,
+        "since_ms": compared.since_ms,
     }
 
 
@@ -42,21 +72,48 @@ def lines(found: Sequence[Compared], damaged_files: Sequence[str]) -> list[str]:
     told = [f"{compared.name}: {_told(compared)}" for compared in found]
     told += [f"manifest: {line}" for line in damaged_files]
     damaged = sum(compared.is_damaged for compared in found) + len(damaged_files)
-    verdict = "only superseded, expired and aborted records are gone" if not damaged else f"DAMAGE in {damaged} places"
-    return [*told, f"{len(found)} partitions compared: {verdict}"]
+    left_out = _left_out(found)
+    count = len(found) - len(left_out)
+    verdict = _conclusion(found) if not damaged else f"DAMAGE in {damaged} places"
+    without = f"; {len(left_out)} not in the copy, as its manifest says" if left_out else ""
+    return [*told, f"{count} partitions compared: {verdict}{without}"]
+
+
+def _conclusion(found: Sequence[Compared]) -> str:
+    """Name every cause that took a record."""
+    if all(compared.is_left_out for compared in found):
+        return "there is nothing to compare"
+    gone = _gone(found)
+    others = [words.format(gone[cause]) for cause, words in _OTHERS.items() if gone.get(cause)]
+    if not others:
+        return f"only {_CLASSICAL} are gone"
+    return f"only {', '.join([_CLASSICAL, *others[:-1]])} and {others[-1]} are gone"
 
 
 def _told(compared: Compared) -> str:
     difference = compared.difference
+    if compared.is_left_out:
+        return "not in the copy, as its manifest says"
     if difference is None:
         return f"DAMAGE: {compared.error}"
     if difference.damage:
         damage, others = difference.damage, difference.damaged
-        return f"DAMAGE at offset {damage.offset}: {damage.cause}; {others:,} such records. {_sums(difference)}"
-    return _sums(difference)
+        return (
+            f"DAMAGE at offset {damage.offset}: {damage.cause}; {others:,} such records. {_sums(compared, difference)}"
+        )
+    return _sums(compared, difference)
 
 
-def _sums(difference: Difference) -> str:
-    gone = ", ".join(f"{count:,} {cause.value}" for cause, count in difference.gone.items() if count)
+def _sums(compared: Compared, difference: Difference) -> str:
+    gone = ", ".join(f"{count:,} {_named(cause.value, compared)}" for cause, count in difference.gone.items() if count)
     added = f", {difference.added:,} added since" if difference.added else ""
     return f"{difference.kept:,} of {difference.records:,} records stayed; gone: {gone or 'none'}{added}"
+
+
+def _named(cause: str, compared: Compared) -> str:
+    """A cause, with how it was found out if it had to be."""
+    retention_ms, since_ms = compared.delete_retention_ms, compared.since_ms
+    if cause != "expired_between" or retention_ms is None or since_ms is None:
+        return cause
+    passed = f"delete.retention.ms, {duration(retention_ms)}, passed since {moment(since_ms)}"
+    return f"expired in between (had no delete horizon; {passed})"

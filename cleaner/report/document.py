@@ -17,7 +17,8 @@ def document(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """What ``clean --json`` prints; sizes in bytes, times in epoch ms. What is not known is null.
 
     A partition's ``error`` is set where it could not be read, or where what was planned failed; ``result`` is
-    null where there was nothing to do, or where the run ended before.
+    null where there was nothing to do, or where the run ended before. A ``result`` has ``records_unkeyed`` only if the
+    compaction drops records without a key, and the data was read.
     """
     return {
         "schema": SCHEMA,
@@ -102,6 +103,7 @@ def _result(result: PartitionResult) -> dict[str, Any]:
         "compacted_to_bytes": result.compacted_to_bytes,
         "records_read": result.records_read,
         "records_kept": result.records_kept,
+        **({"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}),
         "seconds": round(result.seconds, 3),
     }
 

@@ -196,6 +196,8 @@ def _result(result: PartitionResult, page: Page) -> None:
         words = f"compaction: {size(result.compacted_from_bytes)} to {at_most}{size(result.compacted_to_bytes)}"
         if result.records_read:
             words += f", {result.records_kept:,} of {result.records_read:,} records stay"
+        if result.records_unkeyed:
+            words += f", {result.records_unkeyed:,} without a key go"
         page.line(words, _STYLES[Action.COMPACT], indent=2, hanging=2)
     if result.error:
         page.line(f"FAILED: {result.error}", "bold red", indent=2, hanging=2)
@@ -218,7 +220,13 @@ def _totals(totals: Totals, outcome: Outcome, page: Page) -> None:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 
 
-_PAST: Final = {"delete": "Deleted", "compact": "Compacted", "reclaim": "Reclaimed", "unlink": "Unlinked"}
+_PAST: Final = {
+    "delete": "Deleted",
+    "compact": "Compacted",
+    "drop": "Dropped",
+    "reclaim": "Reclaimed",
+    "unlink": "Unlinked",
+}
 
 
 def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
@@ -231,6 +239,9 @@ def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
         at_most = "at most " if totals.is_estimate else ""
         sizes = f"{size(totals.compacted_from_bytes)} to {at_most}{size(totals.compacted_to_bytes)}"
         figures.append(("compact", f"{counted(totals.compacted_partitions, 'partition')}, {sizes}"))
+    if totals.records_unkeyed:
+        records = counted(totals.records_unkeyed, "record")
+        figures.append(("drop", f"{records} without a key: a compacted topic cannot keep them"))
     if figures:
         at_least = "at least " if totals.is_estimate else ""
         figures.append(("reclaim", f"{at_least}{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"))

@@ -26,6 +26,8 @@ class Totals:
     compacted_partitions: int
     compacted_from_bytes: int
     compacted_to_bytes: int
+    records_unkeyed: int
+    """Records without a key that compactions drop, as far as the data was read."""
     is_estimate: bool
     """The compactions' output was not read from the data: ``compacted_to_bytes`` is the most it can be."""
 
@@ -47,6 +49,7 @@ class Totals:
             compacted_partitions=len(compacted),
             compacted_from_bytes=sum(result.compacted_from_bytes for result in compacted),
             compacted_to_bytes=sum(result.compacted_to_bytes for result in compacted),
+            records_unkeyed=sum(result.records_unkeyed for result in compacted),
             is_estimate=any(result.basis is Basis.ESTIMATE for result in compacted),
         )
 

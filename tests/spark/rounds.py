@@ -47,7 +47,10 @@ def assert_same_by(compactor: Compactor, log_dir: Path, layers: ConfigLayers, **
     expected, found = cleaned(here, layers, **asked), cleaned(there, layers, compactor, **asked)
     assert contents(there) == contents(here)
     figures = [
-        {key[1]: (r.compacted_to_bytes, r.records_read, r.records_kept, r.freed_bytes) for key, r in o.results.items()}
+        {
+            key[1]: (r.compacted_to_bytes, r.records_read, r.records_kept, r.records_unkeyed, r.freed_bytes)
+            for key, r in o.results.items()
+        }
         for o in (found, expected)
     ]
     assert figures[0] == figures[1]

@@ -24,7 +24,7 @@ from storage.compression import Compression
 from storage.errors import CorruptBatch, SparkJobFailed, UnseenLogDir
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.conftest import Samples
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, configured, keyed
@@ -105,6 +105,16 @@ def test_key_twice_in_the_clean_section_stays_twice_as_it_does_here(tmp_path: Pa
     committed(log_dir, made.segment(5, keyed(5, "z=1")))
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 3\n")
     assert_same_by(here, log_dir, LAYERS)
+
+
+def test_records_without_a_key_are_counted_as_they_are_here(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    unkeyed = encode_batch([Record(offset, NOW_MS, None, b"click") for offset in (2, 3)])
+    made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "b=1"), unkeyed).segment(4, keyed(4, "a=2"))
+    committed(log_dir, made.segment(5, keyed(5, "z=1")))
+    assert_same_by(here, log_dir, LAYERS)
+    ((_, result),) = cleaned(log_dir, LAYERS, here).results.items()
+    assert result.records_unkeyed == 2
 
 
 @pytest.mark.parametrize("codec", list(Compression))

@@ -1,0 +1,174 @@
+"""Two states of a log, read as one: the earlier one to its end, and behind that end what the later one holds.
+
+What was appended in between may account for a record that is gone: it superseded the record, or it says that the
+record's transaction was aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cleaner.engine.compaction.fates import TRANSACTIONAL, facts_of
+from cleaner.engine.compaction.round import aborted_transactions
+from cleaner.engine.compaction.sources import Place, Source
+from policies.retain import AbortedTransaction, BatchFacts, Marker
+from storage.errors import PlanOutOfDate
+from storage.log.end import find_end
+from storage.log.listing import Listing
+from storage.names import FileKind
+from storage.segment import Segment
+
+OFFSET_END: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A partition as it was, or is."""
+
+    listing: Listing
+    """As recovered."""
+    log_start_offset: int
+    compacted_to_offset: int
+    """What the cleaner's checkpoint says; OFFSET_END if nothing tells."""
+
+    @property
+    def first_base_offset(self) -> int:
+        """The first segment's; OFFSET_END if there is none."""
+        segments = self.listing.segments
+        return segments[0].base_offset if segments else OFFSET_END
+
+    @property
+    def newest_write_ms(self) -> int:
+        """The time of the ``.log`` that was written last, epoch ms: the log was still in this state then."""
+        return max((segment.log.identity.mtime_ms for segment in self.listing.segments), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A state whose segments can be read, without a torn tail."""
+
+    state: State
+    sources: tuple[Source, ...]
+    end_offset: int
+
+    @classmethod
+    def of(cls, state: State, stack: ExitStack) -> Opened:
+        """Open every segment until the stack unwinds. Raises: PlanOutOfDate, UnreadableFile."""
+        if not state.listing.segments:
+            return cls(state, (), state.log_start_offset)
+        *sealed, active = state.listing.segments
+        end = find_end(active, trust_index=False)
+        segments = [*sealed, _shortened(active, active.log.identity.size_bytes - end.torn_bytes)]
+        uppers = [*(segment.base_offset for segment in segments[1:]), OFFSET_END]
+        sources = [
+            stack.enter_context(Source(segment, upper, is_locked=False))
+            for segment, upper in zip(segments, uppers, strict=True)
+        ]
+        return cls(state, tuple(sources), end.next_offset)
+
+    def between(self, start_offset: int, end_offset: int, stack: ExitStack) -> Iterator[Source]:
+        """Open the batches anew that begin in a range of offsets. Raises: as ``of``; CorruptBatch."""
+        for source in self.sources:
+            segment, upper = source.segment, source.upper_offset
+            if upper <= start_offset or segment.base_offset >= end_offset:
+                continue
+            first = _place_at(source, start_offset) if segment.base_offset < start_offset else None
+            if upper > end_offset:
+                segment = _shortened(segment, _place_at(source, end_offset).position)
+            if first is None or first.position < segment.size_bytes:
+                yield stack.enter_context(_Stretch(segment, upper, first))
+
+
+class _Stretch(Source):
+    """A segment from one of its batches on."""
+
+    def __init__(self, segment: Segment, upper_offset: int, first: Place | None) -> None:
+        super().__init__(segment, upper_offset, is_locked=False)
+        self._first = first
+
+    @property
+    def start(self) -> Place:
+        first = self._first or super().start
+        return Place(first.position, first.next_offset, self.first_ordinal, first.row)
+
+
+def joined(before: Opened, after: Opened, stack: ExitStack) -> list[Source]:
+    """Open what was compacted of both states, as one log. Raises: as ``Opened.between``."""
+    end_offset = after.state.compacted_to_offset
+    return [*before.between(-1, end_offset, stack), *after.between(before.end_offset, end_offset, stack)]
+
+
+def aborted_in_both(before: Opened, after: Opened) -> list[AbortedTransaction]:
+    """Return the aborted transactions of both states.
+
+    A cleaner takes a transaction out of the index once it has no data left. If the earlier state holds data of a
+    transaction that ended later, its marker tells how.
+
+    Raises: CorruptBatch, CorruptIndex, PlanOutOfDate, UnreadableFile.
+    """
+    own = aborted_transactions(before.state.listing, before.state.log_start_offset, OFFSET_END)
+    if after.end_offset <= before.end_offset:
+        return own
+    since = aborted_transactions(after.state.listing, before.end_offset, OFFSET_END)
+    indexed = {(transaction.producer_id, transaction.last_offset) for transaction in since}
+    with ExitStack() as stack:
+        unended = _unended(before)
+        behind = after.between(before.end_offset, OFFSET_END, stack) if unended else ()
+        told = [one for one in _aborted_behind(behind, unended) if (one.producer_id, one.last_offset) not in indexed]
+    return [*own, *since, *told]
+
+
+def _unended(state: Opened) -> dict[int, int]:
+    """Return the first offset of every transaction that has no marker, by producer id."""
+    unended: dict[int, int] = {}
+    for base_offset, batch in _transactional(state.sources):
+        if batch.marker is None:
+            unended.setdefault(batch.producer_id, base_offset)
+        else:
+            unended.pop(batch.producer_id, None)
+    return unended
+
+
+def _aborted_behind(behind: Iterator[Source] | tuple[()], unended: Mapping[int, int]) -> Iterator[AbortedTransaction]:
+    left = dict(unended)
+    for _, batch in _transactional(behind):
+        first_offset = left.pop(batch.producer_id, None) if batch.marker is not None else None
+        if first_offset is not None and batch.marker is Marker.ABORT:
+            yield AbortedTransaction(batch.producer_id, first_offset, batch.last_offset, batch.last_offset + 1)
+        if not left:
+            return
+
+
+def _transactional(sources: Iterator[Source] | tuple[Source, ...]) -> Iterator[tuple[int, BatchFacts]]:
+    """Yield each batch of a transaction, and each marker, with its base offset."""
+    for source in sources:
+        source.first_ordinal = max(source.first_ordinal, 0)
+        for slice_ in source.slices(verify=False):
+            for row in np.flatnonzero(slice_.table["attributes"] & TRANSACTIONAL):
+                yield int(slice_.table["base_offset"][row]), facts_of(slice_, int(row))
+
+
+def _place_at(source: Source, offset: int) -> Place:
+    """Return the place of the first batch that begins at or above an offset, or the end."""
+    with Source(source.segment, source.upper_offset, is_locked=False) as walked:
+        walked.first_ordinal = 0
+        place = walked.start
+        for slice_ in walked.slices(verify=False):
+            row = int(np.searchsorted(slice_.table["base_offset"], offset))
+            if row < slice_.table.size:
+                return Place(slice_.position_of(row), int(slice_.table["base_offset"][row]), 0, slice_.first_row + row)
+            place = Place.behind(slice_)
+    return place
+
+
+def _shortened(segment: Segment, size_bytes: int) -> Segment:
+    """Return the segment as if its ``.log`` ended earlier. Raises: PlanOutOfDate if it grew since it was listed."""
+    if size_bytes < 0:
+        raise PlanOutOfDate(segment.log.path, "it grew while it was read")
+    log = segment.log._replace(identity=segment.log.identity._replace(size_bytes=size_bytes))
+    return segment._replace(files={**segment.files, FileKind.LOG: log})
