@@ -5,6 +5,7 @@ import pytest
 from cleaner.engine import inventory, leftovers, rehearsal
 from cleaner.service import reader
 from cleaner.service.layers import Settings
+from policies.config import BrokerPolicy
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
 from tests.partition_dirs import (
@@ -118,5 +119,5 @@ def test_cluster_metadata_whose_files_went_is_listed_anew(monkeypatch, tmp_path)
             raise UnreadableFile(directory, "gone") from FileNotFoundError()
 
     monkeypatch.setattr(reader, "read_cluster_metadata", read)
-    reader.ConfigurationReader(Settings, [tmp_path])._metadata_in(tmp_path / "__cluster_metadata-0")
+    reader.ConfigurationReader(Settings)._cluster(BrokerPolicy(), [tmp_path])
     assert len(seen) == 2
