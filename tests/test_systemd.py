@@ -139,7 +139,7 @@ def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(tmp_path:
     metrics = (tmp_path / "logcleaner.prom").read_text()
     for figure in ("compacted_segments", "deleted_segments"):
         assert re.search(rf"logcleaner_last_run_{figure}{{.*}} [1-9]", metrics), metrics
-    assert re.search(r"logcleaner_map_utilisation 0\.0*[1-9]", metrics)
+    assert re.search(r"logcleaner_map_utilisation_ratio 0\.0*[1-9]", metrics)
     assert calls == {"fsync", "mincore"}  # traced to see that it is traced, and that no group would do
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cleaner import __version__
 from cleaner.cli.exit_status import complain
 from storage.errors import UnwritableFile
 
@@ -31,7 +32,7 @@ def tell_metrics(settings: Settings, plan: Plan, outcome: Outcome, started_ms: i
     from cleaner.service.metrics_textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
 
     try:
-        metrics = metrics_since(path, settings.metrics_per_partition)
+        metrics = metrics_since(path, settings.metrics_per_partition, __version__)
         metrics.planned(plan, started_ms)
         metrics.ran(plan, outcome, started_ms, clock_ms())
         write_textfile(path, metrics)

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.opening import add_service_arguments, load
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     log = EventLog(args.verbose + 1, log_format)
     configuration = Configuration(lambda: _opened(args))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
-    with observer_of(configuration.loaded.settings, log) as observer:
+    with observer_of(configuration.loaded.settings, log, __version__) as observer:
         daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
         if args.once:
             return _once(daemon)

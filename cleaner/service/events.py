@@ -22,7 +22,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
                                       partition was skipped, and is planned anew once
     metrics_exposed          warning  listen: other machines can read the metrics
     partition_failed         error    topic, partition, error
-    log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
+    log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written; the daemon
+                                      tells it once for as long as it lasts, with log_dir
     =======================  =======  ===================================================================
 
 Of the daemon; what happens within a round also has ``round``, its number:
@@ -38,6 +39,7 @@ Of the daemon; what happens within a round also has ``round``, its number:
                                       until its files change
     log_dir_held             warning  log_dir, by: a broker has it; observed until it is free
     log_dir_free             info     log_dir: nobody has it any more
+    log_dir_back             info     log_dir: what was wrong with it is over
     held_back                warning  guard: a guard rail keeps something until ``clean --yes``
     config_unknown           warning  topic: nobody stated what may go, all of it stays
     config_reloaded          info     changes: each key with the value before and after
@@ -90,6 +92,7 @@ class Event(StrEnum):
     PARTITION_BACKS_OFF = "partition_backs_off"
     LOG_DIR_HELD = "log_dir_held"
     LOG_DIR_FREE = "log_dir_free"
+    LOG_DIR_BACK = "log_dir_back"
     HELD_BACK = "held_back"
     CONFIG_UNKNOWN = "config_unknown"
     CONFIG_RELOADED = "config_reloaded"

@@ -1,7 +1,7 @@
 """``/metrics``, ``/healthz`` and ``/readyz`` over HTTP: a few connections at once, each for a few seconds.
 
 ``/healthz`` is 503 while the worker hangs: the process wants to be restarted. ``/readyz`` is 503 until there is a valid
-configuration and a first plan.
+configuration and a first plan, and while a log dir of the configuration cannot be served.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 @contextmanager
-def observer_of(settings: Settings, listener: Listener) -> Iterator[Observer]:
+def observer_of(settings: Settings, listener: Listener, version: str = "unknown") -> Iterator[Observer]:
     """What the daemon tells goes to metrics that are served while the ``with`` lasts; to nobody without ``listen``.
 
     Raises: InvalidConfig, where the address cannot be had.
@@ -50,7 +50,7 @@ def observer_of(settings: Settings, listener: Listener) -> Iterator[Observer]:
     if settings.metrics_listen is None:
         yield Unobserved()
         return
-    metrics = Metrics(per_partition=settings.metrics_per_partition)
+    metrics = Metrics(per_partition=settings.metrics_per_partition, version=version)
     with MetricsServer(settings.metrics_listen, metrics, listener):
         yield metrics
 
@@ -179,6 +179,6 @@ def _healthz(metrics: Metrics) -> Answer:
 
 def _readyz(metrics: Metrics) -> Answer:
     state = metrics.daemon_state
-    is_ready = state is not None and state.ready
-    reason = state.reason if state else "starting"
-    return HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode()
+    reasons = ("starting",) if state is None else (*state.failing, state.reason)
+    status = HTTPStatus.OK if state and state.serves else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, _PLAIN, "".join(f"{reason}\n" for reason in reasons).encode()

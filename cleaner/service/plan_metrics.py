@@ -131,7 +131,6 @@ def _log_dir_values(log_dir: LogDirPlan, failed: Failed) -> Iterator[tuple[Famil
     yield names.LOG_DIR_SIZE, facts.size_bytes
     yield names.LOG_DIR_FREE, facts.free_bytes
     yield names.LOG_DIR_LOCKED, int(facts.locked_by is not None)
-    yield names.LOG_DIR_FAILED, int(bool(facts.errors))
     yield names.PARTITIONS, len(log_dir.partitions)
     yield names.LOG_DIR_SEGMENTS, sum(len(p.facts.segments) for p in readable)
     yield names.UNCLEANABLE_PARTITIONS, failing

@@ -29,7 +29,7 @@ from cleaner.service.round import Round
 from cleaner.service.states import State, state_of_directory
 from cleaner.service.supervisor import Supervisor
 from cleaner.service.tasks import Task
-from cleaner.service.telling import Progress, Teller, bytes_to_read, words
+from cleaner.service.telling import Progress, Teller, Trouble, bytes_to_read, words
 from policies.plan import LogDirPlan, Only, PartitionKey, PartitionPlan, Plan, Request
 from policies.steps import compaction_steps
 from storage.errors import LogCleanerError, LogDirLocked
@@ -57,9 +57,10 @@ class Worker:
         self._states: dict[Path, State] = {}
         self._moment_ms: int | None = None
         self._expired: set[PartitionKey] = set()
-        self._has_recovered = False
+        self._recovered: frozenset[Path] = frozenset()
+        """Log dirs in which what a crash left was finished; a log dir that was away may have other leftovers."""
+        self._doing = JobKind.SURVEY
         self._damaged: dict[Work, Uncleanable] = {}
-        self.last_success_ms: dict[JobKind, int] = {}
         self._to_read_bytes: dict[PartitionKey, int] = {}
         """What the compactions of the backlog read."""
 
@@ -96,15 +97,16 @@ class Worker:
         self._schedule = self._schedule.began(job, now_ms)
         self._supervisor.alive()
         self._supervisor.tell(words(job))
+        self._doing = job.kind
+        self._teller.began(job.kind)
         self._teller.event(Event.JOB_BEGUN, job=job.kind.value, partitions=len(job.partitions))
         try:
             self._run(job, round_, now_ms)
         except Stopped:
-            pass  # while planning: nothing was changed
+            return  # while planning: nothing was changed
         except (LogCleanerError, OSError, MemoryError) as error:
             self._teller.failed(Event.JOB_FAILED, job.kind, str(error) or "not enough memory", job=job.kind.value)
-        else:
-            self.last_success_ms = {**self.last_success_ms, job.kind: self._clock.now_ms()}
+        self._teller.ended(job.kind, now_ms, self._clock.now_ms())
 
     def _run(self, job: Job, round_: Round, now_ms: int) -> None:
         match job.kind:
@@ -130,8 +132,9 @@ class Worker:
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            self._teller.failed(Event.CONFIG_REJECTED, "configuration", reason_of(error))
+            self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, reason_of(error))
         else:
+            self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
             if changes:
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
@@ -161,9 +164,11 @@ class Worker:
         """A disk that is gone must not stop the others."""
         try:
             LogDir.open(path)
-        except LogCleanerError as error:
-            self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
+        except (LogCleanerError, OSError) as error:
+            self._teller.log_dir_fails(path, Trouble.OPENING, JobKind.SURVEY, str(error))
+            self._recovered -= {path}
             return False
+        self._teller.log_dir_works(path, Trouble.OPENING)
         return True
 
     def _state_of(self, path: Path, round_: Round) -> State:
@@ -186,30 +191,28 @@ class Worker:
         """Survey, then the partitions that lose something; all of them once, for what a crash may have left."""
         self._survey(replace(job, is_full=True), round_, now_ms)
         left_out, expired = _names(job.leaving_out), _names(self._expired)
-        if self._has_recovered and not expired - left_out:
+        if not expired - left_out and self._recovered.issuperset(self._states):
             return
-
-        def wanted(topic_partition: TopicPartition) -> bool:
-            is_due = topic_partition in expired or not self._has_recovered
-            return is_due and topic_partition not in left_out
-
-        self._retain(job, round_, now_ms, wanted)
-        self._has_recovered = bool(round_.locked())
+        fresh = frozenset(self._locked(round_)) - self._recovered
+        due_now = (expired | {name for path in fresh for name, _ in LogDir(path).partitions()}) - left_out
+        if due_now:
+            self._retain(job, round_, now_ms, due_now.__contains__)
+        self._recovered |= fresh
 
     def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> None:
         """Deletions, and removal of what waited long enough: the same run does both."""
-        if dirs := round_.locked():
+        if dirs := self._locked(round_):
             plan, outcome = self._open(dirs, wanted).clean(Request(now_ms, Only.RETENTION))
             self._spent(job, plan, outcome, now_ms)
 
     def _correct(self, round_: Round, now_ms: int) -> None:
-        if dirs := round_.locked():
+        if dirs := self._locked(round_):
             for error in self._open(dirs).correct_checkpoints(Request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, JobKind.CHECKPOINT, error)
 
     def _compact(self, job: Job, round_: Round, now_ms: int) -> None:
         try:
-            if Path(job.partitions[0][0]) in round_.locked():
+            if Path(job.partitions[0][0]) in self._locked(round_):
                 self._have_compacted(job, round_, now_ms)
         finally:
             self._schedule = self._schedule.compacted()
@@ -267,11 +270,19 @@ class Worker:
                     del self._damaged[work]
                     self._schedule = self._schedule.succeeded(work)
 
+    def _locked(self, round_: Round) -> tuple[Path, ...]:
+        """The log dirs that may be changed in this round."""
+        dirs = round_.locked()
+        for path in dirs:
+            self._teller.log_dir_works(path, Trouble.LOCKING)
+        return dirs
+
     def _on_refusal(self, path: Path, error: LogCleanerError | OSError) -> None:
         if isinstance(error, LogDirLocked):
+            self._teller.log_dir_works(path, Trouble.LOCKING)
             self._teller.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
         else:
-            self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
+            self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, str(error))
 
     def _open(self, dirs: Collection[Path], wanted: Wanted = everything) -> Cleaner:
         """A cleaner of the log dirs as they are now; the round holds their locks, or nothing is to be changed."""

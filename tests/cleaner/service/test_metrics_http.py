@@ -58,6 +58,7 @@ def test_other_requests_are_refused(server: MetricsServer, path: str, method: st
         (None, 200, 503),
         (DaemonState(False, "reading the log dirs"), 200, 503),
         (DaemonState(True, "idle"), 200, 200),
+        (DaemonState(True, "idle", failing=("/d: does not exist",)), 200, 503),
         (DaemonState(True, "compacting orders-0", hung_since_ms=NOW_MS), 503, 200),
     ],
 )

@@ -15,12 +15,12 @@ from cleaner.service.configuration import Configuration
 from cleaner.service.due import Schedule
 from cleaner.service.events import EventLog
 from cleaner.service.layers import LoadedLayers, Settings
-from cleaner.service.observer import JobKind, Unobserved
+from cleaner.service.observer import JobDone, JobKind, Unobserved
 from cleaner.service.tasks import Advanced, Done, Refused, Told
 from cleaner.service.telling import Teller
 from cleaner.service.worker import Worker
 from policies.config_layers import ConfigLayers
-from storage.errors import NotALogDir
+from storage.errors import NotALogDir, UnsafeOwner
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOCK_FILE, TopicPartition
@@ -87,7 +87,16 @@ class Recorded(EventLog):
 
 class Observed(Unobserved):
     def __init__(self) -> None:
-        self.plans, self.runs, self.failures, self.deaths = 0, 0, list[tuple[str, str]](), 0
+        self.plans, self.runs, self.failures, self.deaths = 0, 0, list[tuple[JobKind, str]](), 0
+        self.jobs: list[JobDone] = []
+
+        self.failing: dict[str, bool] = {}
+
+    def log_dirs(self, failing) -> None:
+        self.failing = dict(failing)
+
+    def did(self, job) -> None:
+        self.jobs.append(job)
 
     def planned(self, plan, now_ms) -> None:
         self.plans += 1
@@ -148,6 +157,7 @@ class World:
         self.teller = Teller(self.log, self.observer)
         self.teller.begin_round = lambda _number: None  # type: ignore[method-assign]
         self.configuration = Configuration(self._load)
+        self.teller.configured(NOW_MS, self.configuration.loaded.log_dirs)
         self.worker = self.start()
 
     def start(self, *, observing: bool = False) -> Worker:
@@ -202,7 +212,10 @@ def test_the_first_round_surveys_and_compacts(world):
     assert (world.observer.plans, world.observer.runs) == (1, 1)
     assert not (world.log_dir / LOCK_FILE).exists()
     assert any(text.startswith("compacting state-0") for text in world.supervisor.told)
-    assert world.worker.last_success_ms.keys() == {JobKind.SURVEY, JobKind.COMPACTION}
+    assert [(job.kind, job.succeeded) for job in world.observer.jobs] == [
+        (JobKind.SURVEY, True),
+        (JobKind.COMPACTION, True),
+    ]
 
 
 @pytest.mark.parametrize("path", ["data", "link"])
@@ -372,7 +385,7 @@ def test_a_reload_applies_what_is_valid_and_keeps_what_was_where_it_is_not(world
     world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
     world.after(0)
     assert world.log.names()[-1] == "config_rejected"
-    assert world.observer.failures[-1][0] == "configuration"
+    assert world.observer.failures[-1][0] is JobKind.RELOAD
     world.layers = configured("log.retention.check.interval.ms=1000", orders=EXPIRING_SOON, state=COMPACT)
     world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
     world.after(0)
@@ -389,6 +402,32 @@ def test_a_log_dir_that_is_gone_is_told_and_found_again(world):
     world.log_dir.with_name("away").rename(world.log_dir)
     world.after(FIVE_MINUTES_MS)
     assert {"segment_deleted", "segments_compacted"} <= set(world.log.names())
+
+
+def test_a_log_dir_that_was_away_has_leftovers_finished_like_one_of_the_start(deleting):
+    deleting.after(30_000).after(61_000)
+    deleting.log_dir.rename(deleting.log_dir.with_name("away"))
+    deleting.after(FIVE_MINUTES_MS)
+    leftover = deleting.log_dir / "orders-0" / f"{0:020d}.log.cleaned"
+    deleting.log_dir.with_name("away").rename(deleting.log_dir)
+    leftover.write_bytes(b"half")
+    deleting.after(FIVE_MINUTES_MS)
+    assert not leftover.exists()
+
+
+def test_a_log_dir_that_cannot_be_locked_is_told_once_and_when_it_is_over(deleting, monkeypatch):
+    def refused(*_args: object, **_kwargs: object) -> None:
+        raise UnsafeOwner(deleting.log_dir, 7, 7)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LogDir, "lock", refused)
+        deleting.after(30_000).after(FIVE_MINUTES_MS).after(FIVE_MINUTES_MS)
+        assert deleting.log.names() == ["log_dir_failed"]
+        assert deleting.observer.failing == {str(deleting.log_dir): True}
+        assert not any(job.is_whole for job in deleting.observer.jobs if job.kind is JobKind.RETENTION)
+    deleting.after(FIVE_MINUTES_MS)
+    assert deleting.log.names()[1] == "log_dir_back"
+    assert deleting.observer.failing == {str(deleting.log_dir): False}
 
 
 def test_a_checkpoint_outside_its_log_is_corrected(log_dir):
@@ -421,8 +460,8 @@ def test_a_job_that_fails_does_not_stop_the_others(world, monkeypatch):
         broken.setattr("cleaner.engine.cleaner.Cleaner.clean", refused)
         world.after(30_000).after(15_000)
     assert "job_failed" in world.log.names()
-    assert JobKind.SURVEY in world.worker.last_success_ms
-    assert JobKind.RETENTION not in world.worker.last_success_ms
+    succeeded = {job.kind: job.succeeded for job in world.observer.jobs}
+    assert (succeeded[JobKind.SURVEY], succeeded[JobKind.RETENTION]) == (True, False)
 
 
 def test_a_removal_that_fails_backs_off(deleting, monkeypatch):
