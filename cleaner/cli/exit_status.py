@@ -14,6 +14,7 @@ from storage.errors import (
     InvalidConfigs,
     LogCleanerError,
     LogDirLocked,
+    LogDirNotThere,
     NotALogDir,
     UnreliableLock,
     UnusableOutput,
@@ -29,6 +30,7 @@ class ExitStatus(IntEnum):
     LOCKED = 3
     DAMAGED = 4
     REFUSED = 5
+    NOT_YET = 6
     WORK_TO_DO = 10
     SIGINT = 130
     SIGTERM = 143
@@ -41,6 +43,7 @@ _TOLD = {
     ExitStatus.LOCKED: "another process holds a log dir",
     ExitStatus.DAMAGED: "damage was found",
     ExitStatus.REFUSED: "a guard rail stopped it; the message names the remedy",
+    ExitStatus.NOT_YET: "not there yet: no log dir is mounted; a later try may work",
     ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
     ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
@@ -105,6 +108,8 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _status(error: BaseException) -> int:
+    if isinstance(error, LogDirNotThere):
+        return ExitStatus.NOT_YET
     if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnusableOutput):
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):

@@ -9,6 +9,9 @@ from cleaner.cli.exit_status import complain
 from storage.errors import UnwritableFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cleaner.cli.missing import Missing
     from cleaner.engine.outcome import Outcome
     from cleaner.service.layers import Settings
     from policies.plan import Plan
@@ -21,7 +24,9 @@ def clock_ms() -> int:
     return SystemClock().now_ms()
 
 
-def tell_metrics(settings: Settings, plan: Plan, outcome: Outcome, started_ms: int) -> None:
+def tell_metrics(
+    settings: Settings, plan: Plan, outcome: Outcome, started_ms: int, missing: Sequence[Missing] = ()
+) -> None:
     """Write the textfile; not for a dry run, which writes nothing.
 
     Where it cannot be written that is told, and the run's exit status stays what the run was.
@@ -33,6 +38,7 @@ def tell_metrics(settings: Settings, plan: Plan, outcome: Outcome, started_ms: i
 
     try:
         metrics = metrics_since(path, settings.metrics_per_partition, __version__)
+        metrics.log_dirs({str(error.path): True for error in missing})
         metrics.planned(plan, started_ms)
         metrics.ran(plan, outcome, started_ms, clock_ms())
         write_textfile(path, metrics)

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cleaner.cli.exit_status import complain
+from cleaner.cli.missing import without_missing
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
+    from cleaner.cli.missing import Missing
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
@@ -25,6 +28,8 @@ class Opened(NamedTuple):
 
     cleaner: Cleaner
     settings: Settings
+    missing: tuple[Missing, ...]
+    """What is wrong with log dirs that are left out."""
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,12 +117,12 @@ def open_cleaner(
 
     Raises:
         InvalidConfig, InvalidConfigs: of the configuration, or no log dir was named.
-        NotALogDir, UnreadableFile: of a log dir.
+        NotALogDir, LogDirNotThere, UnreadableFile: of a log dir; one of several may be missing.
     """
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
-    loaded = load(args)
+    loaded, missing = without_missing(load(args), args.log_dir)
     if one_log_dir_for and len(loaded.log_dirs) > 1:
         raise InvalidConfig(
             one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
@@ -132,7 +137,7 @@ def open_cleaner(
         force_lock=force_lock,
         compactor=compactor,
     )
-    return Opened(cleaner, loaded.settings)
+    return Opened(cleaner, loaded.settings, tuple(missing))
 
 
 def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
@@ -144,6 +149,9 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
 
     loaded = load(args, with_cluster_metadata=False)
     try:
+        loaded, missing = without_missing(loaded, args.log_dir)
+        for found in missing:
+            complain(str(found))
         return [LogDir.open(path) for path in loaded.log_dirs]
     except NotALogDir as error:
         if parse_topic_partition(str(error.path)) and not error.path.exists():
@@ -165,6 +173,10 @@ def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> Loa
             raise InvalidConfig("--config" if error.path == args.config else "--server-properties",
                                 str(error.path), f"cannot be read: {error.cause}") from error  # fmt: skip
         raise
+    except PermissionError as error:  # a log dir that lets nobody but the broker look for the cluster metadata
+        from storage.log_dir import forbidden  # noqa: PLC0415 - not for --help
+
+        raise forbidden(Path(error.filename).parent, error) from error
     if not loaded.log_dirs:
         raise InvalidConfig("log.dirs", None, "no log dir is named; say --log-dir DIR, or --config FILE with log.dirs")
     return loaded

@@ -28,12 +28,12 @@ class Scraped:
             committed(path, PartitionDir(path, f"orders-{number}").segment(0, keyed(0, "a=1")))
         self.configure()
 
-    def configure(self, topics: str = TOPICS) -> None:
+    def configure(self, topics: str = TOPICS, top: str = "") -> None:
         """Write the configuration, in one step as editors do."""
         dirs = ", ".join(f'"{path}"' for path in self.log_dirs)
         new = self.place / "new.toml"
         listen = f'[metrics]\nlisten = "127.0.0.1:{self.port}"\n'
-        new.write_text(f'log.dirs = [{dirs}]\nclock.jump.max = "100000d"\n{TOP}{listen}{topics}')
+        new.write_text(f'log.dirs = [{dirs}]\nclock.jump.max = "100000d"\n{top}{TOP}{listen}{topics}')
         new.rename(self.config)
 
     @property
@@ -92,6 +92,20 @@ def test_a_log_dir_that_vanishes_stays_visible(tmp_path: Path, scraped: Scraped)
         until(daemon, scraped, f'log_dir_failed{{log_dir="{gone}"}}', 0)
         daemon.wait_until(lambda: scraped.get("/readyz")[0] == 200, 20)
         assert len(daemon.events("log_dir_failed")) == len(daemon.events("log_dir_back")) == 1
+        assert scraped.metric("config_last_reload_successful") == 1
+        assert not daemon.events("config_rejected")
+
+
+def test_a_log_dir_that_is_mounted_after_the_start_is_served_then(tmp_path: Path, scraped: Scraped) -> None:
+    late, other = scraped.log_dirs
+    late.rename(tmp_path / "away")
+    scraped.configure(top="cluster.metadata = false\n")
+    with running(tmp_path, "--config", str(scraped.config)) as daemon:
+        daemon.wait_for_ready()
+        until(daemon, scraped, f'log_dir_failed{{log_dir="{late}"}}', 1)
+        assert scraped.metric(f'partitions{{log_dir="{other}"}}') == 1
+        (tmp_path / "away").rename(late)
+        until(daemon, scraped, f'partitions{{log_dir="{late}"}}', 1)
 
 
 def test_a_rejected_reload_is_seen_until_one_is_taken(tmp_path: Path, scraped: Scraped) -> None:
