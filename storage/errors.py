@@ -49,6 +49,17 @@ class LogDirLocked(LogCleanerError):
         return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
 
 
+class AddressNotThere(LogCleanerError):
+    """An address that cannot be listened on now; a later try may work."""
+
+    def __init__(self, key: str, address: str, cause: str) -> None:
+        super().__init__(key, address, cause)
+        self.key, self.address, self.cause = key, address, cause
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.address!r}: {self.cause}"
+
+
 class UnreliableLock(LogCleanerError):
     """Where the log dir lies, ``.lock`` may not keep a broker out."""
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from cleaner.report.printable import printable
 from storage.errors import (
+    AddressNotThere,
     InvalidConfig,
     InvalidConfigs,
     LogCleanerError,
@@ -108,7 +109,7 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _status(error: BaseException) -> int:
-    if isinstance(error, LogDirNotThere):
+    if isinstance(error, LogDirNotThere | AddressNotThere):
         return ExitStatus.NOT_YET
     if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnusableOutput):
         return ExitStatus.USAGE

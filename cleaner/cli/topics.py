@@ -20,7 +20,7 @@ HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``topics`` takes."""
-    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     add_log_dir_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.topics/1")
 

@@ -21,6 +21,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
                                       partition was skipped, and is planned anew once
     metrics_exposed          warning  listen: other machines can read the metrics
+    metrics_unavailable      warning  listen, error: the metrics are served by nobody; tried again every 10 s
+    metrics_served           info     listen: after metrics_unavailable
     partition_failed         error    topic, partition, error
     log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written; the daemon
                                       tells it once for as long as it lasts, with log_dir
@@ -81,6 +83,8 @@ class Event(StrEnum):
     WORLD_WRITABLE = "world_writable"
     PARTITION_CHANGED = "partition_changed"
     METRICS_EXPOSED = "metrics_exposed"
+    METRICS_UNAVAILABLE = "metrics_unavailable"
+    METRICS_SERVED = "metrics_served"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
 
@@ -117,6 +121,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.WORLD_WRITABLE: logging.WARNING,
     Event.PARTITION_CHANGED: logging.WARNING,
     Event.METRICS_EXPOSED: logging.WARNING,
+    Event.METRICS_UNAVAILABLE: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
     Event.JOB_BEGUN: logging.DEBUG,

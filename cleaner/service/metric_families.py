@@ -75,6 +75,12 @@ PARTITION_FAMILIES: Final = (
     PARTITION_RECLAIMABLE,
     PARTITION_FAILURES,
 )
+FAMILIES_PER_PARTITION: Final = {
+    "none": (),
+    "few": tuple(family for family in PARTITION_FAMILIES if family.is_few),
+    "all": PARTITION_FAMILIES,
+}
+"""By ``[metrics] per.partition``."""
 
 LOG_DIR_SIZE: Final = _log_dir("log_dir_size_bytes", "Size of all files of the partitions.")
 LOG_DIR_FREE: Final = _log_dir("log_dir_free_bytes", "Free space of the file system, for an ordinary user.")

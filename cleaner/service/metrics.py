@@ -49,11 +49,11 @@ class Metrics:
         """Begin with nothing heard.
 
         Args:
-            per_partition: ``few``, five series a partition, or ``all``.
+            per_partition: ``few``, five series a partition, ``all`` or ``none``.
             growths: how log dirs grew up to now.
             version: of this program.
         """
-        self._with_all = per_partition == "all"
+        self._families = names.FAMILIES_PER_PARTITION[per_partition]
         self._build = version, platform.python_version()
         self._lock = threading.Lock()
         self._runs = RunTotals()
@@ -158,7 +158,7 @@ class Metrics:
         if isinstance(found, _Read):
             return found
         plan, failed, growths = found
-        text = partitions_text(plan, failed, with_all=self._with_all)
+        text = partitions_text(plan, failed, self._families)
         read = _Read(tuple(log_dir_samples(plan, failed, growths)), text.encode())
         with self._lock:
             if self._plan is found:

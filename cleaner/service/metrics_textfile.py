@@ -30,7 +30,7 @@ def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> M
 
     Args:
         path: of the file; there may be none, or one that holds something else.
-        per_partition: ``few`` or ``all``.
+        per_partition: as ``[metrics] per.partition`` has it.
         version: of this program.
 
     Raises: UnwritableFile, where it may not even be read.

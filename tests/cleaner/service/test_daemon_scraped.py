@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -120,6 +121,17 @@ def test_a_rejected_reload_is_seen_until_one_is_taken(tmp_path: Path, scraped: S
         scraped.configure(TOPICS + "retention.ms = '9d'\n")
         until(daemon, scraped, "config_last_reload_successful", 1)
         assert (scraped.metric("config_last_reload_success_timestamp_seconds") or 0) > (started or 0)
+
+
+def test_a_metrics_port_that_is_taken_stops_nothing(tmp_path: Path, scraped: Scraped) -> None:
+    taken = socket.create_server(("127.0.0.1", scraped.port))
+    with taken, running(tmp_path, "--config", str(scraped.config)) as daemon:
+        daemon.wait_for_ready()
+        (event,) = daemon.events("metrics_unavailable")
+        assert event["listen"] == f"127.0.0.1:{scraped.port}"
+        taken.close()
+        daemon.wait_until(lambda: daemon.events("metrics_served"), 30)
+        assert scraped.get("/readyz")[0] == 200
 
 
 def test_every_counter_is_there_before_anything_is_counted(tmp_path: Path, scraped: Scraped) -> None:

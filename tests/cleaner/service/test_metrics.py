@@ -70,6 +70,12 @@ def test_few_are_five_a_partition_at_most(partition) -> None:
     assert len([family for family in names.PARTITION_FAMILIES if family.is_few]) == 5
 
 
+def test_none_are_told_where_none_are_asked_for_and_the_sums_stay() -> None:
+    found = told(a_plan(CLICKS, ORDERS), per_partition="none")
+    assert not [name for name in found if name.startswith("partition_")]
+    assert found["partitions{/data}"] == 2
+
+
 def test_a_log_dir_is_summed_up() -> None:
     found = told(a_plan(CLICKS, ORDERS, a_partition("copied-0", 8), unreadable("orders-1", "x"), locked_by="pid 7"))
     assert found["partitions{/data}"] == 4
