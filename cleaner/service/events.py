@@ -39,6 +39,7 @@ Of the daemon; what happens within a round also has ``round``, its number:
     job_failed               error    job, error: tried again when it is next due
     partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms it waits
                                       until its files change
+    compactor_unstartable    error    error, failures, pause_ms: nothing is compacted meanwhile
     log_dir_held             warning  log_dir, by: a broker has it; observed until it is free
     log_dir_free             info     log_dir: nobody has it any more
     log_dir_back             info     log_dir: what was wrong with it is over
@@ -94,6 +95,7 @@ class Event(StrEnum):
     JOB_DONE = "job_done"
     JOB_FAILED = "job_failed"
     PARTITION_BACKS_OFF = "partition_backs_off"
+    COMPACTOR_UNSTARTABLE = "compactor_unstartable"
     LOG_DIR_HELD = "log_dir_held"
     LOG_DIR_FREE = "log_dir_free"
     LOG_DIR_BACK = "log_dir_back"
@@ -127,6 +129,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.JOB_BEGUN: logging.DEBUG,
     Event.JOB_FAILED: logging.ERROR,
     Event.PARTITION_BACKS_OFF: logging.WARNING,
+    Event.COMPACTOR_UNSTARTABLE: logging.ERROR,
     Event.LOG_DIR_HELD: logging.WARNING,
     Event.HELD_BACK: logging.WARNING,
     Event.CONFIG_UNKNOWN: logging.WARNING,

@@ -20,7 +20,7 @@ from cleaner.engine.leftovers import next_removals
 from cleaner.engine.means import Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.uncleanable import Uncleanable
-from cleaner.service.compactor import ChildDied, CompactionRefused
+from cleaner.service.compactor import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.service.configuration import Configuration, reason_of
 from cleaner.service.due import Intervals, Job, Schedule, Work, due
 from cleaner.service.events import Event
@@ -231,6 +231,10 @@ class Worker:
         task = Task(key, self._configuration.loaded.layers, request, threads, round_.lock_of(Path(key[0])))
         try:
             done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
+        except CompactorUnstartable as error:
+            if not self._supervisor.stopping():
+                self._rest_compactor(key, error, now_ms)
+            return
         except CompactionRefused as error:
             self._back_off((job.kind, key), str(error), now_ms)
         except ChildDied as error:
@@ -239,6 +243,15 @@ class Worker:
                 self._back_off((job.kind, key), str(error), now_ms)
         else:
             self._spent(job, done.plan, done.outcome, now_ms)
+        self._schedule = self._schedule.compactor_started()
+
+    def _rest_compactor(self, key: PartitionKey, error: CompactorUnstartable, now_ms: int) -> None:
+        """Compact nothing for a while: each partition would fail alike."""
+        self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
+        failure = self._schedule.compactor
+        assert failure is not None
+        told = {"failures": failure.count, "pause_ms": failure.pause_ms}
+        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **told)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from cleaner.service import compacting
 from cleaner.service import round as round_module
-from cleaner.service.compactor import ChildDied, CompactionRefused
+from cleaner.service.compactor import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.service.configuration import Configuration
 from cleaner.service.due import Schedule
 from cleaner.service.events import EventLog
@@ -23,7 +24,7 @@ from policies.config_layers import ConfigLayers
 from storage.errors import NotALogDir, UnsafeOwner
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, LOCK_FILE, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, TopicPartition
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -114,13 +115,16 @@ class Observed(Unobserved):
 class SameProcess:
     """In place of the child: what it does, done here; ``dies`` and ``refuses`` in place of the first task."""
 
-    dies = refuses = 0
+    dies = refuses = unstartable = 0
 
     def __init__(self, locks, supervisor) -> None:
         self.locks = locks
 
     def compact(self, task, listener, meanwhile) -> Done:
         assert Path(task.partition[0]).is_absolute(), "the child works in another directory"
+        if SameProcess.unstartable:
+            SameProcess.unstartable -= 1
+            raise CompactorUnstartable("no memory")
         if SameProcess.dies:
             SameProcess.dies -= 1
             raise ChildDied(-9)
@@ -177,7 +181,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    SameProcess.dies = SameProcess.refuses = 0
+    SameProcess.dies = SameProcess.refuses = SameProcess.unstartable = 0
     monkeypatch.setattr(round_module, "Compactor", SameProcess)
 
 
@@ -301,6 +305,27 @@ def test_a_child_that_dies_is_counted_and_the_partition_backs_off(world):
     assert world.log.fields("partition_backs_off")["pause_ms"] == 60_000
     world.after(1_000)
     assert "segments_compacted" in world.log.names()
+
+
+def test_a_child_that_cannot_start_is_told_once_and_tried_again_after_a_pause(log_dir):
+    for number in range(1, 40):
+        shutil.copytree(log_dir / "state-0", log_dir / f"state-{number}")
+    partitions = {TopicPartition("state", number): 6 for number in range(40)}
+    LogDir(log_dir).write_offsets(HIGH_WATERMARK_CHECKPOINT, partitions, FileSystem())
+    world = World(log_dir, orders=EXPIRING_SOON, state=COMPACT)
+    SameProcess.unstartable = 3
+    world.after(0)
+    for _ in range(11):
+        world.after(1_000)
+    assert world.log.names() == ["compactor_unstartable"]
+    assert world.log.fields("compactor_unstartable")["pause_ms"] == 60_000
+    world.after(60_000).after(60_000).after(60_000)
+    told = [fields["pause_ms"] for name, fields in world.log.events if name == "compactor_unstartable"]
+    assert told == [60_000, 120_000, 240_000]
+    world.after(3_600_000)
+    world.after(3_600_000)
+    assert world.log.names().count("segments_compacted") == 40
+    assert not world.log.names().count("partition_backs_off")
 
 
 def test_a_child_that_dies_because_all_ends_is_not_counted(world):
