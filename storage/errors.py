@@ -12,6 +12,7 @@ from typing import Final
 
 _SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
 """Keys of server.properties whose values nobody is to see."""
+_BE_THE_OWNER: Final = "run as that user or as root; a service by the drop-in kafka-user.conf"
 
 
 class LogCleanerError(Exception):
@@ -54,6 +55,13 @@ class OtherTopicId(LogCleanerError):
         )
 
 
+class LogDirNotThere(NotALogDir):
+    """A log directory that a later try may find: it is missing, or an empty mount point."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; mount it, or name the directory that log.dirs of the broker names"
+
+
 class LogDirLocked(LogCleanerError):
     """Another process holds ``.lock``. ``holder_pid`` is None where the lock does not tell (another container)."""
 
@@ -89,6 +97,17 @@ class LogDirsChange(LogCleanerError):
         return f"log.dirs changes while the log dirs are locked (last: {named}); nothing was done, run again"
 
 
+class AddressNotThere(LogCleanerError):
+    """An address that cannot be listened on now; a later try may work."""
+
+    def __init__(self, key: str, address: str, cause: str) -> None:
+        super().__init__(key, address, cause)
+        self.key, self.address, self.cause = key, address, cause
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.address!r}: {self.cause}"
+
+
 class UnreliableLock(LogCleanerError):
     """Where the log dir lies, ``.lock`` may not keep a broker out."""
 
@@ -113,7 +132,7 @@ class UnsafeOwner(LogCleanerError):
     def __str__(self) -> str:
         return (
             f"{self.path}: belongs to uid {self.uid} gid {self.gid}, and files made here could not be given to "
-            f"them; run as that user or as root"
+            f"them; {_BE_THE_OWNER}"
         )
 
 
@@ -131,6 +150,18 @@ class UnreadableFile(LogCleanerError):
     def has_vanished(self) -> bool:
         """Whether it was gone when it was to be read: beside a live broker files go."""
         return isinstance(self.__cause__, FileNotFoundError)
+
+
+class ForbiddenLogDir(UnreadableFile):
+    """A log directory that this user may not read."""
+
+    def __init__(self, path: Path, uid: int, gid: int) -> None:
+        super().__init__(path, "Permission denied")
+        self.args = (path, uid, gid)
+        self.uid, self.gid = uid, gid
+
+    def __str__(self) -> str:
+        return f"{self.path}: belongs to uid {self.uid} gid {self.gid}, who let no other user in; {_BE_THE_OWNER}"
 
 
 class UnsafeFile(LogCleanerError):

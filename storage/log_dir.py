@@ -17,7 +17,16 @@ from storage.checkpoints import (
     parse_offset_checkpoint,
 )
 from storage.directory import open_plain, opened, status_of
-from storage.errors import CorruptCheckpoint, CorruptHoldIds, CorruptHolds, NotALogDir, UnreadableFile, UnreliableLock
+from storage.errors import (
+    CorruptCheckpoint,
+    CorruptHoldIds,
+    CorruptHolds,
+    ForbiddenLogDir,
+    LogDirNotThere,
+    NotALogDir,
+    UnreadableFile,
+    UnreliableLock,
+)
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, holder_of
 from storage.mounts import shared_type
@@ -46,6 +55,7 @@ _MARKS_OF_A_LOG_DIR: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
+_IN_AN_EMPTY_FILE_SYSTEM: Final = frozenset({"lost+found"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +92,22 @@ class LogDir:
     def open(cls, path: Path) -> LogDir:
         """Check that ``path`` is a log dir: a Kafka file or a partition directory lies in it.
 
-        Raises: NotALogDir, UnreadableFile.
+        Raises: LogDirNotThere if it may be a log dir later, NotALogDir, ForbiddenLogDir, UnreadableFile.
         """
-        if not path.is_dir():
-            raise NotALogDir(path, "is not a directory" if path.exists() else "does not exist")
+        try:
+            names = set(os.listdir(path))  # noqa: PTH208 - its error says what is in the way
+        except FileNotFoundError as error:
+            raise LogDirNotThere(path, "does not exist") from error
+        except NotADirectoryError as error:
+            raise NotALogDir(path, "is not a directory") from error
+        except PermissionError as error:
+            raise forbidden(path, error) from error
+        except OSError as error:
+            raise UnreadableFile(path, error.strerror or str(error)) from error
         found = cls(path.resolve())
-        if not any((path / name).exists() for name in _MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
+        if names.isdisjoint(_MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
+            if names <= _IN_AN_EMPTY_FILE_SYSTEM:
+                raise LogDirNotThere(path, "is empty")
             raise NotALogDir(path, "holds no Kafka file and no partition directory")
         return found
 
@@ -238,6 +258,15 @@ class LogDir:
         block_bytes = status.f_frsize
         device, blocks, free_blocks = self.path.stat().st_dev, status.f_blocks, status.f_bavail
         return Space(device, blocks * block_bytes, free_blocks * block_bytes, block_bytes)
+
+
+def forbidden(path: Path, error: OSError) -> UnreadableFile:
+    """Return the error for a log dir that does not let this user in."""
+    try:
+        status = path.stat()
+    except OSError:  # a directory above it lets nobody through
+        return UnreadableFile(path, error.strerror or str(error))
+    return ForbiddenLogDir(path, status.st_uid, status.st_gid)
 
 
 def read_file(path: Path) -> bytes | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -22,9 +21,10 @@ from cleaner.engine.outcome import Silent
 from cleaner.service import metric_families as names
 from cleaner.service.metrics import Metrics
 from cleaner.service.metrics_http import MetricsServer
-from cleaner.service.observer import DaemonState, JobKind
+from cleaner.service.observer import DaemonState, JobDone, JobKind
 from policies.runway import Growth
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run
+from tests.daemons import free_port
 from tests.debian_packages import program
 
 MONITORING = Path(__file__).parent.parent / "monitoring"
@@ -68,15 +68,11 @@ def busy() -> Metrics:
     metrics = Metrics(growths={"/data": Growth(NOW_MS - DAY_MS, 1 << 35, 100.0, 86_400.0)})
     metrics.planned(plan, NOW_MS)
     metrics.ran(plan, a_run(plan), NOW_MS, NOW_MS + 1500)
-    metrics.failed("/data", "its lock")
-    metrics.state(DaemonState(True, "idle", {JobKind.RETENTION: NOW_MS}))
+    metrics.failed(JobKind.SURVEY, "its lock")
+    metrics.configured(NOW_MS, succeeded=True)
+    metrics.did(JobDone(JobKind.RETENTION, NOW_MS, NOW_MS + 1500, True, True))
+    metrics.state(DaemonState(True, "idle"))
     return metrics
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class Prometheus:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -33,9 +34,11 @@ def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the units lie once they are installed, calling a program that is there."""
+    """Where the units lie once they are installed with the extra, calling a program that is there."""
     root = tmp_path_factory.mktemp("root")
-    assert main(["systemd", "install", "--root", str(root), "--prefix", "/usr", "--command", sys.executable]) == 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("cleaner.service.unit_files.has_spark", lambda: True)
+        assert main(["systemd", "install", "--root", str(root), "--prefix", "/usr", "--command", sys.executable]) == 0
     return root / "usr/lib/systemd/system"
 
 
@@ -81,8 +84,60 @@ def test_everything_installed_can_be_read_by_systemd(installed: Path) -> None:
 
 def test_the_sample_configuration_is_valid() -> None:
     settings = read_settings(UNITS / "logcleaner.toml")
-    assert settings.metrics_listen == "127.0.0.1:9308"
-    assert settings.defaults["max.delete.ratio"].value == 0.5
+    assert settings.metrics_listen == "127.0.0.1:17308"
+    assert "max.delete.ratio" not in settings.defaults  # off, as it is without a file
+
+
+def test_the_sample_port_is_none_that_exporters_are_given() -> None:
+    """Prometheus' list of default ports: 9100 to 9999 and, since those are taken, 10000 and on."""
+    port = int((read_settings(UNITS / "logcleaner.toml").metrics_listen or "").rpartition(":")[2])
+    assert 11_000 < port < 32_768, "from 32768 on Linux takes ports for connections"
+    assert port != 19_092, "a common second listener of Kafka"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_come_after_the_mounts_and_do_not_require_them(name: str) -> None:
+    unit = (UNITS / name).read_text()
+    assert "\nAfter=local-fs.target remote-fs.target" in unit
+    directives = re.findall(r"^(\w+)=", unit, re.MULTILINE)
+    assert not {"RequiresMountsFor", "Requires", "BindsTo", "Requisite", "Conflicts", "Before"} & set(directives)
+
+
+def test_only_a_wrong_configuration_ends_the_daemon_for_good() -> None:
+    unit = (UNITS / "logcleaner.service").read_text()
+    assert re.findall(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE) == ["2"]
+    assert "\nRestart=on-failure\n" in unit
+
+
+def free_before_kafka(root: Path, command: str) -> str:
+    """What the broker's unit runs, as systemd hands it on."""
+    assert main(["systemd", "install", "--root", str(root), "--command", command]) == 0
+    text = (root / "usr/local/share/doc/logcleaner/examples/free-before-kafka.conf").read_text()
+    (line,) = re.findall(r"^ExecStartPre=(.*)$", text, re.MULTILINE)
+    return line.replace("%%", "%").replace("$$", "$")
+
+
+@pytest.mark.parametrize("status", [0, 1, None])
+def test_a_broker_starts_whatever_comes_of_the_free_before_it_and_the_journal_tells(
+    tmp_path: Path, status: int | None
+) -> None:
+    command = tmp_path / "bin/logcleaner"
+    command.parent.mkdir()
+    if status is not None:
+        command.write_text(f'#!/bin/sh\necho "$@"\nexit {status}\n')
+        command.chmod(0o755)
+    line = free_before_kafka(tmp_path / "root", str(command))
+    assert not line.startswith("-")
+    done = subprocess.run(shlex.split(line), check=False, capture_output=True, text=True)
+    assert done.returncode == 0
+    if status == 0:
+        assert done.stdout == "free --target 10% --config /etc/logcleaner.toml\n"
+    assert ("<3>" in done.stderr) == (status != 0)
+    assert (f"exit status {127 if status is None else status}" in done.stderr) == (status != 0)
+
+
+def test_the_readme_names_no_path_of_another_install() -> None:
+    assert "/usr/bin/logcleaner" not in (ROOT / "README.md").read_text()
 
 
 def members(group: str) -> set[str]:
@@ -139,7 +194,7 @@ def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(tmp_path:
     metrics = (tmp_path / "logcleaner.prom").read_text()
     for figure in ("compacted_segments", "deleted_segments"):
         assert re.search(rf"logcleaner_last_run_{figure}{{.*}} [1-9]", metrics), metrics
-    assert re.search(r"logcleaner_map_utilisation 0\.0*[1-9]", metrics)
+    assert re.search(r"logcleaner_map_utilisation_ratio 0\.0*[1-9]", metrics)
     assert calls == {"fsync", "mincore"}  # traced to see that it is traced, and that no group would do
 
 

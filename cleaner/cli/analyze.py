@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms
+from cleaner.cli.missing import without_missing
 from cleaner.cli.opening import add_log_dir_arguments, load
 from storage.errors import UnwritableFile
 
@@ -22,7 +24,7 @@ HELP = "read everything with Spark: days, codecs, keys, timestamps, savings, ret
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``analyze`` takes."""
     parser.epilog = help_on(
-        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE,
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={ExitStatus.FAILED: "something could not be read; the figures are without it, each has its line"},
     )  # fmt: skip
     add_log_dir_arguments(parser)
@@ -54,7 +56,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     from cleaner.spark import open_session  # noqa: PLC0415 - not for --help
     from policies.plan import Request  # noqa: PLC0415 - not for --help
 
-    loaded = load(args)
+    loaded, missing = without_missing(load(args), args.log_dir)
     cleaner = Cleaner(loaded.log_dirs, loaded.layers)
     spark = open_session(args.master)
     try:
@@ -64,9 +66,10 @@ def _analyze(args: argparse.Namespace) -> Analysis:
 
         snapshot = take_snapshot(cleaner.plan(Request(clock_ms(), force_compaction=True), args.topic))
         with StageLines(spark.sparkContext.statusTracker()) as lines:
-            return analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
+            analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
     finally:
         spark.stop()
+    return replace(analysis, problems=(*map(str, missing), *analysis.problems))
 
 
 def _show(analysis: Analysis, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,11 +97,12 @@ def run(args: argparse.Namespace) -> int:
     with opened_compactor(args) as compactor, ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
         one_for = "--output" if args.output else None
-        cleaner, loaded = open_cleaner(
+        cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         plan, outcome, signalled = _act(args, cleaner, confirmed)
+    outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     delete_delay_ms = 0 if args.output else args.delete_delay  # in a copy nothing waits
     show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=delete_delay_ms)
     if args.output and not args.json:
@@ -109,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     _tell_unknown(plan)
     tell_guards(plan)
     if not args.output:  # the log dir is as it was
-        tell_metrics(loaded.settings, plan, outcome, started_ms)
+        tell_metrics(loaded.settings, plan, outcome, started_ms, missing)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 

@@ -10,10 +10,12 @@ from enum import IntEnum
 
 from cleaner.report.printable import printable
 from storage.errors import (
+    AddressNotThere,
     InvalidConfig,
     InvalidConfigs,
     LogCleanerError,
     LogDirLocked,
+    LogDirNotThere,
     NotALogDir,
     UnlikePlaces,
     UnreliableLock,
@@ -30,6 +32,7 @@ class ExitStatus(IntEnum):
     LOCKED = 3
     DAMAGED = 4
     REFUSED = 5
+    NOT_YET = 6
     WORK_TO_DO = 10
     SIGINT = 130
     SIGTERM = 143
@@ -42,6 +45,7 @@ _TOLD = {
     ExitStatus.LOCKED: "another process holds a log dir",
     ExitStatus.DAMAGED: "damage was found",
     ExitStatus.REFUSED: "a guard rail stopped it; the message names the remedy",
+    ExitStatus.NOT_YET: "not there yet: no log dir is mounted; a later try may work",
     ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
     ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
@@ -106,6 +110,8 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _status(error: BaseException) -> int:
+    if isinstance(error, LogDirNotThere | AddressNotThere):
+        return ExitStatus.NOT_YET
     if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnlikePlaces | UnusableOutput):
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):

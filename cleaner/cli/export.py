@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``export`` takes."""
     parser.usage = f"%(prog)s {_OPERAND} --to parquet|jsonl FILE [options]"
     parser.epilog = help_on(
-        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE,
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={
             ExitStatus.DONE: "every record was written",
             ExitStatus.FAILED: "something could not be read or written, and there is no file",

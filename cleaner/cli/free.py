@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
@@ -29,6 +30,7 @@ _STATUSES = (
     ExitStatus.USAGE,
     ExitStatus.LOCKED,
     ExitStatus.REFUSED,
+    ExitStatus.NOT_YET,
     ExitStatus.SIGINT,
     ExitStatus.SIGTERM,
 )
@@ -37,7 +39,8 @@ _STATUSES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``free`` takes."""
     parser.epilog = help_on(
-        *_STATUSES, also={ExitStatus.FAILED: "policy does not allow that much, or a deletion failed"}
+        *_STATUSES,
+        also={ExitStatus.FAILED: "policy does not allow that much, a deletion failed, or a log dir is not there"},
     )
     add_log_dir_arguments(parser)
     group = parser.add_argument_group("what is done")
@@ -63,24 +66,26 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
-        cleaner, loaded = open_cleaner(args, listener)
+        cleaner, loaded, missing = open_cleaner(args, listener)
         started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)
-        if is_met and not args.json:  # before each start of a broker this is all there is to do
+        if is_met and not missing and not args.json:  # before each start of a broker this is all there is to do
             _tell_volumes(volumes, volumes, args.target)
             return ExitStatus.DONE
         rescued, signalled = _act(args, cleaner, is_met=is_met)
+    errors = (*map(str, missing), *rescued.outcome.errors)
+    rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
     show(rescued.plan, rescued.outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=0)
     tell_failures(rescued.plan, rescued.outcome, listener)
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
-    tell_metrics(loaded.settings, rescued.plan, rescued.outcome, started_ms)
+    tell_metrics(loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
     if rescued.outcome.interrupted and signalled:
         return signalled
-    if rescued.is_met:
+    if rescued.is_met and not missing:
         return ExitStatus.DONE
     return ExitStatus.REFUSED if any(rescued.plan.guards) else ExitStatus.FAILED
 

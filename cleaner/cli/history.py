@@ -16,7 +16,7 @@ HELP = "what was changed, when, why, how many bytes (the journal)"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``history`` takes."""
     parser.usage = "%(prog)s [TOPIC-PARTITION] [options]"
-    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     parser.add_argument(
         "topic_partition",
         nargs="?",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cleaner import __version__
 from cleaner.cli.exit_status import complain
 from storage.errors import UnwritableFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cleaner.cli.missing import Missing
     from cleaner.engine.outcome import Outcome
     from cleaner.service.layers import Settings
     from policies.plan import Plan
@@ -20,7 +24,9 @@ def clock_ms() -> int:
     return SystemClock().now_ms()
 
 
-def tell_metrics(settings: Settings, plan: Plan, outcome: Outcome, started_ms: int) -> None:
+def tell_metrics(
+    settings: Settings, plan: Plan, outcome: Outcome, started_ms: int, missing: Sequence[Missing] = ()
+) -> None:
     """Write the textfile; not for a dry run, which writes nothing.
 
     Where it cannot be written that is told, and the run's exit status stays what the run was.
@@ -31,7 +37,8 @@ def tell_metrics(settings: Settings, plan: Plan, outcome: Outcome, started_ms: i
     from cleaner.service.metrics_textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
 
     try:
-        metrics = metrics_since(path, settings.metrics_per_partition)
+        metrics = metrics_since(path, settings.metrics_per_partition, __version__)
+        metrics.log_dirs({str(error.path): True for error in missing})
         metrics.planned(plan, started_ms)
         metrics.ran(plan, outcome, started_ms, clock_ms())
         write_textfile(path, metrics)

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cleaner.cli.exit_status import complain
+from cleaner.cli.missing import without_missing
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
+    from cleaner.cli.missing import Missing
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
@@ -27,6 +30,8 @@ class Opened(NamedTuple):
     cleaner: Cleaner
     loaded: LoadedLayers
     """As it was read first; a run that takes locks reads it again."""
+    missing: tuple[Missing, ...]
+    """What is wrong with log dirs that are left out."""
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,22 +119,22 @@ def open_cleaner(
 
     Raises:
         InvalidConfig, InvalidConfigs: of the configuration, or no log dir was named.
-        NotALogDir, UnreadableFile: of a log dir.
+        NotALogDir, LogDirNotThere, UnreadableFile: of a log dir; one of several may be missing.
     """
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
     reader = reader_of(args)
 
-    def read() -> LoadedLayers:
-        loaded = read_configuration(reader, args)
+    def read() -> tuple[LoadedLayers, list[Missing]]:
+        loaded, missing = without_missing(read_configuration(reader, args), args.log_dir)
         if one_log_dir_for and len(loaded.log_dirs) > 1:
             raise InvalidConfig(
                 one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
             )
-        return loaded
+        return loaded, missing
 
-    loaded = read()
+    loaded, missing = read()
     tell_world_writable((*loaded.log_dirs, *loaded.files), listener)
     cleaner = Cleaner(
         loaded.log_dirs,
@@ -139,9 +144,9 @@ def open_cleaner(
         force_lock=getattr(args, "force_lock", False),  # of commands that take a lock
         compactor=compactor,
         config_facts=loaded.facts,
-        read_again=lambda: read().configured,
+        read_again=lambda: read()[0].configured,
     )
-    return Opened(cleaner, loaded)
+    return Opened(cleaner, loaded, tuple(missing))
 
 
 def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
@@ -153,6 +158,9 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
 
     loaded = load(args, with_cluster_metadata=False)
     try:
+        loaded, missing = without_missing(loaded, args.log_dir)
+        for found in missing:
+            complain(str(found))
         return [LogDir.open(path) for path in loaded.log_dirs]
     except NotALogDir as error:
         if parse_topic_partition(str(error.path)) and not error.path.exists():
@@ -200,6 +208,10 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
             raise InvalidConfig("--config" if error.path == args.config else "--server-properties",
                                 str(error.path), f"cannot be read: {error.cause}") from error  # fmt: skip
         raise
+    except PermissionError as error:  # a log dir that lets nobody but the broker look for the cluster metadata
+        from storage.log_dir import forbidden  # noqa: PLC0415 - not for --help
+
+        raise forbidden(Path(error.filename).parent, error) from error
     if not loaded.log_dirs:
         raise InvalidConfig("log.dirs", None, "no log dir is named; say --log-dir DIR, or --config FILE with log.dirs")
     return loaded

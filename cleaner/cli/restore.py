@@ -27,7 +27,9 @@ _OPERAND = "TOPIC-PARTITION"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``restore`` takes."""
     parser.usage = f"%(prog)s [{_OPERAND} | --all] [--release] [-n] [options]"
-    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED)
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET
+    )  # fmt: skip
     parser.add_argument(
         "topic_partition",
         nargs="?",

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.missing import check_metadata, find_missing
 from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
 
 if TYPE_CHECKING:
     from cleaner.service.daemon import Daemon
     from cleaner.service.layers import LoadedLayers
-    from cleaner.service.reader import ConfigurationReader
 
 HELP = "serve log dirs: retention and compaction again and again, until SIGTERM"
 _ONCE = {
-    ExitStatus.FAILED: "some partition failed; the others went on",
+    ExitStatus.FAILED: "some partition failed, or a log dir is not there; the others went on",
     ExitStatus.LOCKED: "another process holds a log dir",
     ExitStatus.REFUSED: "a guard rail held something back",
     ExitStatus.SIGINT: "interrupted by Ctrl-C",
@@ -28,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``run`` takes."""
     stopped = "stopped by SIGTERM or SIGINT; with --once as clean: done, or nothing to do"
     once = {status: f"with --once: {text}" for status, text in _ONCE.items()}
-    parser.epilog = help_on(ExitStatus.USAGE, also={ExitStatus.DONE: stopped, **once})
+    parser.epilog = help_on(ExitStatus.USAGE, ExitStatus.NOT_YET, also={ExitStatus.DONE: stopped, **once})
     add_service_arguments(parser)
     group = parser.add_argument_group("what is done")
     group.add_argument("--observe", action="store_true", help="plan and export only: change nothing, take no lock")
@@ -46,10 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
     log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
     log = EventLog(args.verbose + 1, log_format)
-    reader = reader_of(args, keeps_settings=True)
-    configuration = Configuration(lambda: _opened(reader, args))
+    configuration = Configuration(_Opening(args).read)
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
-    with observer_of(configuration.loaded.settings, log) as observer:
+    with observer_of(configuration.loaded.settings, log, __version__) as observer:
         daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
         if args.once:
             return _once(daemon)
@@ -57,14 +58,27 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def _opened(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
-    """The configuration, of log dirs that are there. Raises: as ``read_configuration``; NotALogDir."""
-    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+class _Opening:
+    """Reads the configuration as often as it is asked, and remembers where no cluster metadata lay."""
 
-    loaded = read_configuration(reader, args)
-    for path in loaded.log_dirs:
-        LogDir.open(path)
-    return loaded
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._reader = reader_of(args, keeps_settings=True)
+        self._without_metadata: set[Path] = set()
+
+    def read(self) -> LoadedLayers:
+        """Return the configuration with all its log dirs, also those that are missing while others are there.
+
+        Raises: as ``read_configuration``, ``find_missing`` and ``check_metadata``.
+        """
+        from cleaner.service.reader import METADATA_DIR  # noqa: PLC0415 - not for --help
+
+        loaded = read_configuration(self._reader, self._args)
+        missing = find_missing(loaded, self._args.log_dir)
+        check_metadata(loaded, missing, self._without_metadata)
+        there = set(loaded.log_dirs) - {error.path for error in missing}
+        self._without_metadata |= {path.absolute() for path in there if not (path / METADATA_DIR).exists()}
+        return loaded
 
 
 def _once(daemon: Daemon) -> int:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``topics`` takes."""
-    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     add_log_dir_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.topics/1")
 
@@ -31,11 +31,13 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.engine.outcome import Silent  # noqa: PLC0415 - not for --help
     from policies.plan import Request  # noqa: PLC0415 - not for --help
 
-    cleaner, _ = open_cleaner(args, Silent())
+    cleaner, _, missing = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True), args.topic)
     uncleanable = cleaner.uncleanable(plan)
     _show(args, plan, uncleanable)
-    failed = plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
+    for error in missing:
+        complain(str(error))
+    failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
     return ExitStatus.FAILED if failed else ExitStatus.DONE
 
 

@@ -141,6 +141,7 @@ class Daemon:
         self._teller.event(Event.DAEMON_STARTED, log_dirs=log_dirs, observing=self._observing)
         self._notifier.status("starting")
         self._observer.state(self._state)
+        self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
 
     @contextmanager
     def _signals_taken(self) -> Iterator[None]:
@@ -217,9 +218,9 @@ class Daemon:
         partitions = newest.partitions if newest else 0
         by = "; ".join(f"{path} is held by {holder}" for path, holder in sorted(held.items()))
         text = f"observing {partitions} partitions" if by or self._observing else f"serving {partitions} partitions"
-        observing, last_success_ms = self._observing or bool(held), self._worker.last_success_ms
-        self._state = replace(self._state, last_success_ms=last_success_ms, observing=observing)
-        self.tell(f"{text}: {by}" if by else text)
+        failing = self._teller.failing
+        self._say(replace(self._state, observing=self._observing or bool(held), failing=failing))
+        self.tell("; ".join((f"{text}: {by}" if by else text, *failing)))
 
     def _say(self, state: DaemonState) -> None:
         if state != self._state:

@@ -98,6 +98,8 @@ class Schedule:
     corrections: bool = False
     """A first dirty offset lies outside its log."""
     failures: Mapping[Work, Failure] = field(default_factory=dict)
+    compactor: Failure | None = None
+    """The compacting process could not be started: nothing is compacted for a while."""
 
     def asked_for(self, kind: JobKind) -> Schedule:
         """Out of turn."""
@@ -105,7 +107,7 @@ class Schedule:
 
     def asked_for_everything(self) -> Schedule:
         """SIGUSR1, ``--once``: run now; what failed is tried again."""
-        return replace(self, wanted=self.wanted | _EVERYTHING, failures={})
+        return replace(self, wanted=self.wanted | _EVERYTHING, failures={}, compactor=None)
 
     def began(self, job: Job, now_ms: int) -> Schedule:
         """A job is being done: it is not due any more. What is done in turn keeps to its grid, without drift.
@@ -148,6 +150,16 @@ class Schedule:
             removals_ms={**self.removals_ms, key: now_ms} if kind is JobKind.REMOVAL else self.removals_ms,
         )
 
+    def compactor_failed(self, key: PartitionKey, error: str, now_ms: int) -> Schedule:
+        """Return the schedule after the compacting process could not be started, for this partition or any other."""
+        count = self.compactor.count + 1 if self.compactor else 1
+        failure = Failure(count, now_ms, error, is_corrupt=False)
+        return replace(self, compactor=failure, backlog=(key, *(other for other in self.backlog if other != key)))
+
+    def compactor_started(self) -> Schedule:
+        """Return the schedule after the compacting process took a task."""
+        return replace(self, compactor=None)
+
     def succeeded(self, work: Work) -> Schedule:
         """A job did well on a partition; or its files changed, and it may."""
         return replace(self, failures={w: failure for w, failure in self.failures.items() if w != work})
@@ -185,6 +197,8 @@ def _due(schedule: Schedule, now_ms: int) -> Iterator[Job]:
         yield Job(JobKind.REMOVAL, ready)
     if schedule.corrections and _is_in_turn(schedule, JobKind.CHECKPOINT, now_ms):
         yield Job(JobKind.CHECKPOINT)
+    if (failed := schedule.compactor) and not _is_over(failed.failed_ms, failed.pause_ms, now_ms):
+        return
     for key in _not_waiting(schedule, JobKind.COMPACTION, schedule.backlog, now_ms):
         yield Job(JobKind.COMPACTION, (key,))
 

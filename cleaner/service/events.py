@@ -21,8 +21,11 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
                                       partition was skipped, and is planned anew once
     metrics_exposed          warning  listen: other machines can read the metrics
+    metrics_unavailable      warning  listen, error: the metrics are served by nobody; tried again every 10 s
+    metrics_served           info     listen: after metrics_unavailable
     partition_failed         error    topic, partition, error
-    log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written
+    log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written; the daemon
+                                      tells it once for as long as it lasts, with log_dir
     =======================  =======  ===================================================================
 
 Of the daemon; what happens within a round also has ``round``, its number:
@@ -36,8 +39,10 @@ Of the daemon; what happens within a round also has ``round``, its number:
     job_failed               error    job, error: tried again when it is next due
     partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms it waits
                                       until its files change
+    compactor_unstartable    error    error, failures, pause_ms: nothing is compacted meanwhile
     log_dir_held             warning  log_dir, by: a broker has it; observed until it is free
     log_dir_free             info     log_dir: nobody has it any more
+    log_dir_back             info     log_dir: what was wrong with it is over
     held_back                warning  guard: a guard rail keeps something until ``clean --yes``
     config_unknown           warning  topic: nobody stated what may go, all of it stays
     config_reloaded          info     changes: each key with the value before and after
@@ -79,6 +84,8 @@ class Event(StrEnum):
     WORLD_WRITABLE = "world_writable"
     PARTITION_CHANGED = "partition_changed"
     METRICS_EXPOSED = "metrics_exposed"
+    METRICS_UNAVAILABLE = "metrics_unavailable"
+    METRICS_SERVED = "metrics_served"
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
 
@@ -88,8 +95,10 @@ class Event(StrEnum):
     JOB_DONE = "job_done"
     JOB_FAILED = "job_failed"
     PARTITION_BACKS_OFF = "partition_backs_off"
+    COMPACTOR_UNSTARTABLE = "compactor_unstartable"
     LOG_DIR_HELD = "log_dir_held"
     LOG_DIR_FREE = "log_dir_free"
+    LOG_DIR_BACK = "log_dir_back"
     HELD_BACK = "held_back"
     CONFIG_UNKNOWN = "config_unknown"
     CONFIG_RELOADED = "config_reloaded"
@@ -114,11 +123,13 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.WORLD_WRITABLE: logging.WARNING,
     Event.PARTITION_CHANGED: logging.WARNING,
     Event.METRICS_EXPOSED: logging.WARNING,
+    Event.METRICS_UNAVAILABLE: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
     Event.JOB_BEGUN: logging.DEBUG,
     Event.JOB_FAILED: logging.ERROR,
     Event.PARTITION_BACKS_OFF: logging.WARNING,
+    Event.COMPACTOR_UNSTARTABLE: logging.ERROR,
     Event.LOG_DIR_HELD: logging.WARNING,
     Event.HELD_BACK: logging.WARNING,
     Event.CONFIG_UNKNOWN: logging.WARNING,

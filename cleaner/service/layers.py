@@ -34,7 +34,7 @@ class Settings:
         defaults: ``[defaults]``, ``[cleaner]`` and the keys above all tables, by Kafka's names.
         topics: name or glob -> its table.
         metrics_listen: ``host:port`` of the metrics endpoint; None for no endpoint.
-        metrics_per_partition: ``few``, five series a partition, or ``all``.
+        metrics_per_partition: ``few``, five series a partition, ``all`` or ``none``.
         metrics_textfile: where a one-shot run writes the metrics; None for nowhere.
     """
 

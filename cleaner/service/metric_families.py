@@ -75,6 +75,12 @@ PARTITION_FAMILIES: Final = (
     PARTITION_RECLAIMABLE,
     PARTITION_FAILURES,
 )
+FAMILIES_PER_PARTITION: Final = {
+    "none": (),
+    "few": tuple(family for family in PARTITION_FAMILIES if family.is_few),
+    "all": PARTITION_FAMILIES,
+}
+"""By ``[metrics] per.partition``."""
 
 LOG_DIR_SIZE: Final = _log_dir("log_dir_size_bytes", "Size of all files of the partitions.")
 LOG_DIR_FREE: Final = _log_dir("log_dir_free_bytes", "Free space of the file system, for an ordinary user.")
@@ -135,7 +141,7 @@ LAST_SUCCESS: Final = Family(
     f"{PREFIX}last_success_timestamp_seconds", "When the last run ended in which nothing failed."
 )
 MAP_UTILISATION: Final = Family(
-    f"{PREFIX}map_utilisation", "Greatest share of the offset map in the last run that compacted; 1: too small."
+    f"{PREFIX}map_utilisation_ratio", "Greatest share of the offset map in the last run that compacted; 1: too small."
 )
 LAST_RUN_SWEPT: Final = Family(
     f"{PREFIX}last_run_swept_bytes", "Bytes unlinked in the last run that had waited as .deleted."
@@ -149,15 +155,33 @@ RUNS: Final = Family(
 )
 RUN_SECONDS: Final = Family(f"{PREFIX}run_seconds_total", "Time spent in runs since the start.", kind=Kind.COUNTER)
 FAILURES: Final = Family(
-    f"{PREFIX}failures_total", "What failed outside of a partition since the start.", ("where",), Kind.COUNTER
+    f"{PREFIX}failures_total",
+    "What failed outside of a partition since the start, by the kind of the job that met it.",
+    ("where",),
+    Kind.COUNTER,
 )
 DEAD_THREADS: Final = Family(
     f"{PREFIX}dead_threads_total", "Workers that died, and were restarted, since the start.", kind=Kind.COUNTER
 )
 JOB_SUCCESS: Final = Family(
-    f"{PREFIX}job_last_success_timestamp_seconds", "When a job of the daemon last ended well.", ("job",)
+    f"{PREFIX}job_success", "1 if nothing failed in the daemon's last job of this kind.", ("kind",)
 )
-READY: Final = Family(f"{PREFIX}ready", "1 once the daemon has a valid configuration and made its first plan.")
+JOB_SECONDS: Final = Family(
+    f"{PREFIX}job_duration_seconds", "How long the daemon's last job of this kind took.", ("kind",)
+)
+JOB_SUCCESS_TIME: Final = Family(
+    f"{PREFIX}job_last_success_timestamp_seconds", "When a job of this kind last ended well.", ("kind",)
+)
+CONFIG_SUCCESS: Final = Family(
+    f"{PREFIX}config_last_reload_successful", "1 if the daemon's configuration was taken when it was last read."
+)
+CONFIG_TIME: Final = Family(
+    f"{PREFIX}config_last_reload_success_timestamp_seconds", "When a configuration was last taken."
+)
+BUILD_INFO: Final = Family(f"{PREFIX}build_info", "1; its labels tell what is running.", ("version", "python"))
+READY: Final = Family(
+    f"{PREFIX}ready", "1 while the daemon serves every log dir of its configuration, once it made its first plan."
+)
 OBSERVING: Final = Family(
     f"{PREFIX}observing", "1 while the daemon changes nothing: --observe, or a broker holds a log dir."
 )
@@ -176,8 +200,13 @@ RUN_FAMILIES: Final = (
     FAILURES,
     DEAD_THREADS,
     JOB_SUCCESS,
+    JOB_SECONDS,
+    JOB_SUCCESS_TIME,
+    CONFIG_SUCCESS,
+    CONFIG_TIME,
     READY,
     OBSERVING,
+    BUILD_INFO,
 )
 RUN_RESULTS: Final = ("done", "failed", "interrupted")
 ALL: Final = (*PARTITION_FAMILIES, *LOG_DIR_FAMILIES, *RUN_FAMILIES)

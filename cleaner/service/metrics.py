@@ -6,6 +6,7 @@ many megabytes of facts. So a scrape between two plans costs next to nothing.
 
 from __future__ import annotations
 
+import platform
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from cleaner.engine.outcome import Outcome
 from cleaner.service import metric_families as names
-from cleaner.service.observer import DaemonState
+from cleaner.service.observer import DaemonState, JobDone, JobKind
 from cleaner.service.plan_metrics import Failed, Sample, log_dir_samples, partitions_text
 from cleaner.service.run_metrics import RunTotals
 from policies.plan import Plan
@@ -42,20 +43,29 @@ class _Read(NamedTuple):
 class Metrics:
     """Listens, and tells what it heard. Any thread may call it."""
 
-    def __init__(self, *, per_partition: str = "few", growths: Mapping[str, Growth] | None = None) -> None:
+    def __init__(
+        self, *, per_partition: str = "few", growths: Mapping[str, Growth] | None = None, version: str = "unknown"
+    ) -> None:
         """Begin with nothing heard.
 
         Args:
-            per_partition: ``few``, five series a partition, or ``all``.
+            per_partition: ``few``, five series a partition, ``all`` or ``none``.
             growths: how log dirs grew up to now.
+            version: of this program.
         """
-        self._with_all = per_partition == "all"
+        self._families = names.FAMILIES_PER_PARTITION[per_partition]
+        self._build = version, platform.python_version()
         self._lock = threading.Lock()
         self._runs = RunTotals()
         self._growths = dict(growths or {})
         self._plan: _Unread | _Read = _Read((), b"")
         self._planned_ms: int | None = None
-        self._failures: Counter[str] = Counter()
+        self._failures: Counter[JobKind] = Counter(dict.fromkeys(JobKind, 0))
+        self._failing_log_dirs: dict[str, bool] = {}
+        self._jobs: dict[JobKind, JobDone] = {}
+        self._job_success_ms: dict[JobKind, int] = {}
+        self._config_is_taken: bool | None = None
+        self._config_taken_ms: int | None = None
         self._dead_threads = 0
         self._state: DaemonState | None = None
         self._registry = CollectorRegistry(auto_describe=False)
@@ -69,6 +79,8 @@ class Metrics:
                 path, free_bytes = log_dir.facts.path, log_dir.facts.free_bytes
                 growth = self._growths.get(path, Growth(now_ms, free_bytes))
                 self._growths[path] = growth.seen(free_bytes, now_ms)
+                self._failing_log_dirs[path] = bool(log_dir.facts.errors)
+            self._runs.begin_at_zero(self._failing_log_dirs)
             self._runs.forget_vanished(plan)
             self._plan = _Unread(plan, self._runs.failed, dict(self._growths))
             self._planned_ms = now_ms
@@ -80,7 +92,29 @@ class Metrics:
             if isinstance(self._plan, _Unread):
                 self._plan = self._plan._replace(failed=self._runs.failed)
 
-    def failed(self, where: str, error: str) -> None:
+    def log_dirs(self, failing: Mapping[str, bool]) -> None:
+        """These are the log dirs; one that vanished is no plan's, and must stay visible."""
+        with self._lock:
+            self._failing_log_dirs = dict(failing)
+            self._runs.begin_at_zero(failing)
+
+    def configured(self, now_ms: int, *, succeeded: bool) -> None:
+        """The configuration was read."""
+        with self._lock:
+            self._config_is_taken = succeeded
+            if succeeded:
+                self._config_taken_ms = now_ms
+
+    def did(self, job: JobDone) -> None:
+        """A job ended. A retention without anything to do is a success, too."""
+        with self._lock:
+            self._jobs[job.kind] = job
+            if job.succeeded:
+                self._job_success_ms[job.kind] = job.ended_ms
+            if job.succeeded and job.is_whole and job.kind is JobKind.RETENTION:
+                self._runs.last_success_ms = job.ended_ms
+
+    def failed(self, where: JobKind, error: str) -> None:
         """Something failed that no outcome tells of."""
         del error
         with self._lock:
@@ -124,7 +158,7 @@ class Metrics:
         if isinstance(found, _Read):
             return found
         plan, failed, growths = found
-        text = partitions_text(plan, failed, with_all=self._with_all)
+        text = partitions_text(plan, failed, self._families)
         read = _Read(tuple(log_dir_samples(plan, failed, growths)), text.encode())
         with self._lock:
             if self._plan is found:
@@ -132,16 +166,29 @@ class Metrics:
         return read
 
     def _daemon_samples(self) -> Iterator[Sample]:
+        yield Sample(names.BUILD_INFO, self._build, 1)
         yield Sample(names.DEAD_THREADS, (), self._dead_threads)
         for where, count in self._failures.items():
-            yield Sample(names.FAILURES, (where,), count)
+            yield Sample(names.FAILURES, (where.value,), count)
+        for log_dir, is_failing in self._failing_log_dirs.items():
+            yield Sample(names.LOG_DIR_FAILED, (log_dir,), int(is_failing))
         if self._planned_ms is not None:
             yield Sample(names.PLAN_TIME, (), self._planned_ms / 1000)
         if self._state:
-            yield Sample(names.READY, (), int(self._state.ready))
+            yield Sample(names.READY, (), int(self._state.serves))
             yield Sample(names.OBSERVING, (), int(self._state.observing))
-            for kind, ended_ms in self._state.last_success_ms.items():
-                yield Sample(names.JOB_SUCCESS, (kind.value,), ended_ms / 1000)
+        if self._config_is_taken is not None:
+            yield Sample(names.CONFIG_SUCCESS, (), int(self._config_is_taken))
+        if self._config_taken_ms is not None:
+            yield Sample(names.CONFIG_TIME, (), self._config_taken_ms / 1000)
+        yield from self._job_samples()
+
+    def _job_samples(self) -> Iterator[Sample]:
+        for kind, job in self._jobs.items():
+            yield Sample(names.JOB_SUCCESS, (kind.value,), int(job.succeeded))
+            yield Sample(names.JOB_SECONDS, (kind.value,), (job.ended_ms - job.started_ms) / 1000)
+        for kind, ended_ms in self._job_success_ms.items():
+            yield Sample(names.JOB_SUCCESS_TIME, (kind.value,), ended_ms / 1000)
 
 
 class _Samples(Collector):

@@ -1,7 +1,7 @@
 """``/metrics``, ``/healthz`` and ``/readyz`` over HTTP: a few connections at once, each for a few seconds.
 
 ``/healthz`` is 503 while the worker hangs: the process wants to be restarted. ``/readyz`` is 503 until there is a valid
-configuration and a first plan.
+configuration and a first plan, and while a log dir of the configuration cannot be served.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cleaner.engine.outcome import Listener
 from cleaner.service.layers import Settings
 from cleaner.service.metrics import Metrics
 from cleaner.service.observer import Observer, Unobserved
-from storage.errors import InvalidConfig
+from storage.errors import AddressNotThere, InvalidConfig
 
 KEY: Final = "metrics.listen"
 _SILENT_SECONDS_MAX: Final = 5
@@ -38,21 +38,64 @@ _CAUSES: Final = {
     errno.EACCES: "may not be listened on by this user; choose a port from 1024 on",
     errno.EADDRNOTAVAIL: "is no address of this machine",
 }
+_NOT_THERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, socket.EAI_AGAIN})
+"""Also of an interface that is not up yet, and of a name server; those codes are negative."""
+_RETRY_SECONDS: Final = 10.0
 Answer = tuple[HTTPStatus, str, bytes]
 
 
 @contextmanager
-def observer_of(settings: Settings, listener: Listener) -> Iterator[Observer]:
+def observer_of(settings: Settings, listener: Listener, version: str = "unknown") -> Iterator[Observer]:
     """What the daemon tells goes to metrics that are served while the ``with`` lasts; to nobody without ``listen``.
 
-    Raises: InvalidConfig, where the address cannot be had.
+    An address that is not there yet is told, and tried again: the daemon works without it.
+
+    Raises: InvalidConfig, where the address can never be had.
     """
     if settings.metrics_listen is None:
         yield Unobserved()
         return
-    metrics = Metrics(per_partition=settings.metrics_per_partition)
-    with MetricsServer(settings.metrics_listen, metrics, listener):
+    metrics = Metrics(per_partition=settings.metrics_per_partition, version=version)
+    with _Serving(settings.metrics_listen, metrics, listener):
         yield metrics
+
+
+class _Serving:
+    """Has the metrics served as soon as the address can be had, from entering its ``with`` to leaving it."""
+
+    def __init__(self, listen: str, metrics: Metrics, listener: Listener) -> None:
+        self._listen, self._metrics, self._listener = listen, metrics, listener
+        self._server: MetricsServer | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._serve()
+        except AddressNotThere as error:
+            self._listener.event("metrics_unavailable", listen=self._listen, error=str(error))
+            self._thread = threading.Thread(target=self._try_again, name="metrics address", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        if self._server:
+            self._server.__exit__(kind, error, trace)
+
+    def _serve(self) -> None:
+        self._server = MetricsServer(self._listen, self._metrics, self._listener).__enter__()
+
+    def _try_again(self) -> None:
+        while not self._stop.wait(_RETRY_SECONDS):
+            with suppress(AddressNotThere, InvalidConfig):
+                self._serve()
+                self._listener.event("metrics_served", listen=self._listen)
+                return
 
 
 class MetricsServer:
@@ -66,7 +109,7 @@ class MetricsServer:
             metrics: what is served.
             listener: is told of an address that others can reach.
 
-        Raises: InvalidConfig, where the address cannot be had.
+        Raises: AddressNotThere, if a later try may have it; InvalidConfig, if not.
         """
         host, _, port = listen.rpartition(":")
         if int(port) > _PORT_MAX:
@@ -75,6 +118,8 @@ class MetricsServer:
             family, *_, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
             self._server = _Server(family, str(address[0]), int(port), metrics)
         except OSError as error:
+            if (error.errno or 0) in _NOT_THERE:
+                raise AddressNotThere(KEY, listen, _cause(error)) from error
             raise InvalidConfig(KEY, listen, _cause(error)) from error
         if not ipaddress.ip_address(str(address[0])).is_loopback:
             listener.event("metrics_exposed", listen=listen)
@@ -179,6 +224,6 @@ def _healthz(metrics: Metrics) -> Answer:
 
 def _readyz(metrics: Metrics) -> Answer:
     state = metrics.daemon_state
-    is_ready = state is not None and state.ready
-    reason = state.reason if state else "starting"
-    return HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode()
+    reasons = ("starting",) if state is None else (*state.failing, state.reason)
+    status = HTTPStatus.OK if state and state.serves else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, _PLAIN, "".join(f"{reason}\n" for reason in reasons).encode()

@@ -25,12 +25,13 @@ Earlier = dict[tuple[str, str], float]
 """Name and log dir (empty where there is none) -> value."""
 
 
-def metrics_since(path: Path, per_partition: str) -> Metrics:
+def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> Metrics:
     """Metrics that go on from those that the last run wrote.
 
     Args:
         path: of the file; there may be none, or one that holds something else.
-        per_partition: ``few`` or ``all``.
+        per_partition: as ``[metrics] per.partition`` has it.
+        version: of this program.
 
     Raises: UnwritableFile, where it may not even be read.
     """
@@ -38,7 +39,7 @@ def metrics_since(path: Path, per_partition: str) -> Metrics:
         earlier = _read(path)
     except OSError as error:
         raise UnwritableFile(path, error.strerror or str(error)) from error
-    metrics = Metrics(per_partition=per_partition, growths=dict(_growths(earlier)))
+    metrics = Metrics(per_partition=per_partition, growths=dict(_growths(earlier)), version=version)
     if success := earlier.get((names.LAST_SUCCESS.name, "")):
         metrics.succeeded_before(round(success * 1000))
     return metrics

@@ -6,7 +6,7 @@ All calls come from the daemon's own threads and must not block; what an observe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -38,12 +38,30 @@ class DaemonState:
     """It has a valid configuration and made its first plan."""
     reason: str
     """What it does now, or waits for; where it is not ready, why."""
-    last_success_ms: Mapping[JobKind, int] = field(default_factory=dict)
-    """When a job of the kind last ended well; a kind that never did is missing."""
     hung_since_ms: int | None = None
     """Since when the worker gives no sign of life; None while it does."""
     observing: bool = False
     """It changes nothing: ``--observe``, or a broker holds a log dir."""
+    failing: tuple[str, ...] = ()
+    """What is wrong with log dirs as a whole, one sentence each: nothing is done in them."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it serves every log dir of its configuration."""
+        return self.ready and not self.failing
+
+
+@dataclass(frozen=True, slots=True)
+class JobDone:
+    """A job that ended. Times in epoch ms."""
+
+    kind: JobKind
+    started_ms: int
+    ended_ms: int
+    succeeded: bool
+    """Nothing that it did failed."""
+    is_whole: bool
+    """It could do its work in every log dir: none is failing, and no other process holds one."""
 
 
 class Observer(Protocol):
@@ -55,8 +73,17 @@ class Observer(Protocol):
     def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
         """A plan was spent: of retention over all partitions, or of the compaction of one."""
 
-    def failed(self, where: str, error: str) -> None:
-        """Something went wrong that no outcome tells of. ``where``: a log dir, the configuration, or a job's kind."""
+    def log_dirs(self, failing: Mapping[str, bool]) -> None:
+        """The log dirs of the configuration, and whether something is wrong with each as a whole."""
+
+    def configured(self, now_ms: int, *, succeeded: bool) -> None:
+        """The configuration was read, at the start or again; one that is refused leaves the one in force."""
+
+    def did(self, job: JobDone) -> None:
+        """A job ended, whether or not there was anything to do."""
+
+    def failed(self, where: JobKind, error: str) -> None:
+        """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
 
     def worker_died(self) -> None:
         """The worker thread, or the compacting child, ended unasked; it is started again."""
@@ -69,16 +96,25 @@ class Unobserved:
     """Nobody listens."""
 
     def planned(self, plan: Plan, now_ms: int) -> None:
-        """Drop it."""
+        """Ignore it."""
 
     def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
-        """Drop it."""
+        """Ignore it."""
 
-    def failed(self, where: str, error: str) -> None:
-        """Drop it."""
+    def log_dirs(self, failing: Mapping[str, bool]) -> None:
+        """Ignore it."""
+
+    def configured(self, now_ms: int, *, succeeded: bool) -> None:
+        """Ignore it."""
+
+    def did(self, job: JobDone) -> None:
+        """Ignore it."""
+
+    def failed(self, where: JobKind, error: str) -> None:
+        """Ignore it."""
 
     def worker_died(self) -> None:
-        """Drop it."""
+        """Ignore it."""
 
     def state(self, state: DaemonState) -> None:
-        """Drop it."""
+        """Ignore it."""

@@ -6,7 +6,7 @@ Partitions come as text: building 10,000 samples for prometheus-client and havin
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cleaner.service import metric_families as names
@@ -33,25 +33,26 @@ class Failed(NamedTuple):
     counts: Mapping[PartitionKey, int]
 
 
-def partitions_text(plan: Plan, failed: Failed, *, with_all: bool) -> str:
+def partitions_text(plan: Plan, failed: Failed, families: Sequence[Family]) -> str:
     """The partitions' series in Prometheus' text format.
 
     Args:
         plan: the latest.
         failed: of the runs so far.
-        with_all: every family, not only the few.
+        families: those that are asked for.
     """
+    if not families:
+        return ""
     values = [_values(planned, failed, plan.request.now_ms) for d in plan.log_dirs for planned in d.partitions]
     labels = [_label_text(planned) for log_dir in plan.log_dirs for planned in log_dir.partitions]
     lines: list[str] = []
-    for family in names.PARTITION_FAMILIES:
-        if family.is_few or with_all:
-            lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
-            lines += (
-                f"{family.name}{{{label}}} {value[family]}\n"
-                for label, value in zip(labels, values, strict=True)
-                if family in value
-            )
+    for family in families:
+        lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
+        lines += (
+            f"{family.name}{{{label}}} {value[family]}\n"
+            for label, value in zip(labels, values, strict=True)
+            if family in value
+        )
     return "".join(lines)
 
 
@@ -131,7 +132,6 @@ def _log_dir_values(log_dir: LogDirPlan, failed: Failed) -> Iterator[tuple[Famil
     yield names.LOG_DIR_SIZE, facts.size_bytes
     yield names.LOG_DIR_FREE, facts.free_bytes
     yield names.LOG_DIR_LOCKED, int(facts.locked_by is not None)
-    yield names.LOG_DIR_FAILED, int(bool(facts.errors))
     yield names.PARTITIONS, len(log_dir.partitions)
     yield names.LOG_DIR_SEGMENTS, sum(len(p.facts.segments) for p in readable)
     yield names.UNCLEANABLE_PARTITIONS, failing

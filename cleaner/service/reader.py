@@ -132,7 +132,7 @@ def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path]) -> Path 
 def _own_properties(log_dir: Path) -> Properties | None:
     """What ``meta.properties`` of a log dir says; None if there is none."""
     path = log_dir / META_PROPERTIES_FILE
-    data = read_file(path)
+    data = read_file(path) if log_dir.is_dir() else None  # who opens the log dir tells what it is
     return None if data is None else parse_properties(data, str(path))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cleaner.engine.outcome import Outcome, PartitionResult
@@ -74,6 +74,11 @@ class RunTotals:
         there = {partition.key for partition in plan.partitions}
         self._uncleanable &= there
         self._failures = Counter({key: count for key, count in self._failures.items() if key in there})
+
+    def begin_at_zero(self, log_dirs: Iterable[str]) -> None:
+        """Have the counters of these log dirs, before anything is counted: a counter that begins at 5 hides five."""
+        for log_dir in log_dirs:
+            self._totals[log_dir].update(dict.fromkeys(names.FIGURES, 0))
 
     def samples(self) -> Iterator[Sample]:
         """All that is known."""

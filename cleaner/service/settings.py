@@ -37,7 +37,7 @@ _REASONS: Final = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "string_pattern_mismatch": "must be HOST:PORT",
-    "literal_error": "must be few or all",
+    "literal_error": "must be few, all or none",
 }
 
 
@@ -47,7 +47,7 @@ class _Strict(BaseModel):
 
 class _Metrics(_Strict):
     listen: Annotated[str, Field(pattern=r"^\S+:\d{1,5}$")] | None = None
-    per_partition: Literal["few", "all"] = Field(default="few", alias="per.partition")
+    per_partition: Literal["few", "all", "none"] = Field(default="few", alias="per.partition")
     textfile: Annotated[str, Field(min_length=1)] | None = None
 
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from cleaner.engine.outcome import Outcome
 from cleaner.service.due import Failure, Job, Work
 from cleaner.service.events import Event, EventLog
-from cleaner.service.observer import JobKind, Observer
+from cleaner.service.observer import JobDone, JobKind, Observer
 from cleaner.service.supervisor import Supervisor
 from policies.plan import PartitionKey, PartitionPlan, Plan
+
+
+class Trouble(StrEnum):
+    """How far one gets with a log dir that cannot be served."""
+
+    OPENING = "opening"
+    """It is not there, or cannot be read."""
+    LOCKING = "locking"
+    """Its lock cannot be taken, though nobody holds it."""
+    CONTENT = "content"
+    """A file of its own, such as a checkpoint, is garbled."""
+
 
 Complaint = tuple[Event, tuple[tuple[str, object], ...]]
 """An event and its fields: of what a person should see to."""
@@ -45,6 +58,9 @@ class Teller:
         self._unbound = log
         self._observer = observer
         self._complaints: frozenset[Complaint] = frozenset()
+        self._log_dirs: tuple[Path, ...] = ()
+        self._troubles: dict[tuple[Path, Trouble], str] = {}
+        self._failed_jobs: set[JobKind] = set()
         self.held: dict[Path, str] = {}
         """Log dirs that another process has, and who."""
         self.has_failed = False
@@ -65,7 +81,13 @@ class Teller:
 
     def planned(self, plan: Plan, now_ms: int) -> None:
         """Everything was planned: pass it on, and log what a person should see to."""
+        for facts in (log_dir.facts for log_dir in plan.log_dirs):
+            if facts.errors:
+                self._set_trouble(Path(facts.path), Trouble.CONTENT, "; ".join(facts.errors))
+            else:
+                self.log_dir_works(Path(facts.path), Trouble.CONTENT)
         self._observer.planned(plan, now_ms)
+        self._tell_log_dirs()
         self.newest = Planned.of(plan)
         complaints = frozenset(_complaints(plan))
         for event, fields in sorted(complaints - self._complaints, key=str):
@@ -80,15 +102,67 @@ class Teller:
         if any(sums.values()):
             self._log.event(Event.JOB_DONE, job=job.kind.value, seconds=round(outcome.seconds, 3), **sums)
 
-    def failed(self, event: Event, where: str, error: str, **fields: object) -> None:
-        """Something went wrong that no outcome tells of."""
+    def configured(self, now_ms: int, log_dirs: Iterable[Path]) -> None:
+        """A configuration was taken, at the start or anew. ``now_ms``: epoch ms."""
+        self._log_dirs = tuple(log_dirs)
+        self._troubles = {key: error for key, error in self._troubles.items() if key[0] in self._log_dirs}
+        self._observer.configured(now_ms, succeeded=True)
+        self._tell_log_dirs()
+
+    def began(self, kind: JobKind) -> None:
+        """A job is being done."""
+        self._failed_jobs.discard(kind)
+
+    def ended(self, kind: JobKind, started_ms: int, ended_ms: int) -> None:
+        """A job ended. Times in epoch ms."""
+        is_whole = not self.held and not self.failing
+        self._observer.did(JobDone(kind, started_ms, ended_ms, kind not in self._failed_jobs, is_whole))
+
+    def failed(self, event: Event, where: JobKind, error: str, **fields: object) -> None:
+        """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
         self.has_failed = True
-        self._log.event(event, error=error, **fields)
+        self._failed_jobs.add(where)
+        if event is not Event.LOG_DIR_FAILED or error not in self.failing:
+            self._log.event(event, error=error, **fields)
         self._observer.failed(where, error)
+        if event is Event.CONFIG_REJECTED:
+            self._observer.configured(0, succeeded=False)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """What is wrong with log dirs as a whole, each thing once."""
+        return tuple(dict.fromkeys(error for _, error in sorted(self._troubles.items())))
+
+    def log_dir_fails(self, path: Path, trouble: Trouble, where: JobKind, error: str) -> None:
+        """A log dir cannot be served; told once for as long as it lasts."""
+        if self._troubles.get((path, trouble)) != error:
+            self.failed(Event.LOG_DIR_FAILED, where, error, log_dir=str(path))
+            self._set_trouble(path, trouble, error)
+            self._tell_log_dirs()
+
+    def log_dir_works(self, path: Path, trouble: Trouble) -> None:
+        """A trouble of a log dir is over, if there was one."""
+        if (path, trouble) not in self._troubles:
+            return
+        self._set_trouble(path, trouble, "")
+        if trouble is Trouble.OPENING:  # where there was nothing to open, nothing could be locked
+            self._set_trouble(path, Trouble.LOCKING, "")
+        if not any(key[0] == path for key in self._troubles):
+            self._log.event(Event.LOG_DIR_BACK, log_dir=str(path))
+        self._tell_log_dirs()
+
+    def _set_trouble(self, path: Path, trouble: Trouble, error: str) -> None:
+        others = {key: said for key, said in self._troubles.items() if key != (path, trouble)}
+        self._troubles = {**others, (path, trouble): error} if error else others
+
+    def _tell_log_dirs(self) -> None:
+        failing = {path for path, _ in self._troubles}
+        self._observer.log_dirs({str(path): path in failing for path in self._log_dirs})
 
     def backs_off(self, work: Work, failure: Failure) -> None:
         """A partition failed, and is left alone for a while."""
         self.has_failed = True
+        self._failed_jobs.add(work[0])
         kind, (log_dir, (topic, partition)) = work
         pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
         place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}

@@ -6,6 +6,7 @@ to ``/etc`` and are never overwritten.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -17,10 +18,8 @@ CHECKOUT: Final = Path(__file__).parent.parent.parent
 """In a working copy."""
 COMMAND: Final = "/usr/bin/logcleaner"
 """What the files call, until they are installed."""
-_UNITS: Final = (
-    "logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer",
-    "logcleaner-analyze.service", "logcleaner-analyze.timer",
-)  # fmt: skip
+_UNITS: Final = ("logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer")
+_SPARK_UNITS: Final = ("logcleaner-analyze.service", "logcleaner-analyze.timer")
 _DROP_INS: Final = ("logcleaner.service.d", "logcleaner-clean.service.d")
 _EXAMPLES: Final = "share/doc/logcleaner/examples"
 
@@ -35,6 +34,8 @@ class UnitFile:
     """Below the prefix, or below the root where it is a person's to edit."""
     is_edited: bool = False
     folder: str = "systemd"
+    needs_spark: bool = False
+    """It calls what the extra ``spark`` brings."""
 
     def text(self) -> str:
         """Its content."""
@@ -44,6 +45,7 @@ class UnitFile:
 
 FILES: Final = (
     *(UnitFile(name, (f"lib/systemd/system/{name}",)) for name in _UNITS),
+    *(UnitFile(name, (f"lib/systemd/system/{name}",), needs_spark=True) for name in _SPARK_UNITS),
     UnitFile("logcleaner.sysusers.conf", ("lib/sysusers.d/logcleaner.conf",)),
     UnitFile("logcleaner.tmpfiles.conf", ("lib/tmpfiles.d/logcleaner.conf",)),
     UnitFile("logcleaner.toml", ("etc/logcleaner.toml",), is_edited=True),
@@ -57,6 +59,11 @@ FILES: Final = (
 BY_NAME: Final = {file.name: file for file in FILES}
 
 
+def has_spark() -> bool:
+    """Return whether the extra ``spark`` is installed."""
+    return importlib.util.find_spec("pyspark") is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A file at its place."""
@@ -67,7 +74,7 @@ class Placed:
 
 
 def placed(root: Path, prefix: PurePath, command: str) -> Iterator[Placed]:
-    """Every file where it belongs.
+    """Return every file where it belongs, without those that need an extra that is not installed.
 
     Args:
         root: of the file system.
@@ -76,6 +83,8 @@ def placed(root: Path, prefix: PurePath, command: str) -> Iterator[Placed]:
     """
     vendor = root / prefix.relative_to("/")
     for file in FILES:
+        if file.needs_spark and not has_spark():
+            continue
         for place in file.places:
             path = (root if file.is_edited else vendor) / place
             yield Placed(path, file.text().replace(COMMAND, command), file.is_edited)

@@ -21,7 +21,7 @@ from cleaner.engine.leftovers import next_removals
 from cleaner.engine.means import Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.uncleanable import Uncleanable
-from cleaner.service.compactor import ChildDied, CompactionRefused
+from cleaner.service.compactor import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.service.configuration import Configuration, one_line, reason_of
 from cleaner.service.due import Intervals, Job, Schedule, Work, due
 from cleaner.service.events import Event
@@ -30,7 +30,7 @@ from cleaner.service.round import Round
 from cleaner.service.states import State, state_of_directory
 from cleaner.service.supervisor import Supervisor
 from cleaner.service.tasks import Task
-from cleaner.service.telling import Progress, Teller, bytes_to_read, words
+from cleaner.service.telling import Progress, Teller, Trouble, bytes_to_read, words
 from policies.plan import LogDirPlan, Only, PartitionKey, PartitionPlan, Plan, Request
 from policies.steps import compaction_steps
 from storage.errors import LogCleanerError, LogDirLocked
@@ -60,9 +60,10 @@ class Worker:
         self._states: dict[Path, State] = {}
         self._moment_ms: int | None = None
         self._expired: set[PartitionKey] = set()
-        self._has_recovered = False
+        self._recovered: frozenset[Path] = frozenset()
+        """Log dirs in which what a crash left was finished; a log dir that was away may have other leftovers."""
+        self._doing = JobKind.SURVEY
         self._damaged: dict[Work, Uncleanable] = {}
-        self.last_success_ms: dict[JobKind, int] = {}
         self._to_read_bytes: dict[PartitionKey, int] = {}
         """What the compactions of the backlog read."""
 
@@ -99,15 +100,16 @@ class Worker:
         self._schedule = self._schedule.began(job, now_ms)
         self._supervisor.alive()
         self._supervisor.tell(words(job))
+        self._doing = job.kind
+        self._teller.began(job.kind)
         self._teller.event(Event.JOB_BEGUN, job=job.kind.value, partitions=len(job.partitions))
         try:
             self._run(job, round_, now_ms)
         except Stopped:
-            pass  # while planning: nothing was changed
+            return  # while planning: nothing was changed
         except (LogCleanerError, OSError, MemoryError) as error:
             self._teller.failed(Event.JOB_FAILED, job.kind, str(error) or "not enough memory", job=job.kind.value)
-        else:
-            self.last_success_ms = {**self.last_success_ms, job.kind: self._clock.now_ms()}
+        self._teller.ended(job.kind, now_ms, self._clock.now_ms())
 
     def _run(self, job: Job, round_: Round, now_ms: int) -> None:
         match job.kind:
@@ -130,7 +132,7 @@ class Worker:
         Nothing may be changed while the configuration cannot be read, nor, until the next round, if it names other
         log dirs than this round locked.
         """
-        locked = round_.locked()
+        locked = self._locked(round_)
         if locked:
             self._reload_if_stale()
         names_others = round_.log_dirs != self._configuration.loaded.log_dirs
@@ -146,10 +148,12 @@ class Worker:
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            self._teller.failed(Event.CONFIG_REJECTED, "configuration", f"{reason_of(error)}; {_NOTHING_CHANGES}")
+            self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{reason_of(error)}; {_NOTHING_CHANGES}")
         else:
             if rejected := self._configuration.loaded.rejected:
-                self._teller.failed(Event.CONFIG_REJECTED, "configuration", f"{one_line(rejected)}; {_EARLIER_HOLDS}")
+                self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{one_line(rejected)}; {_EARLIER_HOLDS}")
+            else:
+                self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
             if changes or was_unreadable:
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
@@ -182,9 +186,11 @@ class Worker:
         """A disk that is gone must not stop the others."""
         try:
             LogDir.open(path)
-        except LogCleanerError as error:
-            self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
+        except (LogCleanerError, OSError) as error:
+            self._teller.log_dir_fails(path, Trouble.OPENING, JobKind.SURVEY, str(error))
+            self._recovered -= {path}
             return False
+        self._teller.log_dir_works(path, Trouble.OPENING)
         return True
 
     def _state_of(self, path: Path, round_: Round) -> State:
@@ -206,15 +212,13 @@ class Worker:
         """Survey, then the partitions that lose something; all of them once, for what a crash may have left."""
         self._survey(replace(job, is_full=True), round_, now_ms)
         left_out, expired = _names(job.leaving_out), _names(self._expired)
-        if self._has_recovered and not expired - left_out:
+        if not expired - left_out and self._recovered.issuperset(self._states):
             return
-
-        def wanted(topic_partition: TopicPartition) -> bool:
-            is_due = topic_partition in expired or not self._has_recovered
-            return is_due and topic_partition not in left_out
-
-        self._retain(job, round_, now_ms, wanted)
-        self._has_recovered = bool(self._changeable(round_))
+        fresh = frozenset(self._changeable(round_)) - self._recovered
+        due_now = (expired | {name for path in fresh for name, _ in LogDir(path).partitions()}) - left_out
+        if due_now:
+            self._retain(job, round_, now_ms, due_now.__contains__)
+        self._recovered |= fresh
 
     def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> None:
         """Deletions, and removal of what waited long enough: the same run does both."""
@@ -250,6 +254,10 @@ class Worker:
         task = Task(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
         try:
             done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
+        except CompactorUnstartable as error:
+            if not self._supervisor.stopping():
+                self._rest_compactor(key, error, now_ms)
+            return
         except CompactionRefused as error:
             self._back_off((job.kind, key), str(error), now_ms)
         except ChildDied as error:
@@ -258,6 +266,15 @@ class Worker:
                 self._back_off((job.kind, key), str(error), now_ms)
         else:
             self._spent(job, done.plan, done.outcome, now_ms)
+        self._schedule = self._schedule.compactor_started()
+
+    def _rest_compactor(self, key: PartitionKey, error: CompactorUnstartable, now_ms: int) -> None:
+        """Compact nothing for a while: each partition would fail alike."""
+        self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
+        failure = self._schedule.compactor
+        assert failure is not None
+        told = {"failures": failure.count, "pause_ms": failure.pause_ms}
+        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **told)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""
@@ -289,11 +306,19 @@ class Worker:
                     del self._damaged[work]
                     self._schedule = self._schedule.succeeded(work)
 
+    def _locked(self, round_: Round) -> tuple[Path, ...]:
+        """The log dirs that may be changed in this round."""
+        dirs = round_.locked()
+        for path in dirs:
+            self._teller.log_dir_works(path, Trouble.LOCKING)
+        return dirs
+
     def _on_refusal(self, path: Path, error: LogCleanerError | OSError) -> None:
         if isinstance(error, LogDirLocked):
+            self._teller.log_dir_works(path, Trouble.LOCKING)
             self._teller.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
         else:
-            self._teller.failed(Event.LOG_DIR_FAILED, str(path), str(error))
+            self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, str(error))
 
     def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Round | None = None) -> Cleaner:
         """Return a cleaner of the log dirs as they are now: for changes under the locks of the round, or to plan."""

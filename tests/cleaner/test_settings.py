@@ -136,7 +136,11 @@ def test_metrics_of_a_run_go_where_the_file_says() -> None:
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [('per.partition = "most"', "must be few or all"), ("per.partitions = 1", "per.partition"), ('textfile = ""', "")],
+    [
+        ('per.partition = "most"', "must be few, all or none"),
+        ("per.partitions = 1", "per.partition"),
+        ('textfile = ""', ""),
+    ],
 )
 def test_metrics_settings_that_are_wrong(line: str, told: str) -> None:
     (problem,) = problems(f"[metrics]\n{line}\n")

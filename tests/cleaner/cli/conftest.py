@@ -80,6 +80,13 @@ class FakeCleaner:
         self.requests.append(request)
 
 
+def a_log_dir(path: Path) -> Path:
+    """One without partitions."""
+    path.mkdir(exist_ok=True)
+    (path / "meta.properties").touch()
+    return path
+
+
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeCleaner:
     fake = FakeCleaner()
@@ -89,7 +96,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeCleaner:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., int]:
-    """Run a command on an empty directory."""
+    """Run a command on a log dir without partitions."""
+    a_log_dir(tmp_path)
 
     def run_command(command: str, *options: str) -> int:
         return main([command, "--log-dir", str(tmp_path), *options])

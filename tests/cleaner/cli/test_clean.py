@@ -11,7 +11,7 @@ from cleaner.cli.main import main
 from cleaner.engine.outcome import Outcome
 from policies.plan import Only
 from storage.errors import LogDirLocked, NotALogDir, OutOfSpace, UnreadableFile
-from tests.cleaner.cli.conftest import FakeCleaner
+from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run, unreadable
 
 Run = Callable[..., int]
@@ -126,7 +126,7 @@ def test_options_reach_the_engine(engine, run: Run) -> None:
 
 
 def test_several_log_dirs_are_opened_together(engine, tmp_path) -> None:
-    dirs = [tmp_path / name for name in "abc"]
+    dirs = [a_log_dir(tmp_path / name) for name in "abc"]
     main(["clean", "--log-dir", *map(str, dirs[:2]), "--log-dir", str(dirs[2])])
     assert list(engine.log_dirs) == dirs
 
@@ -147,7 +147,8 @@ def test_every_wrong_setting_has_its_line(engine, run: Run, capsys) -> None:
 
 def test_log_dirs_come_from_the_configuration_unless_named(engine, tmp_path) -> None:
     config = tmp_path / "logcleaner.toml"
-    config.write_text(f'log.dirs = ["{tmp_path}/configured"]')
+    config.write_text(f'log.dirs = ["{a_log_dir(tmp_path / "configured")}"]')
+    a_log_dir(tmp_path)
     assert main(["clean", "--config", str(config)]) == 0
     assert list(engine.log_dirs) == [tmp_path / "configured"]
     assert main(["clean", "--config", str(config), "--log-dir", str(tmp_path)]) == 0
@@ -156,7 +157,7 @@ def test_log_dirs_come_from_the_configuration_unless_named(engine, tmp_path) -> 
 
 def test_brokers_own_properties_name_its_log_dirs(engine, tmp_path) -> None:
     properties = tmp_path / "server.properties"
-    properties.write_text(f"log.dirs={tmp_path}/a,{tmp_path}/b")
+    properties.write_text(f"log.dirs={a_log_dir(tmp_path / 'a')},{a_log_dir(tmp_path / 'b')}")
     assert main(["clean", "--server-properties", str(properties)]) == 0
     assert list(engine.log_dirs) == [tmp_path / "a", tmp_path / "b"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.engine.outcome import Outcome
-from tests.cleaner.cli.conftest import FakeCleaner
+from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def clean(config: Path, *options: str) -> int:
-    return main(["clean", "--config", str(config), "--log-dir", str(config.parent), *options])
+    return main(["clean", "--config", str(config), "--log-dir", str(a_log_dir(config.parent)), *options])
 
 
 def test_clean_leaves_its_metrics(engine: FakeCleaner, config: Path) -> None:

@@ -142,7 +142,7 @@ def test_partition_behind_the_log_dirs_is_told_from_one(log_dir: Path, command: 
 
 
 def test_missing_log_dir_is_no_partition(tmp_path: Path, capsys) -> None:
-    assert main(["restore", "--log-dir", str(tmp_path / "nowhere")]) == 2
+    assert main(["restore", "--log-dir", str(tmp_path / "nowhere")]) == 6
     assert "does not exist" in capsys.readouterr().err
 
 

@@ -45,6 +45,23 @@ def test_install_puts_every_file_in_its_place(tmp_path: Path, capsys: pytest.Cap
     ]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_units_of_the_analysis_come_with_its_extra_only(tmp_path: Path, is_there: bool, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(unit_files, "has_spark", lambda: is_there)
+    assert install(tmp_path) == 0
+    units = {path.name for path in (tmp_path / "usr/local/lib/systemd/system").iterdir()}
+    assert {"logcleaner.service", "logcleaner-clean.timer"} <= units
+    analysis = {"logcleaner-analyze.service", "logcleaner-analyze.timer"}
+    assert units & analysis == (analysis if is_there else set())
+
+
+def test_whether_the_extra_is_there_is_seen_without_loading_it(monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "pyspark" or None)
+    assert unit_files.has_spark()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not unit_files.has_spark()
+
+
 def test_install_again_keeps_what_was_edited_and_renews_the_rest(tmp_path: Path, capsys) -> None:
     assert install(tmp_path, "--prefix", "/usr") == 0
     config, unit = tmp_path / "etc/logcleaner.toml", tmp_path / "usr/lib/systemd/system/logcleaner.service"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from cleaner.engine.configured import Configured
 from cleaner.service import compacting
 from cleaner.service import compactor as module
-from cleaner.service.compactor import ChildDied, CompactionRefused, Compactor
+from cleaner.service.compactor import ChildDied, CompactionRefused, Compactor, CompactorUnstartable
 from cleaner.service.tasks import Advanced, Done, Ready, Refused, Task, Told
 from policies.plan import Only, Request
 from storage.filesystem import FileSystem
@@ -112,12 +114,77 @@ def stub(monkeypatch, code: str) -> None:
     monkeypatch.setattr(module.subprocess, "Popen", instead)
 
 
+def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP); c.send(0)")
+    started_seconds = time.monotonic()
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="stood still for 1 s"):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    assert time.monotonic() - started_seconds < 30
+
+
+def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    works = "t = time.monotonic()\nwhile time.monotonic() < t + 2: pass\n"
+    sleeps = "[time.sleep(0.3) for _ in range(8)]\n"
+    stub(monkeypatch, f"c.send(0); c.recv()\n{works}{sleeps}sys.exit(3)")
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="process exited with"):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+
+def test_while_the_daemon_itself_is_busy_nobody_says_that_the_child_stands_still(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    told = "from cleaner.service.tasks import Told\nfrom cleaner.service.events import Event"
+    begun = "c.send(Told(Event.COMPACTION_BEGUN, {})); time.sleep(2.2); sys.exit(3)"
+    stub(monkeypatch, f"{told}\nc.send(0); c.recv(); {begun}")
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="process exited with"):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), lambda: time.sleep(1.5))
+
+
+class Pinged(Supervised):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pings = 0
+
+    def alive(self) -> None:
+        self.pings += 1
+
+
+def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_UNKILLED_SECONDS_MAX", 0.0)
+    pinged, pings_at_kill = Pinged(), []
+
+    def unkillable(process) -> None:
+        pings_at_kill.append(pinged.pings)
+        if len(pings_at_kill) == 12:
+            process.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", unkillable)
+    stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP)")
+    with Compactor([lock.descriptor], pinged) as compactor, pytest.raises(ChildDied):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    assert len(set(pings_at_kill)) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "told"), [("/bin/false", "exited with status 1"), ("/no/such/python", "No such file")]
+)
+def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lock, monkeypatch, program, told):
+    monkeypatch.setattr(sys, "executable", program)
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(CompactorUnstartable, match=told):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [
         ("c.send(0); c.recv(); sys.exit(3)", "exited with status 3"),
         ("c.send(0); c.recv(); import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
-        ("sys.exit(4)", "exited with status 4"),
     ],
 )
 def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, lock, monkeypatch, code, told):

@@ -170,9 +170,9 @@ class TestOnce:
         (log_dir / "cleaner-offset-checkpoint").write_text("nonsense")
         assert main(["run", "--once", "--log-dir", str(log_dir), "--set", "cleanup.policy=delete"]) == 1
 
-    def test_no_log_dir_is_wrong_usage(self, tmp_path, capsys):
+    def test_no_log_dir_is_wrong_usage_and_a_missing_one_not_there_yet(self, tmp_path, capsys):
         assert main(["run", "--once"]) == 2
-        assert main(["run", "--once", "--log-dir", str(tmp_path / "nowhere")]) == 2
+        assert main(["run", "--once", "--log-dir", str(tmp_path / "nowhere")]) == 6
         assert "does not exist" in capsys.readouterr().err
 
     def test_a_signal_has_its_status(self, log_dir, monkeypatch):

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.engine.outcome import Outcome
 from cleaner.service import metric_families as names
 from cleaner.service.metrics import Metrics
-from cleaner.service.observer import DaemonState, JobKind
+from cleaner.service.observer import DaemonState, JobDone, JobKind
 from policies.plan import Plan
 from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, a_partition, a_plan, a_run, an_empty_partition, unreadable
 
@@ -68,6 +68,12 @@ def test_few_are_five_a_partition_at_most(partition) -> None:
     found = told(a_plan(partition))
     assert 1 < len([name for name in found if name.startswith("partition_")]) <= 5
     assert len([family for family in names.PARTITION_FAMILIES if family.is_few]) == 5
+
+
+def test_none_are_told_where_none_are_asked_for_and_the_sums_stay() -> None:
+    found = told(a_plan(CLICKS, ORDERS), per_partition="none")
+    assert not [name for name in found if name.startswith("partition_")]
+    assert found["partitions{/data}"] == 2
 
 
 def test_a_log_dir_is_summed_up() -> None:
@@ -150,10 +156,10 @@ def test_map_utilisation_is_of_the_last_run_that_compacted() -> None:
     done = a_run(plan)
     used = {key: replace(r, map_utilisation=0.25 if r.compacted_from_bytes else 0) for key, r in done.results.items()}
     metrics.ran(plan, Outcome(False, {}), NOW_MS, NOW_MS + 1)
-    assert "map_utilisation" not in values(metrics)
+    assert "map_utilisation_ratio" not in values(metrics)
     metrics.ran(plan, replace(done, results=used), NOW_MS, NOW_MS + 1)
     metrics.ran(plan, Outcome(False, {}), NOW_MS, NOW_MS + 1)
-    assert values(metrics)["map_utilisation"] == 0.25
+    assert values(metrics)["map_utilisation_ratio"] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -174,15 +180,61 @@ def test_how_a_run_ended(outcome: Outcome, result: str) -> None:
 def test_what_the_daemon_tells() -> None:
     metrics = Metrics()
     metrics.worker_died()
-    metrics.failed("/data", "its lock")
-    metrics.failed("/data", "its lock")
-    metrics.state(DaemonState(True, "idle", {JobKind.RETENTION: NOW_MS}, observing=True))
+    metrics.failed(JobKind.SURVEY, "its lock")
+    metrics.failed(JobKind.SURVEY, "its lock")
+    metrics.state(DaemonState(True, "idle", observing=True))
     found = values(metrics)
     assert found["dead_threads_total"] == 1
-    assert found["failures_total{/data}"] == 2
+    assert found["failures_total{survey}"] == 2
+    assert found["failures_total{retention}"] == 0
     assert (found["ready"], found["observing"]) == (1, 1)
-    assert found["job_last_success_timestamp_seconds{retention}"] == NOW_MS / 1000
     assert found["process_resident_memory_bytes"] > 0
+
+
+def test_a_job_is_told_and_its_last_success_outlives_a_failure() -> None:
+    metrics = Metrics()
+    metrics.did(JobDone(JobKind.SURVEY, NOW_MS, NOW_MS + 1500, True, True))
+    metrics.did(JobDone(JobKind.SURVEY, NOW_MS + 2000, NOW_MS + 2500, False, True))
+    found = values(metrics)
+    assert (found["job_success{survey}"], found["job_duration_seconds{survey}"]) == (0, 0.5)
+    assert found["job_last_success_timestamp_seconds{survey}"] == (NOW_MS + 1500) / 1000
+    assert "last_success_timestamp_seconds" not in found
+
+
+@pytest.mark.parametrize(("succeeded", "is_whole"), [(True, True), (True, False), (False, True)])
+def test_a_retention_without_anything_to_do_is_a_success_where_it_could_do_all(succeeded: bool, is_whole: bool) -> None:
+    metrics = Metrics()
+    metrics.did(JobDone(JobKind.RETENTION, NOW_MS, NOW_MS + 1500, succeeded, is_whole))
+    assert values(metrics).get("last_success_timestamp_seconds") == (
+        (NOW_MS + 1500) / 1000 if succeeded and is_whole else None
+    )
+
+
+def test_the_configuration_that_was_taken_and_the_one_that_was_refused() -> None:
+    metrics = Metrics()
+    assert "config_last_reload_successful" not in values(metrics)  # of a one-shot run
+    metrics.configured(NOW_MS, succeeded=True)
+    assert values(metrics)["config_last_reload_successful"] == 1
+    metrics.configured(NOW_MS + 9, succeeded=False)
+    found = values(metrics)
+    assert found["config_last_reload_successful"] == 0
+    assert found["config_last_reload_success_timestamp_seconds"] == NOW_MS / 1000
+
+
+def test_a_log_dir_that_is_in_no_plan_is_told_and_its_counters_begin_at_zero() -> None:
+    metrics = Metrics()
+    metrics.log_dirs({"/data": False, "/gone": True})
+    metrics.planned(a_plan(CLICKS), NOW_MS)
+    found = values(metrics)
+    assert (found["log_dir_failed{/data}"], found["log_dir_failed{/gone}"]) == (0, 1)
+    for family in names.TOTAL.values():
+        assert found[f"{family.name.removeprefix(names.PREFIX)}{{/gone}}"] == 0
+    metrics.log_dirs({"/data": False})
+    assert "log_dir_failed{/gone}" not in values(metrics)
+
+
+def test_no_label_is_one_that_prometheus_sets_itself() -> None:
+    assert not {label for family in names.ALL for label in family.labels} & {"job", "instance"}
 
 
 def test_growth_is_seen_from_plan_to_plan() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from cleaner.service.layers import Settings
 from cleaner.service.metrics import Metrics
 from cleaner.service.metrics_http import MetricsServer, observer_of
 from cleaner.service.observer import DaemonState, Unobserved
-from storage.errors import InvalidConfig
+from storage.errors import AddressNotThere, InvalidConfig
 from tests.cleaner.report.plans import NOW_MS, a_partition, a_plan
 
 
@@ -58,6 +59,7 @@ def test_other_requests_are_refused(server: MetricsServer, path: str, method: st
         (None, 200, 503),
         (DaemonState(False, "reading the log dirs"), 200, 503),
         (DaemonState(True, "idle"), 200, 200),
+        (DaemonState(True, "idle", failing=("/d: does not exist",)), 200, 503),
         (DaemonState(True, "compacting orders-0", hung_since_ms=NOW_MS), 503, 200),
     ],
 )
@@ -72,31 +74,80 @@ def test_readyz_says_why(server: MetricsServer, metrics: Metrics) -> None:
     assert get(server, "/readyz")[2] == "waiting for the lock of /data\n"
 
 
-def test_port_in_use_is_one_line(server: MetricsServer, metrics: Metrics) -> None:
-    with pytest.raises(InvalidConfig, match="in use by another process") as raised:
+def test_port_in_use_is_one_line_and_a_later_try_may_work(server: MetricsServer, metrics: Metrics) -> None:
+    with pytest.raises(AddressNotThere, match="in use by another process") as raised:
         MetricsServer(f"127.0.0.1:{server.port}", metrics, Silent())
     assert "metrics.listen" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("listen", ["nowhere.invalid:1", "127.0.0.1:70000", "192.0.2.1:9308"])
-def test_address_that_cannot_be_had(metrics: Metrics, listen: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"metrics\.listen"):
-        MetricsServer(listen, metrics, Silent())
+def test_an_address_that_the_machine_has_not_got_yet(metrics: Metrics) -> None:
+    with pytest.raises(AddressNotThere, match="no address of this machine"):
+        MetricsServer("192.0.2.1:9", metrics, Silent())
+
+
+@pytest.mark.parametrize(("code", "kind"), [(socket.EAI_NONAME, InvalidConfig), (socket.EAI_AGAIN, AddressNotThere)])
+def test_a_name_that_nobody_knows_is_wrong_and_one_that_nobody_answers_for_is_not_there(
+    metrics: Metrics, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    def unknown(*_arguments: object, **_options: object) -> None:
+        raise socket.gaierror(code, "no")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(kind, match=r"metrics\.listen"):
+        MetricsServer("nowhere.invalid:1", metrics, Silent())
+
+
+def test_a_port_that_cannot_be_is_wrong() -> None:
+    with (
+        pytest.raises(InvalidConfig, match="above 65535"),
+        observer_of(Settings(metrics_listen="127.0.0.1:70000"), Silent()),
+    ):
+        pass
+
+
+class Hears(Silent):
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, name: str, **fields: object) -> None:
+        self.heard.append((name, fields))
+
+
+def test_a_port_in_use_is_told_once_and_taken_when_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner.service.metrics_http._RETRY_SECONDS", 0.01)
+    listener = Hears()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with observer_of(Settings(metrics_listen=listen), listener) as observer:
+            assert isinstance(observer, Metrics)
+            time.sleep(0.1)
+            ((name, fields),) = listener.heard
+            assert name == "metrics_unavailable"
+            assert "in use by another process" in str(fields["error"])
+            taken.close()
+            deadline = time.monotonic() + 20
+            while len(listener.heard) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert listener.heard[1:] == [("metrics_served", {"listen": listen})]
+            socket.create_connection(("127.0.0.1", int(listen.rpartition(":")[2])), timeout=5).close()
+
+
+def test_nothing_is_tried_any_more_when_the_daemon_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner.service.metrics_http._RETRY_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with observer_of(Settings(metrics_listen=f"127.0.0.1:{port}"), Silent()):
+            pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
 @pytest.mark.parametrize(("listen", "warned"), [("127.0.0.1:0", False), ("[::1]:0", False), ("0.0.0.0:0", True)])
 def test_what_others_can_reach_is_warned_of(metrics: Metrics, listen: str, warned: bool) -> None:
-    class Hears(Silent):
-        def __init__(self) -> None:
-            self.heard: list[str] = []
-
-        def event(self, name: str, **fields: object) -> None:
-            self.heard.append(name)
-
     listener = Hears()
     with MetricsServer(listen, metrics, listener):
-        assert listener.heard == (["metrics_exposed"] if warned else [])
+        assert [name for name, _ in listener.heard] == (["metrics_exposed"] if warned else [])
 
 
 def test_silent_connections_take_a_few_places_only(server: MetricsServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -10,20 +11,20 @@ import pytest
 
 from cleaner.service import compacting
 from cleaner.service import round as round_module
-from cleaner.service.compactor import ChildDied, CompactionRefused
+from cleaner.service.compactor import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.service.configuration import Configuration
 from cleaner.service.due import Schedule
 from cleaner.service.events import EventLog
 from cleaner.service.layers import LoadedLayers, Settings
-from cleaner.service.observer import JobKind, Unobserved
+from cleaner.service.observer import JobDone, JobKind, Unobserved
 from cleaner.service.tasks import Advanced, Done, Refused, Told
 from cleaner.service.telling import Teller
 from cleaner.service.worker import Worker
 from policies.config_layers import ConfigLayers
-from storage.errors import NotALogDir
+from storage.errors import NotALogDir, UnsafeOwner
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, TopicPartition
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -87,7 +88,16 @@ class Recorded(EventLog):
 
 class Observed(Unobserved):
     def __init__(self) -> None:
-        self.plans, self.runs, self.failures, self.deaths = 0, 0, list[tuple[str, str]](), 0
+        self.plans, self.runs, self.failures, self.deaths = 0, 0, list[tuple[JobKind, str]](), 0
+        self.jobs: list[JobDone] = []
+
+        self.failing: dict[str, bool] = {}
+
+    def log_dirs(self, failing) -> None:
+        self.failing = dict(failing)
+
+    def did(self, job) -> None:
+        self.jobs.append(job)
 
     def planned(self, plan, now_ms) -> None:
         self.plans += 1
@@ -105,13 +115,16 @@ class Observed(Unobserved):
 class SameProcess:
     """In place of the child: what it does, done here; ``dies`` and ``refuses`` in place of the first task."""
 
-    dies = refuses = 0
+    dies = refuses = unstartable = 0
 
     def __init__(self, locks, supervisor) -> None:
         self.locks = locks
 
     def compact(self, task, listener, meanwhile) -> Done:
         assert Path(task.partition[0]).is_absolute(), "the child works in another directory"
+        if SameProcess.unstartable:
+            SameProcess.unstartable -= 1
+            raise CompactorUnstartable("no memory")
         if SameProcess.dies:
             SameProcess.dies -= 1
             raise ChildDied(-9)
@@ -148,6 +161,7 @@ class World:
         self.teller = Teller(self.log, self.observer)
         self.teller.begin_round = lambda _number: None  # type: ignore[method-assign]
         self.configuration = Configuration(self._load)
+        self.teller.configured(NOW_MS, self.configuration.loaded.log_dirs)
         self.worker = self.start()
 
     def start(self, *, observing: bool = False) -> Worker:
@@ -167,7 +181,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    SameProcess.dies = SameProcess.refuses = 0
+    SameProcess.dies = SameProcess.refuses = SameProcess.unstartable = 0
     monkeypatch.setattr(round_module, "Compactor", SameProcess)
 
 
@@ -202,7 +216,10 @@ def test_the_first_round_surveys_and_compacts(world):
     assert (world.observer.plans, world.observer.runs) == (1, 1)
     assert LogDir(world.log_dir).locked_by() is None
     assert any(text.startswith("compacting state-0") for text in world.supervisor.told)
-    assert world.worker.last_success_ms.keys() == {JobKind.SURVEY, JobKind.COMPACTION}
+    assert [(job.kind, job.succeeded) for job in world.observer.jobs] == [
+        (JobKind.SURVEY, True),
+        (JobKind.COMPACTION, True),
+    ]
 
 
 @pytest.mark.parametrize("path", ["data", "link"])
@@ -290,6 +307,27 @@ def test_a_child_that_dies_is_counted_and_the_partition_backs_off(world):
     assert "segments_compacted" in world.log.names()
 
 
+def test_a_child_that_cannot_start_is_told_once_and_tried_again_after_a_pause(log_dir):
+    for number in range(1, 40):
+        shutil.copytree(log_dir / "state-0", log_dir / f"state-{number}")
+    partitions = {TopicPartition("state", number): 6 for number in range(40)}
+    LogDir(log_dir).write_offsets(HIGH_WATERMARK_CHECKPOINT, partitions, FileSystem())
+    world = World(log_dir, orders=EXPIRING_SOON, state=COMPACT)
+    SameProcess.unstartable = 3
+    world.after(0)
+    for _ in range(11):
+        world.after(1_000)
+    assert world.log.names() == ["compactor_unstartable"]
+    assert world.log.fields("compactor_unstartable")["pause_ms"] == 60_000
+    world.after(60_000).after(60_000).after(60_000)
+    told = [fields["pause_ms"] for name, fields in world.log.events if name == "compactor_unstartable"]
+    assert told == [60_000, 120_000, 240_000]
+    world.after(3_600_000)
+    world.after(3_600_000)
+    assert world.log.names().count("segments_compacted") == 40
+    assert not world.log.names().count("partition_backs_off")
+
+
 def test_a_child_that_dies_because_all_ends_is_not_counted(world):
     SameProcess.dies = 1
     world.supervisor.told = _EndsAt(world.supervisor, "compacting state-0")
@@ -372,7 +410,7 @@ def test_a_reload_applies_what_is_valid_and_keeps_what_was_where_it_is_not(world
     world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
     world.after(0)
     assert world.log.names()[-1] == "config_rejected"
-    assert world.observer.failures[-1][0] == "configuration"
+    assert world.observer.failures[-1][0] is JobKind.RELOAD
     world.layers = configured("log.retention.check.interval.ms=1000", orders=EXPIRING_SOON, state=COMPACT)
     world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
     world.after(0)
@@ -389,6 +427,32 @@ def test_a_log_dir_that_is_gone_is_told_and_found_again(world):
     world.log_dir.with_name("away").rename(world.log_dir)
     world.after(FIVE_MINUTES_MS)
     assert {"segment_deleted", "segments_compacted"} <= set(world.log.names())
+
+
+def test_a_log_dir_that_was_away_has_leftovers_finished_like_one_of_the_start(deleting):
+    deleting.after(30_000).after(61_000)
+    deleting.log_dir.rename(deleting.log_dir.with_name("away"))
+    deleting.after(FIVE_MINUTES_MS)
+    leftover = deleting.log_dir / "orders-0" / f"{0:020d}.log.cleaned"
+    deleting.log_dir.with_name("away").rename(deleting.log_dir)
+    leftover.write_bytes(b"half")
+    deleting.after(FIVE_MINUTES_MS)
+    assert not leftover.exists()
+
+
+def test_a_log_dir_that_cannot_be_locked_is_told_once_and_when_it_is_over(deleting, monkeypatch):
+    def refused(*_args: object, **_kwargs: object) -> None:
+        raise UnsafeOwner(deleting.log_dir, 7, 7)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LogDir, "lock", refused)
+        deleting.after(30_000).after(FIVE_MINUTES_MS).after(FIVE_MINUTES_MS)
+        assert deleting.log.names() == ["log_dir_failed"]
+        assert deleting.observer.failing == {str(deleting.log_dir): True}
+        assert not any(job.is_whole for job in deleting.observer.jobs if job.kind is JobKind.RETENTION)
+    deleting.after(FIVE_MINUTES_MS)
+    assert deleting.log.names()[1] == "log_dir_back"
+    assert deleting.observer.failing == {str(deleting.log_dir): False}
 
 
 def test_a_checkpoint_outside_its_log_is_corrected(log_dir):
@@ -421,8 +485,8 @@ def test_a_job_that_fails_does_not_stop_the_others(world, monkeypatch):
         broken.setattr("cleaner.engine.cleaner.Cleaner.clean", refused)
         world.after(30_000).after(15_000)
     assert "job_failed" in world.log.names()
-    assert JobKind.SURVEY in world.worker.last_success_ms
-    assert JobKind.RETENTION not in world.worker.last_success_ms
+    succeeded = {job.kind: job.succeeded for job in world.observer.jobs}
+    assert (succeeded[JobKind.SURVEY], succeeded[JobKind.RETENTION]) == (True, False)
 
 
 def test_a_removal_that_fails_backs_off(deleting, monkeypatch):

@@ -1,0 +1,66 @@
+"""Log dirs that cannot be served now, of several: a disk that is not mounted, or died, must not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.errors import LogDirNotThere, UnreadableFile
+
+if TYPE_CHECKING:
+    from cleaner.service.layers import LoadedLayers
+
+Missing = LogDirNotThere | UnreadableFile
+
+
+def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
+    """Return what is wrong with each configured log dir that a later try may find.
+
+    Args:
+        loaded: the configuration.
+        named: log dirs that the command line names: all of them must be there, as one of them may be a slip.
+
+    Raises: NotALogDir for what can never be a log dir; what is wrong with the first one, if none can be served.
+    """
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+
+    missing: list[Missing] = []
+    for path in loaded.log_dirs:
+        try:
+            LogDir.open(path)
+        except (LogDirNotThere, UnreadableFile) as error:
+            missing.append(error)
+    if missing and (named or len(missing) == len(loaded.log_dirs)):
+        raise missing[0]
+    return missing
+
+
+def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: Iterable[Path] = ()) -> None:
+    """Refuse if what the topics are to keep may be stated in a log dir that is missing.
+
+    Args:
+        loaded: the configuration, as far as it could be read.
+        missing: of ``find_missing``.
+        without: log dirs in which no cluster metadata lay when they were there.
+
+    Raises: LogDirNotThere.
+    """
+    if loaded.cluster or not loaded.settings.cluster_metadata:
+        return
+    known = {path.absolute() for path in without}
+    for error in missing:
+        if error.path.absolute() not in known:
+            cause = f"{error.cause}, and the cluster metadata may lie in it (if not, say cluster.metadata = false)"
+            raise LogDirNotThere(error.path, cause) from error
+
+
+def without_missing(loaded: LoadedLayers, named: Sequence[Path]) -> tuple[LoadedLayers, list[Missing]]:
+    """Return the configuration for the log dirs that are there, and what is wrong with the others.
+
+    Arguments: as for ``find_missing``. Raises: as ``find_missing`` and ``check_metadata``.
+    """
+    missing = find_missing(loaded, named)
+    check_metadata(loaded, missing)
+    gone = {error.path for error in missing}
+    return loaded._replace(log_dirs=tuple(path for path in loaded.log_dirs if path not in gone)), missing
