@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from policies.config_keys import BROKER_KEY, CLOCK_JUMP_MAX_MS, DOUBLE_MAX, LONG_MAX, NO_LIMIT, TOPIC_KEY, Value
+from policies.config_keys import (
+    BROKER_KEY,
+    CLOCK_JUMP_MAX_MS,
+    DOUBLE_MAX,
+    LOCK_HOLD_MAX_MS,
+    LONG_MAX,
+    NO_LIMIT,
+    TOPIC_KEY,
+    Value,
+)
 from policies.config_values import show_value
 
 NOBODY: Final = "nobody stated it"
@@ -180,6 +189,8 @@ class BrokerPolicy:
     producer_id_expiration_check_interval_ms: int = 600_000
     clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS
     """How far the wall clock and what it is compared with may be apart."""
+    lock_hold_max_ms: int = LOCK_HOLD_MAX_MS
+    """After so long the daemon begins no further partition under one hold of the locks."""
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:

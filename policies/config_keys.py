@@ -26,6 +26,8 @@ _DAY_MS: Final = 24 * _HOUR_MS
 _MIB: Final = 1 << 20
 CLOCK_JUMP_MAX_MS: Final = 30 * _DAY_MS
 """Default of ``clock.jump.max``."""
+LOCK_HOLD_MAX_MS: Final = 10_000
+"""Default of ``lock.hold.max``."""
 
 
 class Unit(Enum):
@@ -240,6 +242,7 @@ BROKER_KEYS: Final = (
         unit=Unit.MS,
     ),
     _ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1, field="clock_jump_max_ms", ours=True),
+    _ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0, field="lock_hold_max_ms", ours=True),
 )
 """What only a broker sets, for all topics alike."""
 

@@ -60,6 +60,7 @@ class Cleaner:
         compactor: Compactor | None = None,
         config_facts: Mapping[Path, ConfigFacts] | None = None,
         read_again: Callable[[], Configured] | None = None,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         """Open the log dirs.
 
@@ -77,6 +78,7 @@ class Cleaner:
             wanted: partitions that are left out of everything are those that it denies.
             lock: takes the lock of a log dir. A caller that already holds the lock passes a context that gives it.
             compactor: carries the compactions of ``clean`` and ``copy`` out; this process does where none is given.
+            may_begin: asked before ``clean`` begins a partition; False leaves the rest to a later run.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
@@ -94,6 +96,7 @@ class Cleaner:
             threads,
             lambda: self._stopping,
             None,
+            may_begin,
         )
         self._take(Configured(tuple(log_dirs), layers, config_facts or {}))
 
@@ -168,7 +171,9 @@ class Cleaner:
             locks.callback(self._compactor.close)
             means = replace(self._means, delete_delay_ms=delete_delay_ms)
             planned = self.plan(request, topics)
-            swept_bytes = sum(sweep_log_dir(log_dir_plan, means, errors) for log_dir_plan in planned.log_dirs)
+            swept_bytes = sum(
+                sweep_log_dir(log_dir_plan, means, errors, means.may_begin) for log_dir_plan in planned.log_dirs
+            )
             executors = [
                 locks.enter_context(closing(Executor(log_dir, means, request.now_ms, self._compactor)))
                 for log_dir in self._log_dirs
@@ -178,7 +183,8 @@ class Cleaner:
         errors += [error for executor in executors for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
         engine = self._compactor.name
-        return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors), engine)
+        left = frozenset(key for executor in executors for key in executor.left)
+        return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors), left, engine)
 
     def correct_checkpoints(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and write the first dirty offsets anew that lie outside their log; nothing else.
@@ -220,7 +226,7 @@ class Cleaner:
             with suppress(Stopped), closing(self._compactor):
                 copier.copy_to(output)
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(False, copier.results, 0, seconds, self._stopping, (), self._compactor.name)
+        return planned, Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
 
     def volumes(self) -> tuple[Volume, ...]:
         """The file systems of the log dirs, as they are now."""

@@ -55,6 +55,8 @@ class Executor:
         self.errors: list[str] = []
         self.changed: set[PartitionKey] = set()
         """Partitions that were skipped, since a file is not as it was planned with; to be planned anew, and retried."""
+        self.left: set[PartitionKey] = set()
+        """Partitions that were not begun, since the run is to let go of the lock."""
         self._postponed: list[PartitionPlan] = []
         self._retried: set[PartitionKey] = set()
         self._deleted: list[PartitionPlan] = []
@@ -161,7 +163,10 @@ class Executor:
         """Run one step of a partition; its failure is a fact of its result."""
         key = partition.facts.log_dir, partition.facts.topic_partition
         before = self.results.get(key, PartitionResult(Basis.DONE))
-        if before.error or self._means.stopping():
+        if before.error or self._means.stopping() or key in self.left:
+            return
+        if key not in self.results and not self._means.may_begin():
+            self.left.add(key)
             return
         start_seconds = self._means.clock.seconds()
         try:

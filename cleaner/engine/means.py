@@ -33,5 +33,7 @@ class Means:
     """Asked between steps: True once a signal wants the run to end."""
     delete_delay_ms: int | None
     """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
+    may_begin: Callable[[], bool] = lambda: True
+    """Asked before a partition is begun; False leaves it, and the ones behind it, to a later run."""
     side_by_side: int = 1
     """Compactions that may be at work at the same time, and share the memory for offset maps."""

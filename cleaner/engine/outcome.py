@@ -55,6 +55,8 @@ class Outcome:
     interrupted: bool = False
     errors: tuple[str, ...] = field(default=())
     """What went wrong beside the partitions (a checkpoint that could not be written)."""
+    postponed: frozenset[PartitionKey] = frozenset()
+    """Partitions with work that were not begun, because the run was to let go of the lock."""
     engine: str = "local"
     """Who carried the compactions out."""
 

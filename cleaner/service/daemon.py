@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final
@@ -103,7 +104,7 @@ class Daemon:
         self._tell_started()
         self._worker.want(Schedule.asked_for_everything)
         with self._signals_taken():
-            self._start_worker(self._worker.tick)
+            self._start_worker(partial(self._worker.tick, is_once=True))
             ended_by = self._supervise(until_idle=True)
             self._end_worker()
         return self._teller, ended_by

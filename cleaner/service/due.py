@@ -131,7 +131,8 @@ class Schedule:
         self, backlog: Sequence[PartitionKey], removals_ms: Mapping[PartitionKey, int], *, corrections: bool
     ) -> Schedule:
         """A survey found this to do."""
-        to_compact = tuple(key for key in backlog if key != self.busy)
+        waiting = [key for key in self.backlog if key in backlog]  # those that waited longest come first
+        to_compact = tuple(key for key in dict.fromkeys((*waiting, *backlog)) if key != self.busy)
         return replace(self, backlog=to_compact, removals_ms=removals_ms, corrections=corrections)
 
     def compacted(self) -> Schedule:

@@ -160,6 +160,11 @@ FAILURES: Final = Family(
     ("where",),
     Kind.COUNTER,
 )
+LOCK_SECONDS: Final = Family(
+    f"{PREFIX}lock_held_seconds_total",
+    "Seconds for which the locks were held since the start: a broker that started meanwhile was refused.",
+    kind=Kind.COUNTER,
+)
 DEAD_THREADS: Final = Family(
     f"{PREFIX}dead_threads_total", "Workers that died, and were restarted, since the start.", kind=Kind.COUNTER
 )
@@ -199,6 +204,7 @@ RUN_FAMILIES: Final = (
     RUN_SECONDS,
     FAILURES,
     DEAD_THREADS,
+    LOCK_SECONDS,
     JOB_SUCCESS,
     JOB_SECONDS,
     JOB_SUCCESS_TIME,

@@ -67,6 +67,7 @@ class Metrics:
         self._config_is_taken: bool | None = None
         self._config_taken_ms: int | None = None
         self._dead_threads = 0
+        self._locked_seconds = 0.0
         self._state: DaemonState | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Samples(self))
@@ -120,6 +121,11 @@ class Metrics:
         with self._lock:
             self._failures[where] += 1
 
+    def held_locks(self, seconds: float) -> None:
+        """A round held the locks."""
+        with self._lock:
+            self._locked_seconds += seconds
+
     def worker_died(self) -> None:
         """A worker ended unasked."""
         with self._lock:
@@ -168,6 +174,7 @@ class Metrics:
     def _daemon_samples(self) -> Iterator[Sample]:
         yield Sample(names.BUILD_INFO, self._build, 1)
         yield Sample(names.DEAD_THREADS, (), self._dead_threads)
+        yield Sample(names.LOCK_SECONDS, (), self._locked_seconds)
         for where, count in self._failures.items():
             yield Sample(names.FAILURES, (where.value,), count)
         for log_dir, is_failing in self._failing_log_dirs.items():

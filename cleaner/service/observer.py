@@ -85,6 +85,9 @@ class Observer(Protocol):
     def failed(self, where: JobKind, error: str) -> None:
         """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
 
+    def held_locks(self, seconds: float) -> None:
+        """A round held the locks for so long: a broker that started meanwhile was refused."""
+
     def worker_died(self) -> None:
         """The worker thread, or the compacting child, ended unasked; it is started again."""
 
@@ -111,6 +114,9 @@ class Unobserved:
         """Ignore it."""
 
     def failed(self, where: JobKind, error: str) -> None:
+        """Ignore it."""
+
+    def held_locks(self, seconds: float) -> None:
         """Ignore it."""
 
     def worker_died(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,13 @@ OnRefusal = Callable[[Path, LogCleanerError | OSError], None]
 class Round:
     """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
 
-    def __init__(self, log_dirs: Iterable[Path], on_refusal: OnRefusal) -> None:
+    def __init__(
+        self, log_dirs: Iterable[Path], on_refusal: OnRefusal, seconds: Callable[[], float] = time.monotonic
+    ) -> None:
         """Nothing is taken yet.
 
         Args:
+            seconds: a stopwatch.
             log_dirs: those of the configuration.
             on_refusal: told of a log dir that another process holds, or that could not be locked.
         """
@@ -32,6 +36,8 @@ class Round:
         self._on_refusal = on_refusal
         self._locks: dict[Path, LogDirLock] | None = None
         self._compactor: Compactor | None = None
+        self._seconds = seconds
+        self._locked_seconds: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +50,11 @@ class Round:
         for lock in (self._locks or {}).values():
             with suppress(OSError, LogCleanerError):  # it lets go, even where its file cannot be removed
                 lock.release()
+
+    @property
+    def held_seconds(self) -> float:
+        """For how long a broker would have been refused by now."""
+        return 0.0 if self._locked_seconds is None else self._seconds() - self._locked_seconds
 
     def holds(self, log_dir: Path) -> bool:
         """Whether this round has the lock."""
@@ -74,3 +85,5 @@ class Round:
             locks[path] = LogDir.open(path).lock(FileSystem())
         except (LogCleanerError, OSError) as error:
             self._on_refusal(path, error)
+        else:
+            self._locked_seconds = self._seconds() if self._locked_seconds is None else self._locked_seconds

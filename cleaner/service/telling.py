@@ -168,6 +168,10 @@ class Teller:
         place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
         self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
+    def held_locks(self, seconds: float) -> None:
+        """A round held the locks for so long."""
+        self._observer.held_locks(seconds)
+
     def worker_died(self, error: str) -> None:
         """The worker thread, or the compacting process, ended unasked."""
         self.has_failed = True

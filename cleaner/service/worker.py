@@ -39,6 +39,8 @@ from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
 Change = Callable[[Schedule], Schedule]
+REST_SECONDS: Final = 2.0
+"""For so long at least the locks are free after a hold that ``lock.hold.max`` ended."""
 _NOTHING_CHANGES: Final = "nothing is changed until it can be read"
 _EARLIER_HOLDS: Final = "the one before it stays in force"
 
@@ -57,6 +59,10 @@ class Worker:
         self._orders: SimpleQueue[Change] = SimpleQueue()
         self._cleaner: Cleaner | None = None
         self._rounds = 0
+        self._is_once = False
+        self._rests_until_seconds = 0.0
+        self._left: frozenset[TopicPartition] = frozenset()
+        """Partitions that were due in an earlier hold of the locks, and have not had their turn."""
         self._states: dict[Path, State] = {}
         self._moment_ms: int | None = None
         self._expired: set[PartitionKey] = set()
@@ -76,17 +82,34 @@ class Worker:
         if cleaner := self._cleaner:
             cleaner.stop()
 
-    def tick(self) -> bool:
-        """One round: everything that is due by now. Gives whether there was anything."""
-        if not self._due():
+    def tick(self, *, is_once: bool = False) -> bool:
+        """Do one round: everything that is due by now, as far as ``lock.hold.max`` allows.
+
+        Args:
+            is_once: no other round follows, so this one ends with its last job, however long that takes.
+
+        Returns:
+            Whether there was anything.
+        """
+        if self._clock.seconds() < self._rests_until_seconds or not self._due():
             return False
-        self._rounds += 1
+        self._rounds, self._is_once = self._rounds + 1, is_once
         self._teller.begin_round(self._rounds)
-        with Round(self._configuration.loaded.log_dirs, self._on_refusal) as round_:
-            while not self._supervisor.stopping() and (jobs := self._due()):
+        with Round(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
+            while not self._supervisor.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
                 self._do(jobs[0], round_)
+        if round_.held_seconds:
+            self._teller.held_locks(round_.held_seconds)
+            self._rests_until_seconds = self._clock.seconds() + (REST_SECONDS if self._must_let_go(round_) else 0)
         self._teller.end_round()
         return True
+
+    def _must_let_go(self, round_: Round) -> bool:
+        """Whether the locks were held for so long that a broker is to have a chance now.
+
+        A broker does not wait for the lock: it exits.
+        """
+        return not self._is_once and round_.held_seconds * 1000 > self._configuration.broker.lock_hold_max_ms
 
     def _due(self) -> tuple[Job, ...]:
         try:
@@ -216,15 +239,23 @@ class Worker:
             return
         fresh = frozenset(self._changeable(round_)) - self._recovered
         due_now = (expired | {name for path in fresh for name, _ in LogDir(path).partitions()}) - left_out
+        first = self._left & due_now or due_now  # those that an earlier hold left have waited longest
         if due_now:
-            self._retain(job, round_, now_ms, due_now.__contains__)
+            self._left = self._retain(job, round_, now_ms, first.__contains__)
+        if due_now and (self._left or first != due_now):
+            self._schedule = self._schedule.asked_for(JobKind.RETENTION)
         self._recovered |= fresh
 
-    def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> None:
-        """Deletions, and removal of what waited long enough: the same run does both."""
-        if dirs := self._changeable(round_):
-            plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
-            self._spent(job, plan, outcome, now_ms)
+    def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> frozenset[TopicPartition]:
+        """Delete, and remove what waited long enough: the same run does both. Return the partitions that it left."""
+        dirs = self._changeable(round_)
+        if not dirs:
+            return frozenset()
+        plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
+        self._spent(job, plan, outcome, now_ms)
+        if self._must_let_go(round_) and job.kind is JobKind.REMOVAL:
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
+        return _names(outcome.postponed)
 
     def _correct(self, round_: Round, now_ms: int) -> None:
         if dirs := self._changeable(round_):
@@ -336,12 +367,25 @@ class Worker:
             clock=self._clock,
             listener=Progress(self._teller, self._supervisor),
             wanted=wanted_and_alive,
+            may_begin=_at_least_one(lambda: not (round_ and self._must_let_go(round_))),
             lock=lambda log_dir, _fs: nullcontext(round_.lock_of(log_dir.path) if round_ else None),
             config_facts=self._configuration.loaded.facts,
         )
         if self._supervisor.stopping():
             cleaner.stop()
         return cleaner
+
+
+def _at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
+    """Let the first one pass whatever the time is: else a hold might end before anything was done."""
+    passed: list[bool] = []
+
+    def may() -> bool:
+        is_allowed = not passed or may_begin()
+        passed.append(True)
+        return is_allowed
+
+    return may
 
 
 def _names(keys: Collection[PartitionKey]) -> frozenset[TopicPartition]:
