@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.causes import told
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.configured import Configured
@@ -368,7 +369,7 @@ class Cleaner:
                     try:
                         self._recover_partition(topic_partition, path, recovery, journal)
                     except (LogCleanerError, OSError) as error:
-                        yield str(error)
+                        yield told(error)
         except LogCleanerError:
             pass  # the inventory meets a garbled checkpoint again, and tells
         finally:
