@@ -55,9 +55,13 @@ def _segments_bytes(
     except LogCleanerError:
         return _as_it_is(directory)
     bases = {segment.base_offset for segment in planned.compaction.segments} if planned.compaction else set()
-    rewritten = [f for f in files if f.name.kind is FileKind.LOG and f.name.base_offset in bases]
-    copied = [file.file_name for file in files if file not in rewritten]
-    return sum(file.size_bytes for file in rewritten) + _data_of(directory.path, copied)
+    written_bytes, copied = 0, []
+    for file in files:
+        if file.name.kind is FileKind.LOG and file.name.base_offset in bases:
+            written_bytes += file.size_bytes
+        else:
+            copied.append(file.file_name)
+    return written_bytes + _data_of(directory.path, copied)
 
 
 def _as_it_is(directory: SeenDirectory) -> int:

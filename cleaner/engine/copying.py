@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor
@@ -33,14 +33,16 @@ from cleaner.engine.producers import producer_state_of
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan
 from storage.checkpoints import format_offset_checkpoint
-from storage.errors import LogCleanerError, OutOfSpace, OutputFull, PlanOutOfDate
+from storage.errors import IncompleteCopy, LogCleanerError, OutOfSpace, OutputFull, PlanOutOfDate
 from storage.filesystem import Purpose
 from storage.log.listing import Listing
 from storage.log.roll import create_segment, write_snapshot
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
+    INCOMPLETE_FILE,
     LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
     FileKind,
     FileState,
     TopicPartition,
@@ -50,6 +52,10 @@ from storage.segment import Segment, SegmentFile
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
+
+
+_NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
+"""What a copy has of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class Copier:
         """Write the copy; ``results`` has an entry for every partition with work.
 
         Raises:
-            UnusableOutput, CopyDoesNotFit: nothing was written.
+            UnusableOutput, CopyDoesNotFit, CorruptCheckpoint, IncompleteCopy: nothing was written.
             SourceChanged, OutputFull, UnreadableFile, Stopped: the directory has no manifest, and is no copy.
         """
         try:
@@ -113,6 +119,8 @@ class Copier:
 
     def _copy_to(self, path: Path) -> None:
         self._moment.ensure_unchanged()
+        if {MANIFEST_FILE, INCOMPLETE_FILE} & self._moment.root.entries.keys() == {INCOMPLETE_FILE}:
+            raise IncompleteCopy(self._log_dir.path)
         checkpoints, left_out = self._moment.offsets(), self._moment.left_out(self._names())
         self._compactor.begin([self._log_dir.path])
         output = OutputDir.begin(
@@ -124,7 +132,7 @@ class Copier:
         self._prepare(output)
         copied = [self._partition(planned, output) for planned in self._plan.partitions]
         self._copy_metadata_log(output)
-        self._copy_files(set(self._moment.root.plain_files()) - set(CHECKPOINTS), self._log_dir.path, output)
+        self._copy_files(set(self._moment.root.plain_files()) - _NOT_COPIED, self._log_dir.path, output)
         self._write_checkpoints(checkpoints, set(left_out), output)
         self._compactor.close()
         made = self._now_ms, self._compactor.name, self._tool_version

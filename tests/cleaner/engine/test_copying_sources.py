@@ -14,10 +14,18 @@ import pytest
 
 from cleaner.engine import output as output_module
 from cleaner.engine.manifest import damaged_files, read_manifest
-from storage.errors import CopyDoesNotFit, LogDirLocked, OutputFull, SourceChanged, UnreadableFile
+from storage.errors import (
+    CopyDoesNotFit,
+    CorruptCheckpoint,
+    IncompleteCopy,
+    LogDirLocked,
+    OutputFull,
+    SourceChanged,
+    UnreadableFile,
+)
 from storage.filesystem import FileSystem, Purpose
 from storage.lock import LogDirLock
-from storage.names import MANIFEST_FILE
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from tests.faults import FullDisk
 from tests.partition_dirs import (
     COMPACT,
@@ -211,6 +219,30 @@ def test_manifest_tells_where_a_round_that_ended_early_did(tmp_path: Path, monke
     assert (tmp_path / "copy/cleaner-offset-checkpoint").read_text() == f"0\n1\norders 0 {reached}\n"
     found = {(s["base_offset"] < reached, s["action"], s["code"]) for s in told["segments"][:4]}
     assert found == {(True, "compact", "DIRTY"), (False, "keep", "ROUND_ENDED")}
+
+
+def test_garbled_checkpoint_ends_the_copy_before_anything_is_written(tmp_path: Path, original: Path) -> None:
+    (original / "recovery-point-offset-checkpoint").write_text("garbled")
+    with pytest.raises(CorruptCheckpoint, match="recovery-point-offset-checkpoint"):
+        copied(original, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_copy_of_a_copy_has_a_manifest_of_its_own_and_only_at_the_end(tmp_path: Path, original: Path) -> None:
+    copied(original, tmp_path / "copy")
+    with pytest.raises(OutputFull):
+        copied(tmp_path / "copy", tmp_path / "half", FullDisk(30, frozenset({Purpose.COPY})))
+    with pytest.raises(IncompleteCopy):
+        read_manifest(tmp_path / "half")
+    copied(tmp_path / "copy", tmp_path / "twin")
+    assert manifest(tmp_path / "twin")["original"] == str(tmp_path / "copy")
+
+
+def test_interrupted_copy_is_no_source(tmp_path: Path, original: Path) -> None:
+    (original / INCOMPLETE_FILE).touch()
+    with pytest.raises(IncompleteCopy):
+        copied(original, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_source_is_locked_for_the_whole_copy_and_the_file_stays(tmp_path: Path, original: Path) -> None:
