@@ -142,6 +142,10 @@ SESSIONS: dict[str, tuple[Callable[[Path], object], Seen]] = {
     "retention": (retain, {(log(CLICKS, 0, ".index"), GONE)}),
     "compaction": (compact, {("cleaner-offset-checkpoint", OTHER_OFFSETS), (log(ORDERS, 0, ".index"), OTHER_FILE)}),
     "recreation": (recreate, set()),
+    "another topic id": (
+        lambda root: with_topic_id(root / ORDERS, OTHER_ID),
+        {(f"{ORDERS}/partition.metadata", "another topic id"), (f"{ORDERS}/partition.metadata", WRITTEN_TO)},
+    ),
     "another content": (retouch, {(log(ORDERS, 2), "its content, mode, owner or links changed")}),
     "file that comes and goes": (come_and_go, {(ORDERS, "names in it came or went")}),
     "log start moved": (
@@ -198,7 +202,7 @@ def assert_told(name: str, told: Seen, *, all_of_it: bool) -> None:
         expected = OF_ANOTHER
     else:
         assert expected <= told or not all_of_it
-    directory = {"recreation": ORDERS, "topic deleted": CLICKS}.get(name, "none")
+    directory = {"recreation": ORDERS, "another topic id": ORDERS, "topic deleted": CLICKS}.get(name, "none")
     assert {told for told in told - expected if told[1] not in MEANWHILE or not told[0].startswith(directory)} == set()
 
 
