@@ -1,6 +1,7 @@
 """A log dir at one moment: what its directories, files and checkpoints were before the plan was made.
 
-Order:      the moment is taken, then the plan is made, then files are read, then ``ensure_unchanged``.
+Order:      the moment is taken, then the configuration is read and the plan made, then files are read, then
+            ``ensure_unchanged``.
 Invariant:  where the last of these finds no change, all that was read in between is of one moment: each entry was the
             same from the first look at it to the last one.
 Seen by:    device, inode, size, mtime and ctime of files; ctime tells what was written under an old mtime, or was

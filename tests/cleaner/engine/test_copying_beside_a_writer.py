@@ -11,14 +11,16 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.configured import Configured
 from cleaner.engine.manifest import damaged_files, read_manifest
 from storage.checkpoints import format_offset_checkpoint
-from storage.errors import PlanOutOfDate
+from storage.errors import LogDirsChange, PlanOutOfDate
 from storage.filesystem import NewFile, Purpose
 from storage.names import MANIFEST_FILE, TopicPartition
 from tests.faults import SteppingFile, SteppingFileSystem
@@ -34,6 +36,7 @@ from tests.partition_dirs import (
     keyed,
     request,
 )
+from tests.storage.test_lock import Broker
 
 LAYERS = configured(clicks=EXPIRING, orders=COMPACT)
 ID, OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "BBBBBBBBBBBBBBBBBBBBBQ"
@@ -326,3 +329,47 @@ def test_what_changes_behind_the_last_look_is_no_part_of_the_copy(sources: Sourc
         copied(source, to, fs=Beside(step, lambda source=source: SESSIONS[name][0](source)))  # type: ignore[misc]
         assert contents(to) == contents(expected)
         assert list(damaged_files(to, read_manifest(to) or ())) == []
+
+
+@pytest.mark.parametrize("name", ["append", "recreation", "topic altered"])
+def test_session_while_the_configuration_is_read_leaves_no_copy(sources: Sources, name: str) -> None:
+    source, to = sources.next()
+
+    def read_again() -> Configured:
+        SESSIONS[name][0](source)
+        return Configured((source,), LAYERS)
+
+    with pytest.raises(PlanOutOfDate) as caught:
+        copied(source, to, read_again=read_again)
+    assert_told(name, {found(caught, source)}, all_of_it=False)
+    assert not to.exists()
+
+
+def test_copy_is_made_by_the_configuration_that_is_read_under_the_lock(sources: Sources) -> None:
+    source, to = sources.next()
+
+    def read_again() -> Configured:
+        with Broker(source) as broker:
+            assert broker.answer == "refused"
+        return Configured((source,), configured(clicks={"cleanup.policy": "delete", "retention.ms": "-1"}))
+
+    copied(source, to, read_again=read_again)
+    assert (to / log(CLICKS, 0)).exists()
+    assert (to / log(ORDERS, 0)).exists()
+
+
+def test_copy_is_of_the_log_dir_that_the_configuration_names_under_the_lock(sources: Sources) -> None:
+    (source, to), (moved, _) = sources.next(), sources.next()
+    append(moved)
+    copied(source, to, read_again=lambda: Configured((moved,), LAYERS))
+    assert (to / log(ORDERS, 4)).read_bytes() == (moved / log(ORDERS, 4)).read_bytes()
+    with Broker(source) as broker:
+        assert broker.answer == "locked"
+
+
+def test_log_dirs_that_change_with_every_reading_are_given_up(sources: Sources) -> None:
+    (source, to), (other, _) = sources.next(), sources.next()
+    turns = cycle([other, source])
+    with pytest.raises(LogDirsChange):
+        copied(source, to, read_again=lambda: Configured((next(turns),), LAYERS))
+    assert not to.exists()
