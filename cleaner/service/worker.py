@@ -305,8 +305,8 @@ class Worker:
         self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
         failure = self._schedule.compactor
         assert failure is not None
-        told = {"failures": failure.count, "pause_ms": failure.pause_ms}
-        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **told)
+        fields = {"failures": failure.count, "pause_ms": failure.pause_ms}
+        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **fields)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""
