@@ -356,6 +356,17 @@ class OutOfSpace(LogCleanerError):
         return f"{self.path}: no space{wanted}; let retention make some first: free, or clean --delete-delay 0"
 
 
+class OutputFull(OutOfSpace):
+    """The file system of a copy is full."""
+
+    def __str__(self) -> str:
+        wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""
+        return (
+            f"{self.path}: no space{wanted} where the copy is written; no copy was finished: remove what there is of "
+            f"it, and name a directory on a file system with more space, or fewer topics with --topic"
+        )
+
+
 class UnwritableFile(LogCleanerError):
     """A file beside the log dirs could not be written."""
 
@@ -448,6 +459,16 @@ class PlanOutOfDate(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: changed since the plan was made ({self.cause}); left as it is, run again"
+
+
+class SourceChanged(PlanOutOfDate):
+    """What is copied is not as it was when the plan was made: the copy would mix two moments, and is not finished."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: changed since the copy was planned ({self.cause}); no copy was finished: remove what there "
+            f"is of it, and run again while nothing writes to the log dir"
+        )
 
 
 class InvalidConfig(LogCleanerError):

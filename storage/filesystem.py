@@ -24,6 +24,7 @@ from typing import Final, Self
 
 from storage.directory import open_entry, open_to_change, opened, status_of
 from storage.errors import OutOfSpace, UnsafeFile, UnsafeOwner
+from storage.extents import data_extents
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COPY_BYTES_MAX: Final = 1 << 30
@@ -117,6 +118,31 @@ class NewFile:
             self.write(piece)
             offset_bytes += len(piece)
             remaining -= len(piece)
+
+    def copy_sparse(self, source: int, size_bytes: int) -> None:
+        """Copy an open file from its beginning into this new one; holes stay holes.
+
+        Args:
+            source: a readable descriptor.
+            size_bytes: how much of it; the file must hold that.
+
+        Raises: as ``copy_from``.
+        """
+        for start, end in data_extents(source, size_bytes):
+            self.extend_to(start)
+            self.copy_from(source, start, end - start)
+        self.extend_to(size_bytes)
+
+    def extend_to(self, size_bytes: int) -> None:
+        """Append a hole up to a size; does nothing if the file has it. Raises: OutOfSpace."""
+        if size_bytes == self.size_bytes:
+            return
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+            os.lseek(self._descriptor, size_bytes, os.SEEK_SET)
+        except OSError as error:
+            raise typed(error, self.path, 0) from error
+        self.size_bytes = size_bytes
 
     def write_out(self) -> None:
         """Have the disk begin, once it has much to do, so that ``fsync`` has less to wait for. Nothing lasts by this.
@@ -309,6 +335,9 @@ class _Counted(NewFile):
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         del source, offset_bytes
         self.size_bytes += count_bytes
+
+    def extend_to(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
 
     def fsync(self) -> None:
         pass

@@ -34,12 +34,6 @@ _MODE: Final = 0o666
 _NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
 
 
-def ensure_unlocked(directory: Path) -> None:
-    """For a reader that needs a log dir at rest, and may not write to it. Raises: LogDirLocked."""
-    if holder_of(directory) is not None:
-        raise LogDirLocked(directory, _holder_pid(directory))
-
-
 class LogDirLock:
     """The lock of a log dir, held from before the inventory to the last checkpoint. Leaving the ``with`` releases it.
 

@@ -85,6 +85,11 @@ class SteppingFile(NewFile):
         self.disk.step(self.purpose)
         super().copy_from(source, offset_bytes, count_bytes)
 
+    def extend_to(self, size_bytes: int) -> None:
+        if size_bytes != self.size_bytes:
+            self.disk.step(self.purpose)
+        super().extend_to(size_bytes)
+
     def fsync(self) -> None:
         self.disk.step(self.purpose)
         super().fsync()

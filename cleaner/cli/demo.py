@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from storage.errors import OutOfSpace, UnwritableFile
 
 if TYPE_CHECKING:
     from cleaner.demo import MadeTopic
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the demo and say what it holds and what to try. Raises: OutOfSpace, UnsafeOwner."""
+    """Make the demo and say what it holds and what to try. Raises: UnwritableFile, UnsafeOwner."""
     from cleaner.demo import make_demo  # noqa: PLC0415 - codecs are slow to import
     from cleaner.engine.clock import SystemClock  # noqa: PLC0415
     from storage.filesystem import FileSystem  # noqa: PLC0415
@@ -36,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     if problem:
         complain(f"{directory}: {problem}")
         return ExitStatus.USAGE
-    made = make_demo(directory, FileSystem(), SystemClock().now_ms(), args.seed)
+    try:
+        made = make_demo(directory, FileSystem(), SystemClock().now_ms(), args.seed)
+    except OutOfSpace as error:  # what it says of retention is for a log dir that serves
+        raise UnwritableFile(error.path, "no space; name a directory on another disk") from error
     sys.stdout.write(_report(directory, made))
     return ExitStatus.DONE
 

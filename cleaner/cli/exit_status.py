@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping
 from enum import IntEnum
 
+from cleaner.engine.causes import told
 from cleaner.report.printable import printable
 from storage.errors import (
     AddressNotThere,
@@ -104,8 +105,7 @@ def _lines(error: BaseException) -> list[str]:
     if isinstance(error, LogCleanerError):
         return [str(error)]
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return [f"{where}{error.strerror or error}"]
+        return [told(error)]
     return [f"bug: {type(error).__name__}: {error}; please report it with the traceback that -vv shows"]
 
 

@@ -7,6 +7,7 @@ Steps:      the partitions, the cluster metadata that names topics and configs, 
 from __future__ import annotations
 
 import base64
+import errno
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,7 +82,7 @@ def make_demo(directory: Path, fs: FileSystem, now_ms: int, seed: int) -> list[M
     directory.mkdir(exist_ok=True)
     directory = directory.resolve()
     if any(directory.iterdir()):
-        raise FileExistsError(directory)
+        raise FileExistsError(errno.EEXIST, "the directory is not empty", str(directory))
     random = Random(seed)  # noqa: S311 - test data, no secret
     cluster_id = _uuid(random)
     place = _Place(directory, fs, now_ms, directory_id=_uuid(random))

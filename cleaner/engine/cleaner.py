@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.causes import told
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.configured import Configured
@@ -17,7 +18,9 @@ from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, s
 from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.means import Means, Stopped
+from cleaner.engine.moment import Moment
 from cleaner.engine.outcome import Listener, Outcome, Silent
+from cleaner.engine.output import check_usable
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.rescue import Rescue, Rescued, volumes_of
 from cleaner.engine.spending import spend
@@ -31,13 +34,14 @@ from policies.rescue import Target, Volume
 from storage.errors import LogCleanerError, LogDirsChange
 from storage.filesystem import FileSystem
 from storage.guarded import Guarded
-from storage.lock import LogDirLock
+from storage.lock import LogDirLock, LogDirReadLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from storage.recovery import Recovery, plan_recovery, recover
 
 TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[LogDirLock | None]]
+_TakeReadLock = Callable[[LogDir, FileSystem], AbstractContextManager[LogDirLock | LogDirReadLock | None]]
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
 
@@ -84,6 +88,7 @@ class Cleaner:
         """
         self._wanted = wanted
         self._lock = lock or (lambda log_dir, fs: log_dir.lock(fs, forced=force_lock))
+        self._lock_to_read: _TakeReadLock = lock or LogDir.lock_to_read
         self._fs = fs or FileSystem()
         self._stopping = False
         self._compactor = compactor or Local()
@@ -203,9 +208,11 @@ class Cleaner:
     def copy(
         self, request: Request, output: Path, topics: Sequence[str] = (), *, tool_version: str
     ) -> tuple[Plan, Outcome]:
-        """Write a cleaned copy, and leave the log dir as it is; takes no lock. With one log dir only.
+        """Write a cleaned copy, and leave the log dir as it is but for a ``.lock``. With one log dir only.
 
-        Nothing is written where a guard rail holds the log dir back, or where its checkpoints cannot be read.
+        The log dir is locked for reading, then planned, then copied; what changes meanwhile, although it is locked or
+        since it cannot be, ends the copy. Nothing is written if a guard rail holds the log dir back, or its checkpoints
+        cannot be read.
 
         Args:
             request: as for ``plan``.
@@ -215,16 +222,19 @@ class Cleaner:
 
         Raises:
             LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
-            OutOfSpace, PlanOutOfDate, UnreadableFile: the output is incomplete, and says so.
+            OutputFull, SourceChanged, UnreadableFile: the output is incomplete, and says so.
         """
         start_seconds = self._means.clock.seconds()
         (log_dir,) = self._log_dirs
-        planned = self.plan(request, topics)
-        (log_dir_plan,) = planned.log_dirs
-        copier = Copier(log_dir, log_dir_plan, request.now_ms, self._means, tool_version, self._compactor)
-        if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
-            with suppress(Stopped), closing(self._compactor):
-                copier.copy_to(output)
+        check_usable(output, log_dir)
+        with ExitStack() as locks:
+            log_dir, moment = self._lock_to_copy(locks, topics)
+            planned = self.plan(request, topics)
+            (log_dir_plan,) = planned.log_dirs
+            copier = Copier(log_dir, log_dir_plan, moment, request.now_ms, self._means, tool_version, self._compactor)
+            if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
+                with suppress(Stopped), closing(self._compactor):
+                    copier.copy_to(output)
         seconds = self._means.clock.seconds() - start_seconds
         return planned, Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
 
@@ -281,6 +291,23 @@ class Cleaner:
                 return
             locks.close()
         raise LogDirsChange(tuple(log_dir.path for log_dir in self._log_dirs))
+
+    def _lock_to_copy(self, locks: ExitStack, topics: Sequence[str]) -> tuple[LogDir, Moment]:
+        """Lock the log dir for reading, look at it, then read the configuration: start over if it names another by now.
+
+        The look comes first, so that a change of the configuration is a change since then.
+        """
+        for _ in range(_READINGS_MAX):
+            (log_dir,) = self._log_dirs
+            locks.enter_context(self._lock_to_read(log_dir, self._fs))
+            moment = Moment.of(log_dir, topics)
+            if self._read_again is None:
+                return log_dir, moment
+            self._take(self._read_again())
+            if self._log_dirs == [log_dir]:
+                return log_dir, moment
+            locks.close()
+        raise LogDirsChange((log_dir.path,))
 
     def _survey(self, request: Request, topics: Sequence[str]) -> Survey:
         expiration_ms = self._means.broker.producer_id_expiration_ms
@@ -342,7 +369,7 @@ class Cleaner:
                     try:
                         self._recover_partition(topic_partition, path, recovery, journal)
                     except (LogCleanerError, OSError) as error:
-                        yield str(error)
+                        yield told(error)
         except LogCleanerError:
             pass  # the inventory meets a garbled checkpoint again, and tells
         finally:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cleaner.engine.causes import told
 from cleaner.engine.inventory import is_named
 from cleaner.engine.manifest import Origin, damaged_files, read_manifest, read_origin
 from storage.checkpoints import parse_partition_metadata
@@ -236,7 +237,7 @@ def _compared(
         earlier = before[0].state(before[1])
         difference = compare(earlier, after[0].state(after[1]), now_ms, between)
     except (LogCleanerError, OSError) as error:
-        return Compared(name, None, str(error))
+        return Compared(name, None, told(error))
     return Compared(name, difference, None, between.delete_retention_ms, earlier.newest_write_ms)
 
 

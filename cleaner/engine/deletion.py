@@ -88,6 +88,9 @@ def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[Segment
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
     """What must hold before the first step."""
     doomed = check_unchanged(listing.segments, deletion.segments)
+    if deletion.roll_at_offset is not None and len(doomed) < len(listing.segments):
+        rolled = max(listing.segments, key=lambda segment: segment.base_offset)
+        raise PlanOutOfDate(rolled.log.path, "it was not there")
     read_leader_epochs(listing.directory)
     return doomed
 
@@ -95,11 +98,12 @@ def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
 def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -> list[Segment]:
     """The segments of a plan, looked up again. Raises: PlanOutOfDate where one changed since."""
     by_base = {segment.base_offset: segment for segment in found}
+    directory = next((segment.directory for segment in by_base.values()), Path())
     segments: list[Segment] = []
     for facts in planned:
         segment = by_base.get(facts.base_offset)
         if segment is None:
-            raise PlanOutOfDate(Path(segment_file_name(facts.base_offset, FileKind.LOG)), "it is gone")
+            raise PlanOutOfDate(directory / segment_file_name(facts.base_offset, FileKind.LOG), "it is gone")
         is_same = segment.log.identity == facts.identity
         if not is_same or facts.companions_identity not in (None, segment.companions_identity):
             what = "an index file has another size or time" if is_same else "another size, time or file"

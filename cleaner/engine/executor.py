@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.journal import Journal
@@ -178,7 +179,7 @@ class Executor:
             self._tell_changed(key, error)
         except (LogCleanerError, OSError, MemoryError) as error:
             is_corrupt = isinstance(error, Corrupt)
-            after = replace(before, error=str(error) or "not enough memory", is_corrupt=is_corrupt)
+            after = replace(before, error=told(error), is_corrupt=is_corrupt)
             self._event("partition_failed", key[1], error=after.error)
             if is_corrupt:
                 self._reported(partial(self._record_failure, key[1], str(error)))
@@ -293,7 +294,7 @@ class Executor:
         try:
             write()
         except (LogCleanerError, OSError) as error:
-            self.errors.append(str(error))
+            self.errors.append(told(error))
 
     def _path_of(self, facts: PartitionFacts) -> Path:
         return self._log_dir.path / str(facts.topic_partition)

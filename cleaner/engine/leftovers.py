@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cleaner.engine.causes import told
 from cleaner.engine.means import Means
 from cleaner.engine.undo import RenameTimes, rename_times
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, path_of
@@ -131,7 +132,7 @@ def sweep_log_dir(
         try:
             swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms, renamed_ms)
         except (LogCleanerError, OSError) as error:
-            errors.append(str(error))
+            errors.append(told(error))
             continue
         if swept.files:
             topic, number = partition.facts.topic_partition

@@ -1,6 +1,9 @@
 """``logcleaner-manifest.json``: what a copy consists of, how it was made, and that it is whole.
 
 Schema ``logcleaner.manifest/1``; sizes in bytes, times in epoch ms, paths relative to the copy.
+
+It tells what was done. The code of a segment is a ``ReasonCode``; for what was planned and not done it is ``FAILED``,
+of a partition that was copied as it is, or ``ROUND_ENDED``, behind the end of a round that ended early.
 """
 
 from __future__ import annotations
@@ -15,12 +18,15 @@ from typing import Any, Final
 from policies.config import TopicPolicy
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
+from policies.reasons import Action, Verdict
 from storage.errors import CorruptManifest, IncompleteCopy, UnreadableFile
 from storage.log_dir import read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.segment import open_to_read
 
 SCHEMA: Final = "logcleaner.manifest/1"
+_FAILED: Final = "FAILED"
+_ROUND_ENDED: Final = "ROUND_ENDED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class PartitionCopy:
     """Of its directory."""
     error: str | None = None
     """Why it was copied as it is, where that was not planned."""
+    compacted_to_offset: int | None = None
+    """Where its round ended, if it was compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ def manifest_of(
         plan: that the copy was made by.
         copied: its partitions.
         root: the copy.
-        left_out: directories of the original that were not copied.
+        left_out: what of the original was not copied: directories, symlinks and the like.
         made: the moment of the run (epoch ms), the engine, the version of logcleaner.
 
     Raises: UnreadableFile.
@@ -155,7 +163,7 @@ def sha256_of(path: Path) -> str:
 def _partition(copy: PartitionCopy, root: Path) -> dict[str, Any]:
     topic, partition = _topic_partition(copy)
     planned = copy.planned
-    known = _known(planned) if isinstance(planned, PartitionPlan) else {}
+    known = _known(planned, copy) if isinstance(planned, PartitionPlan) else {}
     files = [_file(path, root) for path in _files_of(root / copy.name)]
     return {"topic": topic, "partition": partition, "error": copy.error, **known, "files": files}
 
@@ -165,26 +173,28 @@ def _topic_partition(copy: PartitionCopy) -> tuple[str, int]:
     return (planned.facts if isinstance(planned, PartitionPlan) else planned).topic_partition
 
 
-def _known(planned: PartitionPlan) -> dict[str, Any]:
-    facts, deletion, compaction = planned.facts, planned.deletion, planned.compaction
+def _known(planned: PartitionPlan, copy: PartitionCopy) -> dict[str, Any]:
+    facts, deletion = planned.facts, planned.deletion if copy.error is None else None
     return {
         "log_start_offset": deletion.new_log_start_offset if deletion else facts.log_start_offset,
         "log_end_offset": facts.log_end_offset,
         "high_watermark": facts.high_watermark,
         "last_stable_offset": facts.last_stable_offset,
-        "compacted_to_offset": compaction.round.end_offset if compaction else None,
+        "compacted_to_offset": copy.compacted_to_offset,
         "configs": _configs(planned.policy),
-        "segments": [
-            {
-                "base_offset": verdict.base_offset,
-                "bytes": verdict.size_bytes,
-                "action": verdict.action.value,
-                "code": verdict.reason.code.value,
-                "text": verdict.reason.text,
-            }
-            for verdict in planned.verdicts
-        ],
+        "segments": [_segment(verdict, copy) for verdict in planned.verdicts],
     }
+
+
+def _segment(verdict: Verdict, copy: PartitionCopy) -> dict[str, Any]:
+    action, code, text = verdict.action, verdict.reason.code.value, verdict.reason.text
+    end_offset = copy.compacted_to_offset
+    if copy.error is not None and action is not Action.KEEP:
+        action, code, text = Action.KEEP, _FAILED, copy.error
+    elif action is Action.COMPACT and end_offset is not None and verdict.base_offset >= end_offset:
+        action, code, text = Action.KEEP, _ROUND_ENDED, f"the round ended at offset {end_offset}: its map was full"
+    base_offset, size_bytes = verdict.base_offset, verdict.size_bytes
+    return {"base_offset": base_offset, "bytes": size_bytes, "action": action.value, "code": code, "text": text}
 
 
 def _configs(policy: TopicPolicy) -> Mapping[str, Any]:

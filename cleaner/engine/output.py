@@ -1,22 +1,24 @@
 """The directory that a copy is written to: what it may be, and how it tells that a copy is whole.
 
 Steps:      ``logcleaner-incomplete`` is written first; then everything of the copy, each file fsynced, each directory
-            behind its files; then ``logcleaner-manifest.json``; then the first file goes.
+            behind its files; then the original is looked at once more; then ``logcleaner-manifest.json``; then the
+            first file goes.
 Invariant:  a directory with a manifest is a whole copy; one without is none, whatever lies in it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storage.errors import CopyDoesNotFit, PlanOutOfDate, UnreadableFile, UnusableOutput
+from cleaner.engine.moment import Entry
+from storage.errors import CopyDoesNotFit, SourceChanged, UnreadableFile, UnusableOutput
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
-from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileIdentity
-from storage.segment import identity_of, open_to_read
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
+from storage.segment import open_to_read
 
 _INCOMPLETE_TEXT: Final = (
     b"logcleaner is writing a copy here, or was interrupted: without a manifest it is worth nothing\n"
@@ -43,7 +45,7 @@ class OutputDir:
 
         Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace.
         """
-        _check_usable(path, original.path)
+        check_usable(path, original)
         parent = path if path.exists() else path.parent
         space = os.statvfs(parent)
         if needed_bytes > space.f_bavail * space.f_frsize:
@@ -65,41 +67,40 @@ class OutputDir:
         for path in directory.iterdir():
             self._fs.unlink(path, Purpose.COPY)
 
-    def copy(self, source: Path, identity: FileIdentity | None, target: Path) -> None:
-        """Copy a file, its time too, within the kernel where that can be (a clone, where the file system has that).
+    def copy(self, source: Path, planned: Entry, target: Path) -> None:
+        """Copy a file, its time and its holes too, within the kernel where that can be.
 
         Args:
             source: a plain file.
-            identity: as it was listed; None where nobody did.
+            planned: what it was when the plan was made.
             target: a new file, which gets the owner and mode of its directory.
 
-        Raises: PlanOutOfDate where the source changed, UnreadableFile, OutOfSpace.
+        Raises: SourceChanged, UnreadableFile, OutOfSpace.
         """
-        descriptor = open_to_read(source)
+        descriptor = _open(source)
         try:
-            found = os.fstat(descriptor)
-            if identity is not None and identity_of(found) != identity:
-                raise PlanOutOfDate(source, "another size, time or file")
+            if (cause := planned.change_to(Entry.of(os.fstat(descriptor)))) is not None:
+                raise SourceChanged(source, cause)
             with self._fs.create(target, target.parent, Purpose.COPY) as file:
-                file.copy_from(descriptor, 0, found.st_size)
+                file.copy_sparse(descriptor, planned.identity.size_bytes)
                 file.fsync()
-                file.set_mtime(found.st_mtime_ns)
-            if identity_of(os.fstat(descriptor)) != identity_of(found):
-                raise PlanOutOfDate(source, "it was written to while it was copied")
+                file.set_mtime(planned.identity.mtime_ns)
+            if planned.change_to(Entry.of(os.fstat(descriptor))) is not None:
+                raise SourceChanged(source, "it was written to while it was copied")
         except EOFError as error:
-            raise PlanOutOfDate(source, "it was truncated while it was copied") from error
+            raise SourceChanged(source, "it was truncated while it was copied") from error
+        except OSError as error:
+            raise UnreadableFile(source, f"copying it to {target} failed: {error.strerror or error}") from error
         finally:
             os.close(descriptor)
 
-    def copy_named(self, names: Iterable[str], source: Path, target: Path) -> None:
-        """Copy some files of a directory. Raises: as ``copy``."""
-        for name in sorted(names):
-            self.copy(source / name, None, target / name)
-
-    def finish(self, manifest: bytes) -> None:
-        """Make the copy a copy: all its files were fsynced before."""
+    def settle(self) -> None:
+        """Make the names of all that was copied last; every file was fsynced before."""
         for directory in (*self.directories(), self.path):
             self._fs.fsync_dir(directory, Purpose.COPY)
+
+    def finish(self, manifest: bytes) -> None:
+        """Make the copy a copy; it has settled."""
         self._fs.replace_file(self.path / MANIFEST_FILE, manifest, Purpose.COPY)
         self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
         self._fs.fsync_dir(self.path, Purpose.COPY)
@@ -109,32 +110,20 @@ class OutputDir:
         yield from (path for path in sorted(self.path.iterdir()) if path.is_dir())
 
 
-def plain_files(directory: Path, *, strict: bool) -> set[str]:
-    """Names of the plain files in a directory.
-
-    Args:
-        directory: with more or less else in it.
-        strict: something that is neither a plain file nor a directory, a symlink say, is an error: it may be a segment.
-
-    Raises: UnreadableFile.
-    """
-    names = set()
+def _open(source: Path) -> int:
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_file(follow_symlinks=False):
-                    names.add(entry.name)
-                elif strict and not entry.is_dir(follow_symlinks=False):
-                    raise UnreadableFile(directory / entry.name, "it is no plain file")
-    except OSError as error:
-        raise UnreadableFile(directory, error.strerror or str(error)) from error
-    return names
+        return open_to_read(source)
+    except UnreadableFile as error:
+        if error.has_vanished:
+            raise SourceChanged(source, "it is gone") from error
+        raise
 
 
-def _check_usable(path: Path, original: Path) -> None:
-    resolved, source = path.resolve(), original.resolve()
+def check_usable(path: Path, original: LogDir) -> None:
+    """Refuse what cannot become a copy of a log dir. Raises: UnusableOutput."""
+    resolved, source = path.resolve(), original.path.resolve()
     if resolved == source or source in resolved.parents:
-        raise UnusableOutput(path, f"lies in the log dir {original}", "name a directory outside it")
+        raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
     if not path.exists():
         if not path.parent.is_dir():
             raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")

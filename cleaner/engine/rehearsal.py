@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cleaner.engine.causes import told
 from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
@@ -32,7 +33,7 @@ class Rehearsal:
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
                 return expected  # a live broker changed what was planned: the estimate has to do
-            measured = replace(expected, error=str(error))
+            measured = replace(expected, error=told(error))
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
     def swept_bytes(self, plan: LogDirPlan) -> int:

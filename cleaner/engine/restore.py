@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from cleaner.engine.causes import told
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal
@@ -123,8 +124,8 @@ class Restorer:
             held_since_ms = self._hold(log_dir, planned.facts)
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as error:
-            self._listener.event("partition_failed", topic=topic, partition=partition, error=str(error))
-            return replace(result, error=str(error))
+            self._listener.event("partition_failed", topic=topic, partition=partition, error=told(error))
+            return replace(result, error=told(error))
         segments = len(planned.restorable)
         fields = {"topic": topic, "partition": partition, "segments": segments, "bytes": planned.size_bytes}
         self._listener.event("partition_restored", **fields)

@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from cleaner.engine.causes import told
 from cleaner.engine.cleaner import Cleaner
 from cleaner.service.tasks import Advanced, Done, Ready, Refused, Task, Told
 from storage.errors import LogCleanerError
@@ -68,7 +69,7 @@ def _answer(task: Task, teller: _Teller) -> Done | Refused:
         teller.cleaner = _cleaner(task, teller)
         return Done(*teller.cleaner.clean(task.request))
     except (LogCleanerError, OSError, MemoryError) as error:
-        return Refused(str(error) or "not enough memory")
+        return Refused(told(error))
 
 
 def _cleaner(task: Task, teller: _Teller) -> Cleaner:

@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from cleaner.engine.causes import told
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted, everything
@@ -131,7 +132,7 @@ class Worker:
         except Stopped:
             return  # while planning: nothing was changed
         except (LogCleanerError, OSError, MemoryError) as error:
-            self._teller.failed(Event.JOB_FAILED, job.kind, str(error) or "not enough memory", job=job.kind.value)
+            self._teller.failed(Event.JOB_FAILED, job.kind, told(error), job=job.kind.value)
         self._teller.ended(job.kind, now_ms, self._clock.now_ms())
 
     def _run(self, job: Job, round_: Round, now_ms: int) -> None:
@@ -304,8 +305,8 @@ class Worker:
         self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
         failure = self._schedule.compactor
         assert failure is not None
-        told = {"failures": failure.count, "pause_ms": failure.pause_ms}
-        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **told)
+        fields = {"failures": failure.count, "pause_ms": failure.pause_ms}
+        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **fields)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""
@@ -349,7 +350,7 @@ class Worker:
             self._teller.log_dir_works(path, Trouble.LOCKING)
             self._teller.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
         else:
-            self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, str(error))
+            self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, told(error))
 
     def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Round | None = None) -> Cleaner:
         """Return a cleaner of the log dirs as they are now: for changes under the locks of the round, or to plan."""

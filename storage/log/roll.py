@@ -7,6 +7,7 @@ Invariant:  a segment exists once its ``.log`` does, then it is whole; index fil
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,7 +87,7 @@ def create_segment(fs: FileSystem, directory: Path, base_offset: int) -> Segment
     """
     log = directory / segment_file_name(base_offset, FileKind.LOG)
     if log.exists():
-        raise FileExistsError(log)
+        raise FileExistsError(errno.EEXIST, "a segment begins there already", str(log))
     for kind in SEGMENT_KINDS:
         fs.unlink(directory / segment_file_name(base_offset, kind), Purpose.ROLL)
     try:

@@ -28,7 +28,7 @@ def contents(log_dir: Path) -> dict[str, tuple[bytes, int]]:
     """Bytes of every file, lines sorted in the cleaner's checkpoint, and the times of segment files."""
     found = {"cleaner": (b"\n".join(sorted(_lines(log_dir / "cleaner-offset-checkpoint"))), 0)}
     for path in sorted(log_dir.rglob("*")):
-        if path.is_file() and not path.name.startswith((".logcleaner", "cleaner-offset")):
+        if path.is_file() and not path.name.startswith((".lock", ".logcleaner", "cleaner-offset")):
             time_ns = path.stat().st_mtime_ns if path.name[0].isdigit() else 0
             found[path.relative_to(log_dir).as_posix()] = path.read_bytes(), time_ns
     return found

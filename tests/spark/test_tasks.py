@@ -21,7 +21,7 @@ from cleaner.spark.scratch import new_suffix, sweep
 from cleaner.spark.tasks import Bitmaps, SpanWalk
 from cleaner.spark.work import PLACE_BITS, Unit
 from storage.compression import Compression
-from storage.errors import CorruptBatch, SparkJobFailed, UnseenLogDir
+from storage.errors import CorruptBatch, SourceChanged, SparkJobFailed, UnseenLogDir
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
@@ -163,6 +163,36 @@ def test_copy_by_a_cluster_is_the_copy_made_here(tmp_path: Path, here: Here) -> 
         cleaner.copy(request(), tmp_path / name, tool_version="1")
     manifests = [(tmp_path / name / "logcleaner-manifest.json").read_text() for name in ("one", "other")]
     assert manifests[0].replace('"local"', '"spark"') == manifests[1]
+
+
+@pytest.mark.parametrize("step", ["_survey", "_rewrite", "prepare"])
+@pytest.mark.parametrize("base_offset", [0, 10], ids=["compacted", "active"])
+def test_source_that_changes_while_a_cluster_works_on_a_copy_leaves_no_manifest(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch, step: str, base_offset: int
+) -> None:
+    from cleaner.engine.cleaner import Cleaner
+    from tests.partition_dirs import FakeClock, request
+
+    made = drawn(tmp_path / "data")
+    committed(tmp_path / "data", made)
+    real = getattr(here, step)
+
+    def disturbed(*args: Any) -> None:
+        if step == "prepare":
+            real(*args)
+        with made.log(base_offset).open("r+b") as file:
+            file.seek(70)
+            file.write(b"!")
+        if step != "prepare":
+            real(*args)
+
+    monkeypatch.setattr(here, step, disturbed)
+    cleaner = Cleaner([tmp_path / "data"], LAYERS, clock=FakeClock(), compactor=here)
+    with pytest.raises(SourceChanged) as caught:
+        cleaner.copy(request(), tmp_path / "copy", tool_version="1")
+    assert caught.value.path == made.log(base_offset)
+    assert not (tmp_path / "copy/logcleaner-manifest.json").exists()
+    assert not list(tmp_path.rglob("*.logcleaner"))
 
 
 def test_damaged_partition_is_told_and_the_others_are_compacted(tmp_path: Path, here: Here) -> None:

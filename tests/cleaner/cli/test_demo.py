@@ -8,6 +8,7 @@ import pytest
 from cleaner.cli import demo
 from cleaner.demo import MadeTopic, make_demo
 from storage.compression import Compression
+from storage.errors import OutOfSpace, UnwritableFile
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
@@ -138,3 +139,12 @@ def test_a_directory_that_will_not_do_is_refused_in_one_line(
     assert run(str(directory)) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert sum(1 for _ in tmp_path.rglob("*")) == {"not empty": 2, "a file": 1, "no parent": 0}[found]
+
+
+def test_full_disk_is_told_without_advice_that_is_for_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OutOfSpace(tmp_path / "demo/orders-0", 70)
+
+    monkeypatch.setattr("cleaner.demo.make_demo", full)
+    with pytest.raises(UnwritableFile, match=r"orders-0: .*: no space; name a directory on another disk"):
+        run(str(tmp_path / "demo"))

@@ -43,6 +43,7 @@ def original(tmp_path):
     (orders.path / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     (orders.path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     (root / "meta.properties").write_text("version=1\n")
+    (root / ".lock").touch()  # as a broker of Kafka 3.7 leaves it
     return committed(root, clicks, orders)
 
 

@@ -1,0 +1,264 @@
+"""A log dir at one moment: what its directories, files and checkpoints were before the plan was made.
+
+Order:      the moment is taken, then the configuration is read and the plan made, then files are read, then
+            ``ensure_unchanged``.
+Invariant:  where the last of these finds no change, all that was read in between is of one moment: each entry was the
+            same from the first look at it to the last one.
+Seen by:    device, inode, size, mtime and ctime of files; ctime tells what was written under an old mtime, or was
+            changed and changed back. Device, inode and mtime of partition directories; their topic ids, since an inode
+            number may come again with the next directory. The bytes of the checkpoints.
+Assumes:    two changes of a file within one tick of the file system's clock do not leave its size as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.engine.inventory import is_named
+from storage.checkpoints import parse_offset_checkpoint
+from storage.directory import opened
+from storage.errors import SourceChanged, UnreadableFile
+from storage.log.listing import Listing
+from storage.log_dir import LogDir, Offsets, read_file
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    JOURNAL_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    ROTATED_JOURNAL_FILE,
+    DirState,
+    FileIdentity,
+    FileState,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+)
+from storage.segment import SegmentFile, identity_of
+
+CHECKPOINTS: Final = (
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+_IGNORED: Final = frozenset({LOCK_FILE, JOURNAL_FILE, ROTATED_JOURNAL_FILE})
+"""Of the log dir itself, and not of what lies in it."""
+_KAFKAS: Final = frozenset({META_PROPERTIES_FILE, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state"})
+_METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
+
+
+class Entry(NamedTuple):
+    """What lay under a name."""
+
+    format: int
+    """File, directory, symlink, ...: as ``stat.S_IFMT`` has it."""
+    identity: FileIdentity
+    """Of a directory, size and mtime are 0: what lies in it is not asked here."""
+    changed_ns: int
+    """``ctime`` of a file."""
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Entry:
+        """Keep what tells whether the entry changed."""
+        if stat.S_ISREG(status.st_mode):
+            return cls(stat.S_IFREG, identity_of(status), status.st_ctime_ns)
+        return cls(stat.S_IFMT(status.st_mode), FileIdentity(status.st_dev, status.st_ino, 0, 0), 0)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a plain file."""
+        return self.format == stat.S_IFREG
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a directory, and no symlink to one."""
+        return self.format == stat.S_IFDIR
+
+    def change_to(self, other: Entry) -> str | None:
+        """Return what became of the entry, in words; None if it is the same."""
+        if (self.format, self.identity) != (other.format, other.identity):
+            return "another directory has its name" if self.is_dir else "another size, time or file"
+        return "its content, mode, owner or links changed" if self.changed_ns != other.changed_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDirectory:
+    """A directory, what lay in it, and whose it was."""
+
+    path: Path
+    itself: Entry
+    mtime_ns: int
+    entries: Mapping[str, Entry]
+    topic_id: bytes | None
+    """As ``partition.metadata`` has it."""
+
+    @classmethod
+    def look(cls, path: Path, ignored: Collection[str] = ()) -> SeenDirectory:
+        """List a directory; names in ``ignored`` are not looked at. Raises: UnreadableFile."""
+        try:
+            with opened(path) as descriptor, os.scandir(descriptor) as found:
+                status = os.fstat(descriptor)
+                entries = dict(_entries(entry for entry in found if entry.name not in ignored))
+        except OSError as error:
+            raise UnreadableFile(path, error.strerror or str(error)) from error
+        is_told = PARTITION_METADATA_FILE in entries and entries[PARTITION_METADATA_FILE].is_file
+        topic_id = read_file(path / PARTITION_METADATA_FILE) if is_told else None
+        return cls(path, Entry.of(status), status.st_mtime_ns, entries, topic_id)
+
+    def listing(self) -> Listing:
+        """Return the segment files, as ``list_partition`` would have listed them at that moment."""
+        files = []
+        for name, entry in sorted(self.entries.items()):
+            parsed = parse_segment_file_name(name)
+            if parsed is not None and entry.is_file:
+                files.append(SegmentFile(self.path, name, parsed, entry.identity, entry.changed_ns))
+        return Listing(self.path, tuple(files))
+
+    def plain_files(self) -> list[str]:
+        """Return the names of the plain files."""
+        return sorted(name for name, entry in self.entries.items() if entry.is_file)
+
+    def strays(self) -> list[str]:
+        """Return the names of what is no plain file, and means nothing to Kafka: directories, symlinks, FIFOs.
+
+        Raises: UnreadableFile for what would be a file of the log, of a topic or of the node if it were a plain one.
+        """
+        strays = sorted(name for name, entry in self.entries.items() if not entry.is_file)
+        for name in filter(_means_something, strays):
+            raise UnreadableFile(self.path / name, "it is no plain file, and the name is one of Kafka's")
+        return strays
+
+    def ensure_unchanged(self) -> None:
+        """Look again. Raises: SourceChanged, UnreadableFile."""
+        found = _looked_at(self.path)
+        if (cause := self.itself.change_to(found.itself)) is not None:
+            raise SourceChanged(self.path, cause)
+        if self.topic_id is not None and found.topic_id is not None and self.topic_id != found.topic_id:
+            raise SourceChanged(self.path / PARTITION_METADATA_FILE, "another topic id")
+        self.ensure_same_entries(found)
+        if self.mtime_ns != found.mtime_ns:
+            raise SourceChanged(self.path, "names in it came or went")
+
+    def ensure_same_entries(self, found: SeenDirectory) -> None:
+        """Compare what lay in it, and nothing else. Raises: SourceChanged."""
+        for name in sorted(self.entries.keys() | found.entries.keys()):
+            seen, now = self.entries.get(name), found.entries.get(name)
+            if seen is None or now is None:
+                raise SourceChanged(self.path / name, "it was not there" if seen is None else "it is gone")
+            if (cause := seen.change_to(now)) is not None:
+                raise SourceChanged(self.path / name, cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A log dir as it was at one moment."""
+
+    root: SeenDirectory
+    directories: Mapping[str, SeenDirectory]
+    """Partitions and the metadata log, by name."""
+    checkpoints: Mapping[str, bytes]
+    """The four files, by name; one that was not there is not in it."""
+
+    @classmethod
+    def of(cls, log_dir: LogDir, topics: Sequence[str]) -> Moment:
+        """Look at everything that a copy of some topics is made of.
+
+        Args:
+            log_dir: under its lock, if it has one.
+            topics: globs over topic or partition names; empty means all.
+
+        Raises: UnreadableFile; SourceChanged if a directory goes meanwhile.
+        """
+        root = SeenDirectory.look(log_dir.path, _IGNORED)
+        contents = {name: read_file(log_dir.path / name) for name in CHECKPOINTS}
+        names = [name for name, entry in sorted(root.entries.items()) if _is_copied(name, entry, topics, log_dir.path)]
+        directories = {name: _looked_at(log_dir.path / name) for name in names}
+        return cls(root, directories, {name: data for name, data in contents.items() if data is not None})
+
+    def offsets(self) -> dict[str, Offsets]:
+        """Return what the checkpoints said, by file name. Raises: CorruptCheckpoint."""
+        return {name: parse_offset_checkpoint(data, self.root.path / name) for name, data in self.checkpoints.items()}
+
+    def entry(self, path: Path) -> Entry:
+        """Return what lay at a path in the log dir, or in one of ``directories``."""
+        directory = self.root if path.parent == self.root.path else self.directories[path.parent.name]
+        return directory.entries[path.name]
+
+    def left_out(self, copied: Collection[str]) -> list[str]:
+        """Return what a copy does without: the other directories, and what is no plain file.
+
+        Replica moves, topics that were deleted or not asked for, foreign directories; symlinks, FIFOs, devices.
+
+        Args:
+            copied: names of the directories that it has.
+
+        Raises: as ``SeenDirectory.strays``.
+        """
+        names = [name for name in self.root.strays() if name not in copied]
+        names += [f"{place}/{name}" for place in copied for name in self.directories[place].strays()]
+        return sorted(names)
+
+    def ensure_unchanged(self) -> None:
+        """Look at all of it again. Raises: SourceChanged, UnreadableFile."""
+        for name in CHECKPOINTS:
+            data, now = self.checkpoints.get(name), read_file(self.root.path / name)
+            if data is not None and now is not None and data != now:
+                raise SourceChanged(self.root.path / name, "its offsets are others")
+        self.root.ensure_same_entries(SeenDirectory.look(self.root.path, _IGNORED))
+        for directory in self.directories.values():
+            directory.ensure_unchanged()
+
+
+def _looked_at(path: Path) -> SeenDirectory:
+    """List a directory that was there a moment ago. Raises: SourceChanged, UnreadableFile."""
+    try:
+        return SeenDirectory.look(path)
+    except UnreadableFile as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise SourceChanged(path, "it is gone") from error
+        raise
+
+
+def _is_copied(name: str, entry: Entry, topics: Sequence[str], log_dir: Path) -> bool:
+    """Whether a copy of some topics has this directory.
+
+    Raises: UnreadableFile for a live partition that is no directory: a broker would follow a symlink.
+    """
+    if name == METADATA_DIR:
+        return entry.is_dir
+    parsed = parse_partition_dir_name(name)
+    if parsed is None or parsed.state is not DirState.LIVE or entry.is_file:
+        return False
+    if parsed.topic_partition.topic == CLUSTER_METADATA_TOPIC or not is_named(parsed.topic_partition, topics):
+        return False
+    if not entry.is_dir:
+        raise UnreadableFile(log_dir / name, "it is no directory, and the name is a partition's")
+    return True
+
+
+def _entries(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, Entry]]:
+    for entry in found:
+        try:
+            yield entry.name, Entry.of(entry.stat(follow_symlinks=False))
+        except FileNotFoundError:  # gone since it was listed: the next look finds it gone, too
+            continue
+
+
+def _means_something(name: str) -> bool:
+    """Whether Kafka would read a file of this name, so that a copy without it were another log, topic or node."""
+    parsed = parse_segment_file_name(name)
+    if parsed is not None:
+        return parsed.state is not FileState.DELETED
+    return name in _KAFKAS or name.endswith(_METADATA_SNAPSHOT_SUFFIX)

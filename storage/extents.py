@@ -1,0 +1,46 @@
+"""Where the data of a sparse file lie. What lies between them is a hole: it is read as zeros, and takes no space.
+
+Not chosen: ``st_blocks``, which tells how much there is, but not where, and less than that on a disk that compresses.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import Final
+
+_UNKNOWN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
+"""A file system, or a kernel, that cannot tell."""
+
+
+def data_extents(descriptor: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Tell the data extents of an open file: positions of the first byte, and behind the last one.
+
+    A file system that knows no holes has one extent: the whole file.
+
+    Args:
+        descriptor: of the file; its own position is moved.
+        size_bytes: how much of the file is asked for.
+
+    Raises: OSError.
+    """
+    position = 0
+    while position < size_bytes:
+        try:
+            start = os.lseek(descriptor, position, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                return
+            if error.errno not in _UNKNOWN:
+                raise
+            start, end = position, size_bytes
+        if start < size_bytes:
+            yield start, min(end, size_bytes)
+        position = end
+
+
+def data_bytes(descriptor: int, size_bytes: int) -> int:
+    """Return how many bytes of an open file are no hole. Arguments and errors as above."""
+    return sum(end - start for start, end in data_extents(descriptor, size_bytes))

@@ -1,0 +1,58 @@
+"""``clean --output`` from the command line: exit statuses, and one line that names the cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
+from storage.filesystem import FileSystem, Purpose
+from storage.names import MANIFEST_FILE
+from tests.partition_dirs import PartitionDir, committed, keyed
+from tests.storage.test_lock import Broker
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    made = PartitionDir(tmp_path / "data").segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "b=1"))
+    (tmp_path / "data/.lock").touch()
+    return committed(tmp_path / "data", made)
+
+
+def clean(source: Path, to: Path) -> int:
+    return main(["clean", "--log-dir", str(source), "--output", str(to), "--set", "cleanup.policy=compact", "--yes"])
+
+
+def test_source_at_rest_gives_a_whole_copy(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert clean(source, tmp_path / "copy") == ExitStatus.DONE
+    assert "a whole copy, with its manifest" in capsys.readouterr().out
+
+
+def test_source_that_changes_gives_no_copy_and_one_line_with_the_cause(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = FileSystem.make_dir
+
+    def disturbed(self: FileSystem, path: Path, like: Path, purpose: Purpose) -> None:
+        (source / "log-start-offset-checkpoint").write_text("0\n1\norders 0 1\n")
+        real(self, path, like, purpose)
+
+    monkeypatch.setattr(FileSystem, "make_dir", disturbed)
+    assert clean(source, tmp_path / "copy") == ExitStatus.FAILED
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert "log-start-offset-checkpoint: changed since the copy was planned (it was not there)" in line
+    assert "whole copy" not in told.out
+    assert not (tmp_path / "copy" / MANIFEST_FILE).exists()
+    assert clean(source, tmp_path / "copy") == ExitStatus.USAGE  # what there is of a copy is not taken for one
+    monkeypatch.undo()
+    assert clean(source, tmp_path / "again") == ExitStatus.DONE
+
+
+def test_broker_that_holds_the_source_is_told(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Broker(source) as broker:
+        assert clean(source, tmp_path / "copy") == ExitStatus.LOCKED
+    assert f"process {broker.pid}" in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
