@@ -67,6 +67,45 @@ def hardening(name: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
+def condition() -> str:
+    (line,) = re.findall(r"^ExecCondition=\+/bin/sh -c '(.*)'$", (UNITS / SERVICES[1]).read_text(), re.MULTILINE)
+    return str(line).replace("$$", "$")
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("inactive", 0), ("failed", 0), ("", 0), ("active", 1), ("activating", 1), ("deactivating", 1), ("reloading", 1)],
+)
+def test_the_timer_does_nothing_while_a_broker_runs_or_starts(tmp_path: Path, state: str, status: int) -> None:
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\n[ $# = 4 ] && echo {state}\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    done = run("/bin/sh", "-c", condition(), env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.returncode == status
+
+
+def test_logcleaner_makes_way_for_a_broker_and_goes_on_behind_it_and_nothing_orders_the_broker() -> None:
+    lines = (UNITS / "make-way-for-kafka.conf").read_text().splitlines()
+    (before,), (behind,) = (
+        [line for line in lines if line.startswith(key)] for key in ("ExecStartPre=", "ExecStopPost=")
+    )
+    assert before.startswith("ExecStartPre=-+/bin/systemctl stop ")
+    assert {*before.split()[2:]} == {"logcleaner.service", "logcleaner-clean.service"}
+    assert "--no-block start logcleaner.service" in behind
+    for path in UNITS.iterdir():
+        said = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        assert not [line for line in said if re.match(r"(Conflicts|Before|Requires|BindsTo|PartOf)=", line)], path
+
+
+def test_the_drop_ins_for_the_broker_are_valid(tmp_path: Path) -> None:
+    unit = tmp_path / "kafka.service"
+    unit.write_text("[Service]\nExecStart=/bin/true\n")
+    (tmp_path / "kafka.service.d").mkdir()
+    dropped = UNITS / "make-way-for-kafka.conf"
+    (tmp_path / "kafka.service.d" / dropped.name).write_text(dropped.read_text())
+    done = run("systemd-analyze", "verify", "--man=no", unit, env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"})
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_all_services_are_hardened_alike() -> None:
     network = ("RestrictAddressFamilies", "IPAddress", "PrivateNetwork")
     daemon, *others = ([line for line in hardening(name) if not line.startswith(network)] for name in SERVICES)

@@ -21,6 +21,7 @@ COMMAND: Final = "/usr/bin/logcleaner"
 _UNITS: Final = ("logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer")
 _SPARK_UNITS: Final = ("logcleaner-analyze.service", "logcleaner-analyze.timer")
 _DROP_INS: Final = ("logcleaner.service.d", "logcleaner-clean.service.d")
+_FOR_KAFKA: Final = ("kafka-user.conf", "free-before-kafka.conf", "make-way-for-kafka.conf")
 _EXAMPLES: Final = "share/doc/logcleaner/examples"
 
 
@@ -50,7 +51,7 @@ FILES: Final = (
     UnitFile("logcleaner.tmpfiles.conf", ("lib/tmpfiles.d/logcleaner.conf",)),
     UnitFile("logcleaner.toml", ("etc/logcleaner.toml",), is_edited=True),
     UnitFile("log-dirs.conf", tuple(f"etc/systemd/system/{d}/log-dirs.conf" for d in _DROP_INS), is_edited=True),
-    *(UnitFile(name, (f"{_EXAMPLES}/{name}",)) for name in ("kafka-user.conf", "free-before-kafka.conf")),
+    *(UnitFile(name, (f"{_EXAMPLES}/{name}",)) for name in _FOR_KAFKA),
     *(
         UnitFile(name, (f"{_EXAMPLES}/{name}",), folder="monitoring")
         for name in ("alerts.yml", "alerts_test.yml", "dashboard.json")
