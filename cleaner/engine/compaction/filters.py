@@ -61,6 +61,10 @@ class Filters:
         """
         self._directory = directory
         self._times = times
+        # Tombstones that get a horizon stay in this round, even if it is now. Those that get none are met in every
+        # round: another delete.retention.ms may give them one.
+        horizon_ms = times.new_horizon_ms
+        self._quiet_without_horizon_until_ms = _NEVER_QUIET if horizon_ms is None else horizon_ms
         self._about = {path.name: about for path in directory.glob(f"*{_SUFFIX}") if (about := _about(path))}
         self.secret = _secret_of(self._about) or new_secret()
         """Of the hashes of this round."""
@@ -122,9 +126,11 @@ class Filters:
         with_tombstones = table[table["tombstones"] > 0]
         if with_tombstones.size:
             has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
-            horizons = np.where(has_horizon, with_tombstones["base_timestamp"], self._times.new_horizon_ms)
+            horizons = with_tombstones["base_timestamp"][has_horizon]
             to_come = horizons[horizons > self._times.now_ms]  # the others go in this round
             source.quiet_until_ms = min(source.quiet_until_ms, int(to_come.min(initial=NEVER_MS)))
+            if not has_horizon.all():
+                source.quiet_until_ms = min(source.quiet_until_ms, self._quiet_without_horizon_until_ms)
 
     def add(self, source: Source, kept: Words) -> None:
         """Note the hashes of records of a source, as ``mark_superseded`` gives them."""
@@ -136,13 +142,17 @@ class Filters:
         for source, low_words in zip(sources, by_source, strict=True):
             self._collect(source, low_words)
 
-    def settle(self, group: Sequence[Source], log: SegmentFile, records: int, *, has_empty_batches: bool) -> None:
+    def settle(
+        self, group: Sequence[Source], log: SegmentFile, records: int, survivors: int, *, has_empty_batches: bool
+    ) -> None:
         """Make the filter of what a group has become.
 
         Args:
             group: walked over.
             log: of the segment, in its place; the group's only one, or a new one.
             records: in it.
+            survivors: of pass 1: these records, and tombstones that expired. The hash of each was noted, or there is
+                no filter.
             has_empty_batches: they may be due any time.
         """
         quiet_until_ms = min(source.quiet_until_ms for source in group)
@@ -152,7 +162,7 @@ class Filters:
             return
         try:
             low_words = self._collected_of(group)
-            if low_words.size >= records:  # some that expired may be among them
+            if low_words.size == survivors:
                 secret = int(self.secret[0]), int(self.secret[1])
                 about = About(secret, log.identity, log.changed_ns, quiet_until_ms, records, low_words.size)
                 self._write(_name_of(log), KeyFilter.of(about, hashes_of(low_words)))
