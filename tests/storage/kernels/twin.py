@@ -190,8 +190,7 @@ def _rewritten(data: bytes, row: Row, kept: set[int], now: int, horizon: int) ->
     )
     if len(stays) == row.record_count and not stamp:
         return verbatim
-    new_horizon = horizon if horizon >= 0 else None
-    return _rebuilt(row, stays, new_horizon if stamp else row.horizon)
+    return _rebuilt(row, stays, horizon if stamp and horizon >= 0 else row.horizon)
 
 
 def _rebuilt(row: Row, stays: list[Parsed], horizon: int | None) -> bytes:
