@@ -265,6 +265,56 @@ def test_a_partition_that_was_not_cleaned_for_long_loses_its_filters(tmp_path, c
     assert len(list(cache.iterdir())) == 1
 
 
+def states(directory):
+    """Which entries there are, and when each last changed."""
+    return {path: path.stat().st_ctime_ns for path in (directory, *directory.rglob("*"))}
+
+
+@pytest.mark.parametrize("level", ["keys", "keys/partition"])
+def test_what_a_planted_symlink_leads_to_is_left_alone(tmp_path, cache, level):
+    directory = grown(drawn(tmp_path), "f=1")
+    clean(directory)
+    planted = cache if level == "keys" else next(cache.iterdir())
+    target = tmp_path / "precious"
+    planted.rename(target)  # it looks like ours, filters and all
+    target.joinpath("letter").write_text("dear")
+    planted.symlink_to(target)
+    before = states(target)
+    clean(grown(directory, "d=2"))
+    assert states(target) == before
+    assert 11 not in offsets(directory)
+
+
+def test_files_of_other_names_in_the_cache_are_left_alone(tmp_path, cache):
+    directory = grown(drawn(tmp_path), "f=1")
+    clean(directory)
+    (of_it,) = cache.iterdir()
+    of_it.joinpath("letter").write_text("dear")
+    of_it.joinpath("directory.keys").mkdir()
+    clean(grown(directory, "d=2"))
+    assert of_it.joinpath("letter").read_text() == "dear"
+    assert of_it.joinpath("directory.keys").is_dir()
+
+
+def test_what_is_swept_are_filters_that_were_not_used_for_long(tmp_path, cache):
+    clean(grown(drawn(tmp_path / "a"), "f=1"))
+    (with_letter,) = cache.iterdir()
+    with_letter.joinpath("letter").write_text("dear")
+    other, link = cache / "photographs", cache / ("0" * 32)
+    target = tmp_path / "target"
+    for path in (other, target):
+        path.mkdir(mode=0o700)
+        path.joinpath(f"{0:020d}.keys").touch()
+    link.symlink_to(target)
+    for path in (with_letter, other, target):
+        os.utime(path, (1, 1))
+    clean(grown(drawn(tmp_path / "b"), "f=1"))
+    assert [path.name for path in with_letter.iterdir()] == ["letter"]
+    assert names(other.parent) >= {f"{0:020d}.keys"}
+    assert link.is_symlink()
+    assert [path.name for path in (*other.iterdir(), *target.iterdir())] == [f"{0:020d}.keys"] * 2
+
+
 def spoilt_bytes(cache):
     for path in cache.glob("*/*.keys"):
         path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -333,10 +383,10 @@ def test_a_home_that_is_nowhere_does_no_harm(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_under_the_cache_does_no_harm(tmp_path, cache, monkeypatch):
-    def full(_self, _name, _filter):
+    def full(_self, _name, _parts):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(filters.Filters, "_write", full)
+    monkeypatch.setattr(filters.PrivateDirectory, "write", full)
     directory = grown(drawn(tmp_path), "d=2")
     clean(directory)
     assert 11 not in offsets(directory)
