@@ -24,10 +24,10 @@ from storage.compression import Compression
 from storage.errors import CorruptBatch, SourceChanged, SparkJobFailed, UnseenLogDir
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
+from storage.names import SCRATCH_SUFFIX
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.conftest import Samples
-from storage.names import SCRATCH_SUFFIX
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, configured, keyed
 from tests.spark.rounds import assert_same_by, cleaned, contents, sample_layers, skewed
 
