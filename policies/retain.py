@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from policies.reasons import INT64_MAX
 from storage.errors import ContradictedTxnIndex
 
 
@@ -31,7 +32,6 @@ class RecordFate(Enum):
         return self in _KEPT
 
 
-_INT64_MAX = (1 << 63) - 1
 _KEPT = frozenset({RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED})
 
 
@@ -143,7 +143,7 @@ def new_delete_horizon_ms(now_ms: int, delete_retention_ms: int) -> int | None:
         MemoryRecordsBuilder.hasDeleteHorizonMs, which takes a negative number as no horizon.
     """
     horizon_ms = now_ms + delete_retention_ms
-    return horizon_ms if 0 <= horizon_ms <= _INT64_MAX else None
+    return horizon_ms if 0 <= horizon_ms <= INT64_MAX else None
 
 
 def batch_fate(
