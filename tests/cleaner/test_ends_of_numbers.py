@@ -216,6 +216,21 @@ def test_a_number_at_the_end_of_its_range_does_what_exact_integers_do(
             assert left == contents(by_large(key))
 
 
+def test_as_many_threads_as_an_int_can_say_do_what_one_does(drawn: Path, tmp_path: Path) -> None:
+    """The daemon takes ``log.cleaner.threads``, whose only bound is the memory that is said to be there."""
+    key, left = TOPIC_KEY["segment.ms"], []
+    for threads in (1, INT_MAX):
+        log_dir = tmp_path / str(threads)
+        shutil.copytree(drawn, log_dir)
+        layers = layers_of(key, 1)
+        for topics in (["compacted-0"], []):  # one by all threads, then the others side by side
+            cleaner = Cleaner([log_dir], layers, clock=FakeClock(), threads=threads)
+            _, outcome = cleaner.clean(request(confirmed=True), topics)
+            assert not outcome.errors
+        left.append(contents(log_dir))
+    assert left[0] == left[1]
+
+
 @pytest.mark.parametrize("now_ms", [LEAST, LEAST + 1, -1, 0, NOW_MS, LONG_MAX - 1, LONG_MAX])
 def test_a_run_at_the_end_of_time_raises_nothing(drawn: Path, tmp_path: Path, now_ms: int) -> None:
     log_dir = tmp_path / "data"
