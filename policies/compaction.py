@@ -11,7 +11,7 @@ from typing import Final
 
 from policies.config import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Reason, ReasonCode, duration
+from policies.reasons import Reason, ReasonCode, as_int64, duration
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """An index holds offsets relative to its segment's base as 32-bit integers."""
@@ -168,10 +168,8 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
         age = duration(max(now_ms - fresh.largest_timestamp_ms, 0))
         lag = f"min.compaction.lag.ms={duration(policy.min_compaction_lag_ms)}"
         text = f"the newest record of {fresh.base_offset} is {age} old, within {lag}"
-        bound = (
-            fresh.base_offset,
-            Reason(ReasonCode.MIN_COMPACTION_LAG, text, fresh.largest_timestamp_ms + policy.min_compaction_lag_ms),
-        )
+        until_ms = as_int64(fresh.largest_timestamp_ms + policy.min_compaction_lag_ms)
+        bound = fresh.base_offset, Reason(ReasonCode.MIN_COMPACTION_LAG, text, until_ms)
     if log.last_stable_offset < bound[0]:
         bound = (log.last_stable_offset, _unstable(log))
     return bound

@@ -75,6 +75,15 @@ _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_
 _YEAR_9999_MS: Final = 253_402_300_799_000
 
 
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+
+
+def as_int64(number: int) -> int:
+    """Return the number cut to the ends of int64: what reads our JSON, and our kernels, hold no greater one."""
+    return max(INT64_MIN, min(number, INT64_MAX))
+
+
 def moment(time_ms: int) -> str:
     """``2026-11-21T06:03:34Z``; an absurd time is shown as its number."""
     if not 0 <= time_ms <= _YEAR_9999_MS:

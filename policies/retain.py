@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from policies.reasons import INT64_MAX
 from storage.errors import ContradictedTxnIndex
 
 
@@ -126,6 +127,23 @@ def record_fate(
         return RecordFate.LATEST
     is_protected = delete_horizon_ms is None or now_ms < delete_horizon_ms
     return RecordFate.TOMBSTONE_PROTECTED if is_protected else RecordFate.TOMBSTONE_EXPIRED
+
+
+def new_delete_horizon_ms(now_ms: int, delete_retention_ms: int) -> int | None:
+    """Return the delete horizon of a tombstone or marker that has none yet, or None if it gets none in this round.
+
+    A horizon is an int64, and none lies before the epoch. A batch without a horizon keeps its tombstones, so a
+    ``delete.retention.ms`` that means "for ever" keeps them for ever.
+
+    Args:
+        now_ms: epoch ms, one value for a round.
+        delete_retention_ms: ``delete.retention.ms``.
+
+    Source: Kafka MemoryRecords.filterTo, whose sum wraps to a negative number, and
+        MemoryRecordsBuilder.hasDeleteHorizonMs, which takes a negative number as no horizon.
+    """
+    horizon_ms = now_ms + delete_retention_ms
+    return horizon_ms if 0 <= horizon_ms <= INT64_MAX else None
 
 
 def batch_fate(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from policies.config import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Action, Reason, ReasonCode, Verdict, duration, moment
+from policies.reasons import Action, Reason, ReasonCode, Verdict, as_int64, duration, moment
 
 Rule = Callable[[int], Reason | None]
 """Given a segment's place: the reason why it goes, or None."""
@@ -179,13 +179,16 @@ def _is_unpinned(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> boo
 
 
 def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
-    """The first moment at which time retention takes the segment (strict comparison); 0 without a limit."""
+    """The first moment at which time retention takes the segment (strict comparison); 0 without a limit.
+
+    A moment beyond int64 is told as the last one. What is deleted is not decided by it.
+    """
     if policy.retention_ms < 0:
         return 0
     by_file_ms = segment.mtime_ms + policy.retention_ms + 1
     if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
-        return by_file_ms
-    return segment.largest_timestamp_ms + policy.retention_ms + 1
+        return as_int64(by_file_ms)
+    return as_int64(segment.largest_timestamp_ms + policy.retention_ms + 1)
 
 
 def _said(policy: TopicPolicy, key: str) -> str:

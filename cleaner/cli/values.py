@@ -18,19 +18,24 @@ if TYPE_CHECKING:
 Moment = Callable[[int], int]
 """Given the clock's time, epoch ms: the moment that was meant, epoch ms."""
 
-_EPOCH_MS = re.compile(r"-?\d{1,16}", re.ASCII)
+_EPOCH_MS = re.compile(r"-?\d{1,19}", re.ASCII)
 _PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
 _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 
 
 def moment(text: str) -> Moment:
-    """Epoch ms, ISO 8601 (naive means local time), or relative to the clock: ``+7d``, ``-36h``."""
+    """Epoch ms, ISO 8601 (naive means local time), or relative to the clock: ``+7d``, ``-36h``.
+
+    A moment beyond int64 is cut to the nearest that is not.
+    """
+    from policies.reasons import as_int64  # noqa: PLC0415 - not for --help
+
     if _EPOCH_MS.fullmatch(text):
-        epoch_ms = int(text)
+        epoch_ms = as_int64(int(text))
         return lambda _: epoch_ms
     if found := _RELATIVE.fullmatch(text):
         distance_ms = span_ms(found["span"]) * (1 if found["sign"] == "+" else -1)
-        return lambda now_ms: now_ms + distance_ms
+        return lambda now_ms: as_int64(now_ms + distance_ms)
     try:
         absolute_ms = round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

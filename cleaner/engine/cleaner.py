@@ -45,6 +45,9 @@ _TakeReadLock = Callable[[LogDir, FileSystem], AbstractContextManager[LogDirLock
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
 
+_THREADS_MAX: Final = 256
+"""Each takes memory before it has work; ``log.cleaner.threads`` may be any int."""
+
 
 class Cleaner:
     """Retention and compaction over some log dirs."""
@@ -77,7 +80,7 @@ class Cleaner:
             fs: the seam through which every mutation goes.
             clock: the wall clock.
             listener: hears events and progress.
-            threads: of compactions: large ones in turn, each with all, small ones side by side.
+            threads: of compactions: large ones in turn, each with all, small ones side by side; 256 at most.
             force_lock: go on where the lock of a log dir may keep nobody out.
             wanted: partitions that are left out of everything are those that it denies.
             lock: takes the lock of a log dir. A caller that already holds the lock passes a context that gives it.
@@ -98,7 +101,7 @@ class Cleaner:
             clock or SystemClock(),
             listener or Silent(),
             layers.broker_policy(),
-            threads,
+            min(threads, _THREADS_MAX),
             lambda: self._stopping,
             None,
             may_begin,

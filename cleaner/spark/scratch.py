@@ -6,10 +6,13 @@ segment file to either. Every attempt of a task has names of its own; what the d
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from storage.directory import opened
 from storage.filesystem import FileSystem, Purpose
 from storage.names import SCRATCH_SUFFIX
 
@@ -23,8 +26,19 @@ def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
     """Remove such files of any run; we hold the lock, so none is going on. Gives how many there were."""
     swept = 0
     for directory in directories:
-        found = sorted(directory.glob(f"*{SCRATCH_SUFFIX}"))
-        for path in found:
-            fs.unlink(path, Purpose.CLEAN)
+        found = sorted(_names_in(directory))
+        for name in found:
+            fs.unlink(directory / name, Purpose.CLEAN)
         swept += len(found)
     return swept
+
+
+def _names_in(directory: Path) -> list[str]:
+    """Return the names of the plain scratch files; none of a directory that is gone, or that a symlink took over."""
+    with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
+        return [entry.name for entry in entries if entry.name.endswith(SCRATCH_SUFFIX) and _is_plain(entry)]
+    return []
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False)

@@ -1,7 +1,7 @@
 """The directory where compiled kernels last from run to run.
 
 Its name holds a hash of all sources of this package: an edited callee changes the code of its callers. What lies there
-is executed, so a directory that another user could write is not used.
+is executed, so a directory that another user could change is not used (``private_directory``).
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import hashlib
 import importlib.metadata
 import os
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
+
+from storage.kernels.private_directory import PrivateDirectory
 
 
 def cache_root() -> Path:
@@ -44,15 +45,12 @@ def sources_hash(package: Path) -> str:
 def directory() -> Path | None:
     """This version's directory on this kind of CPU; where that cannot be had, say so, once, and give None."""
     try:
-        made = cache_root() / f"{_version()}-{sources_hash(Path(__file__).parent)}-{_machine_hash()}"
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_private(made)
-        with tempfile.TemporaryFile(dir=made):
-            pass
+        name = f"{_version()}-{sources_hash(Path(__file__).parent)}-{_machine_hash()}"
+        with PrivateDirectory.open(cache_root(), name) as made, made.temporary():
+            return made.path
     except (OSError, RuntimeError) as error:
         print(f"logcleaner: kernels are compiled anew each run, no cache: {error}", file=sys.stderr)  # noqa: T201
         return None
-    return made
 
 
 def _machine_hash() -> str:
@@ -67,10 +65,3 @@ def _version() -> str:
         return importlib.metadata.version("logcleaner")
     except importlib.metadata.PackageNotFoundError:
         return "unpackaged"
-
-
-def check_private(directory: Path) -> None:
-    """What lies in it is trusted. Raises: PermissionError."""
-    status = directory.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(f"{directory} can be written by another user")

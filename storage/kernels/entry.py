@@ -19,6 +19,9 @@ _SCALARS: Final[dict[str, Any]] = {
     "boolean": ctypes.c_bool,
     "void": ctypes.c_void_p,
 }
+_RANGES: Final = {
+    "int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1), "uint32": (0, (1 << 32) - 1), "boolean": (0, 1),
+}  # fmt: skip
 _ARRAY: Final = (
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
 )  # fmt: skip
@@ -45,7 +48,7 @@ class Entry:
         self._results = _SCALARS[signature.result.scalar] * max(signature.result.count, 1)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it; gives what the function returns. Raises: TypeError."""
+        """Run it; gives what the function returns. Raises: TypeError, OverflowError."""
         results, error = self._results(), ctypes.c_void_p()
         status = self._function(ctypes.addressof(results), ctypes.addressof(error), *self._passed(arguments))
         if status == _RAISED:
@@ -57,9 +60,17 @@ class Entry:
     def _passed(self, arguments: tuple[Any, ...]) -> Iterator[Any]:
         for parameter, argument in zip(self._parameters, arguments, strict=True):
             if isinstance(parameter, Result):
-                yield int(argument)
+                yield _scalar(parameter, int(argument))
             else:
                 yield from _array(parameter, argument)
+
+
+def _scalar(parameter: Result, number: int) -> int:
+    """The number itself. ctypes would wrap one that does not fit."""
+    low, high = _RANGES[parameter.scalar]
+    if not low <= number <= high:
+        raise OverflowError(f"{number} is no {parameter.scalar}")
+    return number
 
 
 def _array(parameter: Array, array: Any) -> tuple[None, None, int, int, int, int, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import llvmlite.binding as llvm
+
+from storage.kernels.private_directory import PrivateDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,10 @@ class MachineCode:
 
     @classmethod
     def read(cls, file: Path) -> Self | None:
-        """From the cache; None where it is not there in full."""
+        """Read a file of the cache; return None unless it is this user's, and whole."""
         with suppress(OSError, ValueError):
-            digest, symbol, elf = file.read_bytes().split(b"\n", 2)
+            with _directory_of(file) as directory, directory.open_to_read(file.name) as opened:
+                digest, symbol, elf = opened.read().split(b"\n", 2)
             if digest.decode() == _digest(symbol, elf):
                 return cls(symbol.decode(), elf)
         return None
@@ -32,10 +34,8 @@ class MachineCode:
     def write(self, file: Path) -> None:
         """Into the cache, all or nothing; where that cannot be, the next run compiles again."""
         symbol = self.symbol.encode()
-        with suppress(OSError), tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as made:
-            made.write(b"\n".join([_digest(symbol, self.elf).encode(), symbol, self.elf]))
-            made.close()
-            Path(made.name).replace(file)
+        with suppress(OSError), _directory_of(file) as directory:
+            directory.write(file.name, [b"\n".join([_digest(symbol, self.elf).encode(), symbol, self.elf])])
 
     def load(self) -> tuple[int, Any]:
         """Address of the entry point, and what must be kept for as long as it is called."""
@@ -43,6 +43,11 @@ class MachineCode:
         engine.add_object_file(llvm.ObjectFileRef.from_data(self.elf))
         engine.finalize_object()
         return engine.get_function_address(self.symbol), engine
+
+
+def _directory_of(file: Path) -> PrivateDirectory:
+    """Open the directory of a file anew: it may be another's by now. Raises: OSError."""
+    return PrivateDirectory.open(file.parent.parent, file.parent.name)
 
 
 def _machine() -> Any:

@@ -94,7 +94,7 @@ def recompress_batches(  # noqa: PLR0917  (a kernel takes no structures)
         last: row to end before.
         bitmap: the survivors.
         now_ms: epoch ms, one value a round.
-        horizon_ms: now + ``delete.retention.ms``, for STAMP.
+        horizon_ms: as for ``encode_records``.
         arena: for the records of one batch, decompressed.
         plain: for those that stay. Neither overlaps another array.
         out: never overlaps ``buf``.

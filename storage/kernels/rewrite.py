@@ -113,7 +113,7 @@ def encode_records(
         row: which batch.
         bitmap: the survivors.
         now_ms: epoch ms, one value a round.
-        horizon_ms: for STAMP: now + ``delete.retention.ms``.
+        horizon_ms: for STAMP, epoch ms; negative: none is set, and the row becomes a REBUILD.
         out: room for the records, and 16 bytes more for each than it takes.
         position: where to begin.
 
@@ -129,6 +129,8 @@ def encode_records(
         status = Status.BITMAP_SHORT
     if status != Status.OK:
         return status, position, 0, 0, 0
+    if horizon_ms < 0 and table[row].outcome == Outcome.STAMP:
+        table[row].outcome = Outcome.REBUILD
     return _encode(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
 
 
@@ -261,7 +263,7 @@ def rewrite_batches(
         last: row to end before.
         bitmap: the survivors.
         now_ms: epoch ms, one value a round.
-        horizon_ms: now + ``delete.retention.ms``, for STAMP.
+        horizon_ms: as for ``encode_records``.
         out: never overlaps ``buf``.
         position: where in ``out`` to begin.
         written: ``layout.WRITTEN``.

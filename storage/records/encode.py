@@ -32,7 +32,7 @@ from storage.records.record import (
     NO_TIMESTAMP,
     Record,
 )
-from storage.records.varint import write_varint
+from storage.records.varint import wrapped_int64, write_varint
 
 
 def encode_batch(
@@ -178,7 +178,7 @@ def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_
 
 def _encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytearray:
     body = bytearray(1)  # attributes, unused
-    write_varint(body, record.timestamp_ms - base_timestamp_ms)
+    write_varint(body, wrapped_int64(record.timestamp_ms - base_timestamp_ms))
     write_varint(body, record.offset - base_offset)
     _write_bytes(body, record.key)
     _write_bytes(body, record.value)

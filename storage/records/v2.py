@@ -13,7 +13,7 @@ from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
 from storage.records.control import CONTROL_BYTES_MAX, TxnMarker, parse_txn_marker
 from storage.records.header import CRC_START, V2_HEADER_BYTES, BatchHeader, sequence_after
 from storage.records.record import DECOMPRESSED_BYTES_MAX, Record, RecordHeader
-from storage.records.varint import read_varint, read_varlong
+from storage.records.varint import read_varint, read_varlong, wrapped_int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[R
     headers, position = decode_headers(data, position, end)
     if position != end:
         raise InvalidRecord(f"record of {length} bytes with {end - position} unused")
-    timestamp_ms = header.base_timestamp_ms + timestamp_delta
+    timestamp_ms = wrapped_int64(header.base_timestamp_ms + timestamp_delta)
     record = Record(
         offset=header.base_offset + offset_delta,
         timestamp_ms=header.max_timestamp_ms if header.is_log_append_time else timestamp_ms,

@@ -25,6 +25,15 @@ def read_varlong(buf: memoryview, position: int, end: int) -> tuple[int, int]:
     return _read(buf, position, end, VARLONG_BYTES_MAX, 64)
 
 
+def wrapped_int64(value: int) -> int:
+    """Return the int64 with the same low 64 bits, as Java's sums and differences do.
+
+    A timestamp and a base timestamp can lie further apart than an int64 says; what is written wraps, and wraps back
+    when it is read.
+    """
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def write_varint(out: bytearray, value: int) -> None:
     """Append ``value`` (an int32 or int64) to ``out``."""
     raw = value << 1 if value >= 0 else ~(value << 1)

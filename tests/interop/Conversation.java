@@ -148,7 +148,8 @@ abstract class Conversation {
     /** A command line taken apart: the command, its directories, and options with or without a value. */
     record Arguments(String command, List<String> dirs, Map<String, List<String>> options) {
         private static final List<String> FLAGS =
-            List.of("checkpoints", "keep-deleted", "batches-only", "unkeyed", "no-tombstones", "expire", "in-order");
+            List.of("checkpoints", "keep-deleted", "batches-only", "unkeyed", "no-tombstones", "no-transactions", "expire",
+                "in-order");
 
         static Arguments parse(List<String> words) {
             List<String> dirs = new ArrayList<>();

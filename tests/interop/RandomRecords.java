@@ -24,6 +24,15 @@ final class RandomRecords {
         }
     }
 
+    /** Plain keys alone, from a number on: logs whose segments have keys of their own. */
+    RandomRecords(Random random, int keysMax, long firstKey) {
+        this.random = random;
+        int plainKeys = 2 + random.nextInt(keysMax);
+        for (long number = firstKey; number < firstKey + plainKeys; number++) {
+            keys.add(("k" + number).getBytes(StandardCharsets.US_ASCII));
+        }
+    }
+
     byte[] key() {
         return oneOf(keys);
     }

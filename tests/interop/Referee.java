@@ -72,7 +72,8 @@ import java.util.stream.Stream;
  * generate DIR      keyed records, fast, behind what the log holds: uniformly drawn keys, or --in-order
  * workload DIR...   seeded random appends: transactions, idempotence, tombstones, epochs, codecs, headers;
  *                   continues the producers that it finds; --codec C (repeatable) restricts the codecs,
- *                   --unkeyed adds records without a key, --now is where its clock starts, --steps about how many batches
+ *                   --unkeyed adds records without a key, --now is where its clock starts, --steps about how many batches,
+ *                   --no-transactions; --first-key N draws from a few keys from number N on
  *
  * --config K=V (repeatable)   topic configuration
  * --now MS                    the clock of the whole command
@@ -537,19 +538,22 @@ public final class Referee extends Conversation {
                 time.milliseconds = Math.max(time.milliseconds, segment.largestRecordTimestamp().orElse(0) + 1_000);
             }
             markersBumpEpoch = random.nextBoolean();
-            addClients();
-            drawn = new RandomRecords(random, KEYS_MAX, arguments.has("unkeyed"));
+            addClients(arguments.has("no-transactions"));
+            long firstKey = arguments.number("first-key", -1);
+            drawn = firstKey < 0 ? new RandomRecords(random, KEYS_MAX, arguments.has("unkeyed"))
+                : new RandomRecords(random, KEYS_MAX, firstKey);
         }
 
-        private void addClients() {
+        private void addClients(boolean withoutTransactions) {
             clients.add(new Client(RecordBatch.NO_PRODUCER_ID, false));
             log.producerStateManager().activeProducers().values().stream()
                 .sorted(Comparator.comparingLong(ProducerStateEntry::producerId))
-                .forEach(state -> clients.add(new Client(state, random.nextBoolean())));
+                .forEach(state -> clients.add(new Client(state, random.nextBoolean() && !withoutTransactions)));
             long firstProducerId = 1_000 + log.logEndOffset(); // not known to a log that already has records
             int producers = 2 + random.nextInt(4);
             for (int i = 0; i < producers; i++) {
-                clients.add(new Client(firstProducerId + i, i == 0 || random.nextBoolean()));
+                boolean transactional = i == 0 || random.nextBoolean();
+                clients.add(new Client(firstProducerId + i, transactional && !withoutTransactions));
             }
         }
 

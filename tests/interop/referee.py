@@ -238,6 +238,8 @@ class Referee:
         codecs: Sequence[str] = (),
         unkeyed: bool = False,
         tombstones: bool = True,
+        transactions: bool = True,
+        first_key: int | None = None,
     ) -> list[Generated]:
         """Append seeded random records of every kind to each log, in at least four segments.
 
@@ -253,9 +255,13 @@ class Referee:
             codecs: those used; all by default, but to be named for ``KAFKA_2``.
             unkeyed: some records have no key.
             tombstones: some have no value; without them only for ``KAFKA_2``.
+            transactions: some records are in one; without them only for ``KAFKA_4``.
+            first_key: draw from a few keys from this number on, those of other segments left out; only for ``KAFKA_4``.
         """
         flags = ["--seed", str(seed), *(["--unkeyed"] if unkeyed else [])]
         flags += [] if tombstones else ["--no-tombstones"]
+        flags += [] if transactions else ["--no-transactions"]
+        flags += [] if first_key is None else ["--first-key", str(first_key)]
         flags += [*(["--checkpoints"] if checkpoints else []), *_clock(now_ms), *_settings(config)]
         flags += [word for codec in codecs for word in ("--codec", codec)]
         flags += [] if steps is None else ["--steps", str(steps)]

@@ -46,3 +46,15 @@ def test_each_step_has_the_greatest_limit_that_still_leaves_so_little() -> None:
     log = a_log().segment(bytes=50, newest_ms=NOW_MS - 9).segment(bytes=30, newest_ms=NOW_MS - 4).facts()
     assert curve_by_time(log, a_policy(), NOW_MS) == (CurvePoint(3, 0), CurvePoint(8, 30), CurvePoint(None, 80))
     assert curve_by_size(log) == (CurvePoint(0, 0), CurvePoint(30, 30), CurvePoint(None, 80))
+
+
+@given(st.lists(st.sampled_from([-(1 << 63), -1, 0, NOW_MS, (1 << 63) - 1]), min_size=1, max_size=4))
+def test_no_limit_is_beyond_int64_and_each_leaves_what_the_curve_says(newest_ms: list[int]) -> None:
+    log = a_log()
+    for time_ms in newest_ms:
+        log = log.segment(bytes=1, newest_ms=time_ms)
+    facts = log.facts()
+    curve = curve_by_time(facts, a_policy(), NOW_MS)
+    for limit in (0, NOW_MS, (1 << 63) - 1, *(point.limit for point in curve if point.limit is not None)):
+        assert limit < 1 << 63
+        assert read_off(curve, limit) == left(facts, a_policy(retention_ms=limit))

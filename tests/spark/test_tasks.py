@@ -24,6 +24,7 @@ from storage.compression import Compression
 from storage.errors import CorruptBatch, SourceChanged, SparkJobFailed, UnseenLogDir
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
+from storage.names import SCRATCH_SUFFIX
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.conftest import Samples
@@ -275,6 +276,20 @@ def test_scratch_files_are_nothing_to_a_listing_and_the_next_run_takes_them_away
     assert not left.exists()
     left.touch()
     assert sweep([made.path], FileSystem()) == 1
+
+
+def test_only_plain_scratch_files_of_the_directory_itself_are_swept(tmp_path: Path) -> None:
+    elsewhere, partition = tmp_path / "elsewhere", tmp_path / "orders-0"
+    for directory in (elsewhere, partition):
+        directory.mkdir()
+        directory.joinpath(f"a{SCRATCH_SUFFIX}").touch()
+    partition.joinpath(f"directory{SCRATCH_SUFFIX}").mkdir()
+    partition.joinpath(f"link{SCRATCH_SUFFIX}").symlink_to(elsewhere / f"a{SCRATCH_SUFFIX}")
+    planted = tmp_path / "orders-1"
+    planted.symlink_to(elsewhere)
+    assert sweep([partition, planted, tmp_path / "gone"], FileSystem()) == 1
+    assert {path.name for path in partition.iterdir()} == {f"directory{SCRATCH_SUFFIX}", f"link{SCRATCH_SUFFIX}"}
+    assert [path.name for path in elsewhere.iterdir()] == [f"a{SCRATCH_SUFFIX}"]
 
 
 def test_places_ascend_with_units_and_ordinals_and_fill_the_bitmaps_of_their_units(tmp_path: Path) -> None:

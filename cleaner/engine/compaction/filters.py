@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
@@ -25,8 +24,9 @@ from cleaner.engine.compaction.fates import TRANSACTIONAL
 from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
 from cleaner.engine.compaction.rewrite import Times
 from cleaner.engine.compaction.sources import NEVER_MS, Slice, Source
-from storage.kernels.cache import cache_root, check_private
+from storage.kernels.cache import cache_root
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
+from storage.kernels.private_directory import UNFINISHED_SUFFIX, PrivateDirectory
 from storage.kernels.signatures import Words
 from storage.key_filter import About, KeyFilter, format_key_filter, hashes_of, parse_about, parse_key_filter
 from storage.page_cache import absent_ranges, let_go
@@ -40,7 +40,9 @@ _BYTES_A_KEY: Final = 8
 """While they are collected."""
 _PART_OF_FREE_SPACE: Final = 0.25
 _SUFFIX: Final = ".keys"
+_OWN_SUFFIXES: Final = _SUFFIX, UNFINISHED_SUFFIX
 _DIRECTORY: Final = "keys"
+_OF_A_PARTITION: Final = re.compile(r"[0-9a-f]{32}")
 _UNUSED_DAYS_MAX: Final = 30
 _ABOUT_BYTES: Final = 1024
 _NEVER_QUIET: Final = -1
@@ -50,25 +52,29 @@ _NEVER_QUIET: Final = -1
 class Filters:
     """Those of one partition, through one round."""
 
-    def __init__(self, directory: Path, times: Times) -> None:
-        """Open the partition's directory of the cache.
+    def __init__(self, directory: PrivateDirectory, times: Times) -> None:
+        """Read what earlier rounds left.
 
         Args:
-            directory: of the cache, for this partition alone; it exists.
+            directory: of the cache, for this partition alone; it is closed at the end of the round.
             times: of the round.
 
         Raises: OSError.
         """
         self._directory = directory
         self._times = times
-        self._about = {path.name: about for path in directory.glob(f"*{_SUFFIX}") if (about := _about(path))}
+        # Tombstones that get a horizon stay in this round, even if it is now. Those that get none are met in every
+        # round: another delete.retention.ms may give them one.
+        horizon_ms = times.new_horizon_ms
+        self._quiet_without_horizon_until_ms = _NEVER_QUIET if horizon_ms is None else horizon_ms
+        self._about = {name: about for name in directory.names(_SUFFIX) if (about := _about(directory, name))}
         self.secret = _secret_of(self._about) or new_secret()
         """Of the hashes of this round."""
         self._kept: set[str] = set()
-        self._collected: IO[bytes] | None = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - until the round ends
+        self._collected: IO[bytes] | None = directory.temporary()
         self._runs: dict[int, list[tuple[int, int]]] = {}
         """Of a source's base offset: where hashes of its records lie, position and bytes."""
-        free = os.statvfs(directory)
+        free = os.statvfs(directory.descriptor)
         self._bytes_left = int(free.f_bavail * free.f_frsize * _PART_OF_FREE_SPACE)
 
     @classmethod
@@ -76,8 +82,11 @@ class Filters:
         """Those of the partition in a directory; None where they are not worth it, or there is no cache."""
         if all(source.segment.size_bytes < SEGMENT_BYTES_MIN for source in sources):
             return None
-        with suppress(OSError, RuntimeError):
-            return cls(directory_of(partition), times)
+        with suppress(OSError, RuntimeError), ExitStack() as opened:
+            directory = opened.enter_context(directory_of(partition))
+            filters = cls(directory, times)
+            opened.pop_all()
+            return filters
         return None
 
     def __enter__(self) -> Self:
@@ -88,10 +97,11 @@ class Filters:
     ) -> None:
         if kind is None:
             with suppress(OSError):
-                for path in self._directory.iterdir():  # whoever holds the lock has it for himself
-                    if path.name not in self._kept:
-                        path.unlink()
+                for name in self._directory.names(*_OWN_SUFFIXES):  # whoever holds the lock has it for himself
+                    if name not in self._kept:
+                        self._directory.remove(name)
         self._give_up()
+        self._directory.close()
 
     def pass_over(self, sources: Sequence[Source], first_dirty_offset: int, key_map: KeyMap) -> None:
         """Find out which sources lose nothing to the keys in the map, and have nothing due."""
@@ -103,7 +113,7 @@ class Filters:
                 continue
             if hashes is None:
                 hashes = hashes_of(*key_map.hashes())
-            found = _read(self._directory / name)
+            found = _read(self._directory, name)
             if found is None or found.about != about or found.may_have_any(hashes):
                 continue
             source.is_passed_over, source.records = True, about.records
@@ -122,9 +132,11 @@ class Filters:
         with_tombstones = table[table["tombstones"] > 0]
         if with_tombstones.size:
             has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
-            horizons = np.where(has_horizon, with_tombstones["base_timestamp"], self._times.new_horizon_ms)
+            horizons = with_tombstones["base_timestamp"][has_horizon]
             to_come = horizons[horizons > self._times.now_ms]  # the others go in this round
             source.quiet_until_ms = min(source.quiet_until_ms, int(to_come.min(initial=NEVER_MS)))
+            if not has_horizon.all():
+                source.quiet_until_ms = min(source.quiet_until_ms, self._quiet_without_horizon_until_ms)
 
     def add(self, source: Source, kept: Words) -> None:
         """Note the hashes of records of a source, as ``mark_superseded`` gives them."""
@@ -136,13 +148,17 @@ class Filters:
         for source, low_words in zip(sources, by_source, strict=True):
             self._collect(source, low_words)
 
-    def settle(self, group: Sequence[Source], log: SegmentFile, records: int, *, has_empty_batches: bool) -> None:
+    def settle(
+        self, group: Sequence[Source], log: SegmentFile, records: int, survivors: int, *, has_empty_batches: bool
+    ) -> None:
         """Make the filter of what a group has become.
 
         Args:
             group: walked over.
             log: of the segment, in its place; the group's only one, or a new one.
             records: in it.
+            survivors: of pass 1: these records, and tombstones that expired. The hash of each was noted, or there is
+                no filter.
             has_empty_batches: they may be due any time.
         """
         quiet_until_ms = min(source.quiet_until_ms for source in group)
@@ -152,7 +168,7 @@ class Filters:
             return
         try:
             low_words = self._collected_of(group)
-            if low_words.size >= records:  # some that expired may be among them
+            if low_words.size == survivors:
                 secret = int(self.secret[0]), int(self.secret[1])
                 about = About(secret, log.identity, log.changed_ns, quiet_until_ms, records, low_words.size)
                 self._write(_name_of(log), KeyFilter.of(about, hashes_of(low_words)))
@@ -190,15 +206,7 @@ class Filters:
 
     def _write(self, name: str, key_filter: KeyFilter) -> None:
         """Whole or not at all, but for a crash: then it does not match its checksum, or its name."""
-        with tempfile.NamedTemporaryFile(dir=self._directory, suffix=".unfinished", delete=False) as made:
-            try:
-                for part in format_key_filter(key_filter):
-                    made.write(part.data)
-                made.flush()
-                Path(made.name).rename(self._directory / name)
-            except OSError:
-                Path(made.name).unlink(missing_ok=True)
-                raise
+        self._directory.write(name, (part.data for part in format_key_filter(key_filter)))
         self._kept.add(name)
 
     def _give_up(self) -> None:
@@ -209,24 +217,29 @@ class Filters:
             self._collected = None
 
 
-def directory_of(partition: Path) -> Path:
-    """Of the cache; what was not used for long goes when a new one is made. Raises: OSError, RuntimeError."""
-    root = cache_root() / _DIRECTORY
-    directory = root / hashlib.sha256(os.fsencode(partition.resolve())).hexdigest()[:32]
-    if not directory.is_dir():
-        _sweep(root)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_private(directory)
-    os.utime(directory)
+def directory_of(partition: Path) -> PrivateDirectory:
+    """Open the partition's directory in the cache; make it if it is missing, and sweep then what was not used for long.
+
+    Raises: OSError, also where another user could change the cache; RuntimeError without a home directory.
+    """
+    name = hashlib.sha256(os.fsencode(partition.resolve())).hexdigest()[:32]
+    with PrivateDirectory.open(cache_root(), _DIRECTORY) as root:
+        if name not in root.names():
+            _sweep(root)
+        directory = root.level(name)
+    os.utime(directory.descriptor)
     return directory
 
 
-def _sweep(root: Path) -> None:
+def _sweep(root: PrivateDirectory) -> None:
+    """Remove the filters of partitions that were not cleaned for long. Whatever has another name stays."""
     unused_since = time.time() - _UNUSED_DAYS_MAX * 86_400
-    with suppress(OSError):
-        for directory in root.iterdir():
-            if directory.stat().st_mtime < unused_since:
-                shutil.rmtree(directory, ignore_errors=True)
+    for name in filter(_OF_A_PARTITION.fullmatch, root.names()):
+        with suppress(OSError), root.level(name) as directory:
+            if os.fstat(directory.descriptor).st_mtime < unused_since:
+                for own in directory.names(*_OWN_SUFFIXES):
+                    directory.remove(own)
+                os.rmdir(name, dir_fd=root.descriptor)
 
 
 def is_as_it_was(log: SegmentFile, about: About) -> bool:
@@ -238,16 +251,16 @@ def _name_of(log: SegmentFile) -> str:
     return f"{log.path.stem}{_SUFFIX}"
 
 
-def _about(path: Path) -> About | None:
-    with suppress(OSError), path.open("rb") as file:
+def _about(directory: PrivateDirectory, name: str) -> About | None:
+    with suppress(OSError), directory.open_to_read(name) as file:
         return parse_about(file.read(_ABOUT_BYTES))
     return None
 
 
-def _read(path: Path) -> KeyFilter | None:
+def _read(directory: PrivateDirectory, name: str) -> KeyFilter | None:
     """And leave the page cache as it was."""
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        absent = absent_ranges(file.fileno(), 0, path.stat().st_size)
+    with suppress(OSError), directory.open_to_read(name) as file:
+        absent = absent_ranges(file.fileno(), 0, os.fstat(file.fileno()).st_size)
         data = np.fromfile(file, np.uint8)
         let_go(file.fileno(), absent)
         return parse_key_filter(data)

@@ -44,7 +44,7 @@ def keys_max_of(broker: BrokerPolicy) -> int:
     Raises: InvalidConfig where it has no room for one: no round would ever end behind where it began.
     """
     map_bytes = min(broker.log_cleaner_dedupe_buffer_size // max(broker.log_cleaner_threads, 1), _MAP_BYTES_MAX)
-    keys_max = int(map_bytes // _BYTES_A_KEY * broker.log_cleaner_io_buffer_load_factor)
+    keys_max = int(map_bytes // _BYTES_A_KEY * min(broker.log_cleaner_io_buffer_load_factor, 1.0))
     if keys_max < 1:
         key = "log.cleaner.dedupe.buffer.size"
         reason = "with log.cleaner.threads and log.cleaner.io.buffer.load.factor leaves no room for a single key"

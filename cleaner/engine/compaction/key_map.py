@@ -35,6 +35,7 @@ _LOG2_SLOTS_FIRST: Final = 17
 """A map begins with so few slots, one huge page of them, and doubles: untouched memory costs nothing."""
 _WORDS_FIRST: Final = WORDS_A_SLOT << _LOG2_SLOTS_FIRST
 _FULL_ENOUGH_TO_DOUBLE: Final = 0.6
+_FILL_MIN: Final = 0.05
 _BYTES_A_RECORD: Final = 16
 """Of log, at the least, when a map is sized: compressed records may take less, and the map then fills in more
 passes."""
@@ -73,7 +74,12 @@ class Budget:
     map_bytes: int
     """``log.cleaner.dedupe.buffer.size``."""
     load_factor: float
-    """``log.cleaner.io.buffer.load.factor``."""
+    """``log.cleaner.io.buffer.load.factor``, of which Kafka checks no range."""
+
+    @property
+    def fill(self) -> float:
+        """The share of the map to fill: the load factor, within what a map can be filled to."""
+        return min(max(self.load_factor, _FILL_MIN), 1.0)
 
 
 class KeyMap:
@@ -93,7 +99,7 @@ class KeyMap:
             threads: that fill it.
             secret: of the hashes; one drawn for this map if none is given.
         """
-        self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.load_factor)
+        self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.fill)
         self._limit_of_all = int(counters[LIMIT])
         self._keys_max = _keys_max(budget)
         self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
@@ -255,7 +261,7 @@ class KeyMap:
 
 def _log2_slots(dirty_bytes: int, budget: Budget) -> int:
     """As many slots as the dirty section's keys may need were they all distinct, within the budget."""
-    wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.load_factor).bit_length()
+    wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.fill).bit_length()
     return max(min(wanted, _log2_slots_max(budget)), _LOG2_SLOTS_MIN)
 
 
@@ -265,4 +271,4 @@ def _log2_slots_max(budget: Budget) -> int:
 
 def _keys_max(budget: Budget) -> int:
     """How many keys the largest map within the budget takes."""
-    return max(int((1 << _log2_slots_max(budget)) * budget.load_factor), 1)
+    return max(int((1 << _log2_slots_max(budget)) * budget.fill), 1)

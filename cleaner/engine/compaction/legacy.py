@@ -148,7 +148,7 @@ def rewritten(batch: LegacyBatch, kept: Sequence[Record]) -> bytes:
     return encode_wrapper(kept, header.magic, header.compression, _log_append_time_ms(header))
 
 
-def upgraded(batch: LegacyBatch, kept: Sequence[Record], new_horizon_ms: int) -> bytes:
+def upgraded(batch: LegacyBatch, kept: Sequence[Record], new_horizon_ms: int | None) -> bytes:
     """The v2 batch of some records of a batch, at least one: from the first one's offset to the last one's.
 
     It has neither producer nor leader epoch, and if a tombstone is in it, the horizon: that of v0 and v1 is not its

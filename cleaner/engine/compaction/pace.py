@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from cleaner.engine.means import Means, Stopped
@@ -34,7 +35,7 @@ class Pace:
         """Count bytes read or written, and wait where they were too many for the time. Raises: Stopped."""
         self._bytes += done_bytes
         elapsed = self._means.clock.seconds() - self._since_seconds
-        wait_seconds = self._bytes / self._bytes_per_second - elapsed
+        wait_seconds = self._due_seconds() - elapsed
         while wait_seconds > _SLEEP_SECONDS_MIN and not self._means.stopping():
             self._means.clock.sleep(min(wait_seconds, _SLEEP_SECONDS_MAX))
             wait_seconds -= _SLEEP_SECONDS_MAX
@@ -42,3 +43,9 @@ class Pace:
             raise Stopped
         if elapsed >= _CHECK_SECONDS:
             self._since_seconds, self._bytes = self._means.clock.seconds(), 0
+
+    def _due_seconds(self) -> float:
+        """Return how long the bytes should have taken: for ever at a rate of 0, as in Kafka; no time at one below."""
+        if self._bytes_per_second == 0:
+            return math.inf if self._bytes else 0.0
+        return self._bytes / self._bytes_per_second

@@ -42,6 +42,7 @@ from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
 from storage.kernels.signatures import Words
 from storage.kernels.status import Outcome, Status
+from storage.records.record import NO_TIMESTAMP
 from storage.segment import open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
@@ -55,10 +56,15 @@ class Times:
     """One value each for a whole round, epoch ms."""
 
     now_ms: int
-    new_horizon_ms: int
-    """now + ``delete.retention.ms``."""
+    new_horizon_ms: int | None
+    """From ``new_delete_horizon_ms``."""
     legacy_horizon_ms: int
     """From ``legacy_horizon_ms``: tombstones of v0 and v1 stay in segments modified later."""
+
+    @property
+    def stamped_horizon_ms(self) -> int:
+        """The new horizon as the kernels have it: negative for none."""
+        return NO_TIMESTAMP if self.new_horizon_ms is None else self.new_horizon_ms
 
 
 @dataclass(slots=True)
@@ -258,7 +264,7 @@ class Rewriter:
         draft.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
 
     def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Arena) -> None:
-        keep = self._bitmap, self._times.now_ms, self._times.new_horizon_ms
+        keep = self._bitmap, self._times.now_ms, self._times.stamped_horizon_ms
         while row < last:
             status, row, draft.position, draft.rows = rewrite_batches(
                 slice_.buf, slice_.table, row, last, *keep, draft.out, draft.position, draft.written, draft.rows
@@ -282,7 +288,7 @@ class Rewriter:
         records_bytes = int(table["records_end"][row] - table["records_start"][row])
         plain = arena.plain(records_bytes + _RECORD_GROWTH_MAX * int(table["record_count"][row]))
         status, plain_bytes, kept, base_ms, latest_ms = encode_records(
-            buf, table, row, self._bitmap, self._times.now_ms, self._times.new_horizon_ms, plain, 0
+            buf, table, row, self._bitmap, self._times.now_ms, self._times.stamped_horizon_ms, plain, 0
         )
         if status != Status.OK:
             raise slice_.fail(status, row)

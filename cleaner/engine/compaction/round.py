@@ -28,7 +28,9 @@ from cleaner.engine.producers import producer_state_of
 from policies.compaction import grouped
 from policies.config import TopicPolicy
 from policies.plan import Compaction, PartitionPlan
-from policies.retain import AbortedTransaction
+from policies.retain import AbortedTransaction, new_delete_horizon_ms
+from storage.kernels.bitmap import count_bits
+from storage.kernels.signatures import Words
 from storage.log.listing import Listing
 from storage.log_dir import read_file
 from storage.names import FileKind
@@ -138,7 +140,7 @@ def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Com
                 means.listener.progress(2 * group[0].segment.size_bytes)
                 written_bytes, written_records = _keep(group[0], target)
             else:
-                written_bytes, written_records = _rewrite_group(group, rewriter, target, filters)
+                written_bytes, written_records = _rewrite_group(group, rewriter, target, filters, survivors.bitmap)
             size_bytes += written_bytes
             kept += written_records
         for source in beyond:
@@ -152,7 +154,7 @@ def times_of(round_: Round) -> Times:
     """What the round goes by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    return Times(round_.now_ms, round_.now_ms + retention_ms, horizon_ms)
+    return Times(round_.now_ms, new_delete_horizon_ms(round_.now_ms, retention_ms), horizon_ms)
 
 
 def _survivors(
@@ -186,15 +188,18 @@ def _filters(round_: Round, sources: Sequence[Source], times: Times) -> Abstract
 
 
 def _rewrite_group(
-    group: Sequence[Source], rewriter: Rewriter, target: Target, filters: Filters | None
+    group: Sequence[Source], rewriter: Rewriter, target: Target, filters: Filters | None, bitmap: Words
 ) -> tuple[int, int]:
     """Rewrite one group and hand it on; gives its bytes and records afterwards."""
     first = group[0].segment
+    ordinals = [(source.first_ordinal, source.first_ordinal + source.records) for source in group]
+    survivors = sum(count_bits(bitmap, *span) for span in ordinals) if filters else 0
     cleaned = target.open(first.base_offset)
     try:
         if not rewriter.rewrite(group, cleaned):
             if filters:
-                filters.settle(group, first.log, group[0].records, has_empty_batches=group[0].has_empty_batches)
+                has_empty_batches = group[0].has_empty_batches
+                filters.settle(group, first.log, group[0].records, survivors, has_empty_batches=has_empty_batches)
             return _keep(group[0], target)
         target.replace(group, cleaned)
     except BaseException:
@@ -202,7 +207,7 @@ def _rewrite_group(
         raise
     if filters:
         log = SegmentFile.at(first.directory, first.log.name)
-        filters.settle(group, log, cleaned.records, has_empty_batches=cleaned.has_empty_batches)
+        filters.settle(group, log, cleaned.records, survivors, has_empty_batches=cleaned.has_empty_batches)
     return cleaned.size_bytes, cleaned.records
 
 

@@ -1,4 +1,5 @@
 from argparse import ArgumentTypeError
+from contextlib import suppress
 from datetime import datetime
 
 import pytest
@@ -8,6 +9,7 @@ from policies.rescue import Target
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
+LONG_MAX = (1 << 63) - 1
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,31 @@ DAY_MS = 86_400_000
 )
 def test_moment(text: str, expected_ms: int) -> None:
     assert moment(text)(NOW_MS) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("9999999999999999", 10**16 - 1),
+        ("-9999999999999999", 1 - 10**16),
+        ("9223372036854775807", LONG_MAX),
+        ("-9223372036854775808", -LONG_MAX - 1),
+        ("9223372036854775808", LONG_MAX),
+        ("-9999999999999999999", -LONG_MAX - 1),
+        ("+106751991167d", LONG_MAX),
+        ("-106751991167d", NOW_MS - 106_751_991_167 * DAY_MS),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+    ],
+)
+def test_a_moment_beyond_int64_is_its_nearest_end(text: str, expected_ms: int) -> None:
+    assert moment(text)(NOW_MS) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
+def test_a_local_time_at_the_end_of_the_calendar_is_a_moment_or_refused(text: str) -> None:
+    with suppress(ArgumentTypeError):
+        assert abs(moment(text)(NOW_MS)) < 10**15
 
 
 def test_naive_time_is_local() -> None:

@@ -282,3 +282,25 @@ def test_a_day_of_500_partitions_misses_and_doubles_nothing():
     assert 0 <= min(world.removal_late_ms) <= max(world.removal_late_ms) <= TICK_MS
     assert {number % 2 for (_, (_, number)) in world.compacted} == {1}
     assert set(world.compacted.values()) <= {rolled_a_partition - 1, rolled_a_partition, rolled_a_partition + 1}
+
+
+LONGEST_MS = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("now_ms", [T0, T0 + 10**15, LONGEST_MS])
+def test_what_is_never_to_be_done_is_done_at_the_start_alone(now_ms):
+    never = Intervals(LONGEST_MS, LONGEST_MS, LONGEST_MS, LONGEST_MS)
+    schedule = Schedule(never, T0, removals_ms={A: T0 + LONGEST_MS})
+    (survey,) = due(schedule, now_ms)
+    assert survey.kind is JobKind.SURVEY
+    assert due(schedule.began(survey, T0), now_ms) == ()
+
+
+@pytest.mark.parametrize("now_ms", [0, T0, LONGEST_MS])
+def test_what_is_to_be_done_all_the_time_is_due_again_at_once(now_ms):
+    always = Schedule(Intervals(1, 0, 0, 0), now_ms)
+    for _ in range(3):
+        jobs = due(always, now_ms)
+        assert [job.kind for job in jobs][-1] is JobKind.SURVEY
+        for job in jobs:
+            always = always.began(job, now_ms)

@@ -100,3 +100,26 @@ def test_a_damaged_kernel_in_the_cache_is_compiled_anew(tmp_path: Path) -> None:
         assert counted(tmp_path) == "1 True\n"
         assert file.read_bytes().split(b"\n")[1] == whole.split(b"\n")[1]
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("spoil", ["symlink", "writable"])
+def test_machine_code_that_another_user_could_have_put_there_is_not_run(tmp_path: Path, spoil: str) -> None:
+    counted(tmp_path)
+    (file,) = tmp_path.glob("*/storage.kernels.bitmap.count_bits")
+    if spoil == "symlink":
+        elsewhere = file.rename(tmp_path / "elsewhere")
+        file.symlink_to(elsewhere)
+    else:
+        file.chmod(0o622)
+    assert counted(tmp_path) == "1 True\n"
+    assert counted(tmp_path) == "1 False\n"
+
+
+def test_a_directory_that_was_swapped_for_a_symlink_is_not_used(tmp_path: Path) -> None:
+    counted(tmp_path)
+    (made,) = tmp_path.iterdir()
+    made.symlink_to(made.rename(tmp_path / "elsewhere"))
+    environment = {**os.environ, "CACHE_DIRECTORY": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 True\n"
+    assert "compiled anew each run" in done.stderr

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from storage.kernels.crc import crc32c
+from storage.kernels.map_room import shrink_range
 
 
 def test_an_array_in_the_place_of_one_that_is_gone_is_read_where_it_lies() -> None:
@@ -27,3 +28,15 @@ def test_an_array_in_the_place_of_one_that_is_gone_is_read_where_it_lies() -> No
 def test_what_a_kernel_would_misread_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match="wanted"):
         crc32c(wrong, 0, 8)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 64])
+def test_a_number_that_would_wrap_is_refused(number: int) -> None:
+    with pytest.raises(OverflowError, match="int64"):
+        crc32c(np.zeros(8, np.uint8), number, 8)
+
+
+@pytest.mark.parametrize("number", [1 << 64, -1])
+def test_an_unsigned_number_that_would_wrap_is_refused(number: int) -> None:
+    with pytest.raises(OverflowError, match="uint64"):
+        shrink_range(np.zeros(4, np.uint64), np.zeros(3, np.int64), number)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 
 _dispositions = st.lists(st.sampled_from(list(Disposition)), min_size=5, max_size=5)
 NOW, HORIZON = 50, 50 + 86_400_000
+_horizons = st.sampled_from((HORIZON, 0, 2**62, 2**63 - 1, -1, -(2**63)))
+"""A negative one is none: ``new_delete_horizon_ms``."""
 
 
 def _disposed(found, rows: list[twin.Row], dispositions: list[Disposition]) -> None:
@@ -24,9 +26,9 @@ def _disposed(found, rows: list[twin.Row], dispositions: list[Disposition]) -> N
 
 
 @compiled
-@given(logs(), st.sets(st.integers(0, 20)), _dispositions, st.booleans())
+@given(logs(), st.sets(st.integers(0, 20)), _dispositions, st.booleans(), _horizons)
 def test_any_log_is_rewritten_as_the_twin_does(
-    data: bytes, kept: set[int], dispositions: list[Disposition], counted: bool
+    data: bytes, kept: set[int], dispositions: list[Disposition], counted: bool, horizon: int
 ) -> None:
     found = scanned(data)
     _, rows, _ = twin.scan(data)
@@ -35,9 +37,9 @@ def test_any_log_is_rewritten_as_the_twin_does(
     if counted:
         for i, row in enumerate(rows):
             found.table["tombstones"][i] = sum(record.value is None for record in twin.records(data, row))
-    result = rewritten(data, found, kept, NOW, HORIZON)
+    result = rewritten(data, found, kept, NOW, horizon)
     assert (result.status, result.row) == (Status.OK, len(rows))
-    assert result.out == twin.rewrite(data, rows, kept, NOW, HORIZON)
+    assert result.out == twin.rewrite(data, rows, kept, NOW, horizon)
     _, after, _ = twin.scan(result.out)
     assert [tuple(int(value) for value in entry) for entry in result.written.tolist()] == [
         (row.position, row.size, row.last_offset, row.max_timestamp, row.record_count) for row in after

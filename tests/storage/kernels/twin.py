@@ -190,21 +190,26 @@ def _rewritten(data: bytes, row: Row, kept: set[int], now: int, horizon: int) ->
     )
     if len(stays) == row.record_count and not stamp:
         return verbatim
-    return _rebuilt(row, stays, horizon if stamp else row.horizon)
+    return _rebuilt(row, stays, horizon if stamp and horizon >= 0 else row.horizon)
 
 
 def _rebuilt(row: Row, stays: list[Parsed], horizon: int | None) -> bytes:
     def timestamp(record: Parsed) -> int:
-        return row.max_timestamp if row.attributes & 8 else row.base_timestamp + record.timestamp_delta
+        return row.max_timestamp if row.attributes & 8 else _int64(row.base_timestamp + record.timestamp_delta)
 
     base = timestamp(stays[0]) if horizon is None else horizon
     latest = row.max_timestamp if row.attributes & 8 else max(-1, *map(timestamp, stays))
     payload = b""
     for record in stays:
-        body = bytes([record.attributes]) + varint(timestamp(record) - base) + record.tail
+        body = bytes([record.attributes]) + varint(_int64(timestamp(record) - base)) + record.tail
         payload += varint(len(body)) + body
     attributes = row.attributes & 0x3F | (0 if horizon is None else 0x40)
     return _sealed(row, attributes, base, latest, len(stays), payload)
+
+
+def _int64(number: int) -> int:
+    """Sums and differences of timestamps wrap, as Java's do."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _empty(row: Row) -> bytes:

@@ -257,3 +257,10 @@ def test_a_header_that_cannot_be_is_corrupt_at_its_place_in_the_file(at, layout,
 def test_fewer_bytes_than_a_header_are_corrupt():
     with pytest.raises(CorruptBatch, match="fewer bytes"):
         parse_header(encode_batch(RECORDS)[:60], 0, PATH)
+
+
+@pytest.mark.parametrize("timestamp_ms", [-(2**63), -5, -1, 0, 2**63 - 1])
+@pytest.mark.parametrize("horizon_ms", [0, 2**62, 2**63 - 1])
+def test_a_timestamp_survives_a_base_that_is_further_away_than_an_int64_says(timestamp_ms, horizon_ms):
+    batch = batch_of(encode_batch([Record(0, timestamp_ms, b"k", None)], delete_horizon_ms=horizon_ms))
+    assert [record.timestamp_ms for record in batch.records()] == [timestamp_ms]

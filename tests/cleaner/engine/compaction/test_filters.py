@@ -150,6 +150,49 @@ def test_a_tombstone_is_read_again_once_it_is_due(tmp_path, read):
     assert offsets(directory)[:2] == [0, 10]
 
 
+@pytest.mark.parametrize("retention_ms", [0, 1, DAY_MS, (1 << 63) - 1])
+def test_tombstones_go_in_the_round_in_which_they_go_without_filters(tmp_path, monkeypatch, retention_ms):
+    layers = configured(orders={**COMPACT, "segment.bytes": "14", "delete.retention.ms": str(retention_ms)})
+    left = []
+    for place, size_bytes in (("with", 1), ("without", 1 << 30)):
+        monkeypatch.setattr(filters, "SEGMENT_BYTES_MIN", size_bytes)
+        directory = drawn(tmp_path / place, keyed(0, "z=1", "a"))
+        for number, now_ms in enumerate((NOW_MS, NOW_MS, NOW_MS + 1, NOW_MS + DAY_MS, NOW_MS + DAY_MS)):
+            clean(grown(directory, f"k{number}=1"), layers, now_ms)
+            left.append((place, now_ms, 1 in offsets(directory)))
+    assert [found[1:] for found in left if found[0] == "with"] == [found[1:] for found in left if found[0] == "without"]
+
+
+def test_a_shorter_retention_reaches_tombstones_that_were_to_stay_for_ever(tmp_path):
+    for_ever, at_once = (
+        configured(orders={**COMPACT, "segment.bytes": "14", "delete.retention.ms": str(retention_ms)})
+        for retention_ms in ((1 << 63) - 1, 0)
+    )
+    directory = drawn(tmp_path, keyed(0, "z=1", "a"))
+    for number, layers in enumerate((for_ever, for_ever, at_once)):
+        clean(grown(directory, f"k{number}=1"), layers)
+        assert offsets(directory)[:2] == [0, 1]
+    clean(grown(directory, "last=1"), at_once)
+    assert offsets(directory)[:2] == [0, 10]
+
+
+def test_a_key_that_was_not_noted_is_not_made_up_for_by_one_that_expired(tmp_path, monkeypatch):
+    directory = grown(drawn(tmp_path, keyed(0, "z=1", "y=1", "a")), "f=1")
+    clean(directory)
+    collect = filters.Filters._collect
+
+    def forgetful(self, source, low_words):
+        collect(self, source, low_words[1:] if source.segment.base_offset == 0 else low_words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filters.Filters, "_collect", forgetful)
+        clean(grown(directory, "g=1"), now_ms=NOW_MS + 2 * DAY_MS)
+    assert offsets(directory)[:2] == [0, 1]
+    for pair in ("z=2", "y=2"):
+        clean(grown(directory, pair), now_ms=NOW_MS + 2 * DAY_MS)
+    assert offsets(directory)[0] == 10
+
+
 def test_markers_and_transactions_are_read_every_time(tmp_path, read):
     producer = {"producer_id": 7, "producer_epoch": 0}
     data = keyed(0, "a=1", base_sequence=0, is_transactional=True, **producer)
@@ -222,6 +265,56 @@ def test_a_partition_that_was_not_cleaned_for_long_loses_its_filters(tmp_path, c
     assert len(list(cache.iterdir())) == 1
 
 
+def states(directory):
+    """Which entries there are, and when each last changed."""
+    return {path: path.stat().st_ctime_ns for path in (directory, *directory.rglob("*"))}
+
+
+@pytest.mark.parametrize("level", ["keys", "keys/partition"])
+def test_what_a_planted_symlink_leads_to_is_left_alone(tmp_path, cache, level):
+    directory = grown(drawn(tmp_path), "f=1")
+    clean(directory)
+    planted = cache if level == "keys" else next(cache.iterdir())
+    target = tmp_path / "precious"
+    planted.rename(target)  # it looks like ours, filters and all
+    target.joinpath("letter").write_text("dear")
+    planted.symlink_to(target)
+    before = states(target)
+    clean(grown(directory, "d=2"))
+    assert states(target) == before
+    assert 11 not in offsets(directory)
+
+
+def test_files_of_other_names_in_the_cache_are_left_alone(tmp_path, cache):
+    directory = grown(drawn(tmp_path), "f=1")
+    clean(directory)
+    (of_it,) = cache.iterdir()
+    of_it.joinpath("letter").write_text("dear")
+    of_it.joinpath("directory.keys").mkdir()
+    clean(grown(directory, "d=2"))
+    assert of_it.joinpath("letter").read_text() == "dear"
+    assert of_it.joinpath("directory.keys").is_dir()
+
+
+def test_what_is_swept_are_filters_that_were_not_used_for_long(tmp_path, cache):
+    clean(grown(drawn(tmp_path / "a"), "f=1"))
+    (with_letter,) = cache.iterdir()
+    with_letter.joinpath("letter").write_text("dear")
+    other, link = cache / "photographs", cache / ("0" * 32)
+    target = tmp_path / "target"
+    for path in (other, target):
+        path.mkdir(mode=0o700)
+        path.joinpath(f"{0:020d}.keys").touch()
+    link.symlink_to(target)
+    for path in (with_letter, other, target):
+        os.utime(path, (1, 1))
+    clean(grown(drawn(tmp_path / "b"), "f=1"))
+    assert [path.name for path in with_letter.iterdir()] == ["letter"]
+    assert names(other.parent) >= {f"{0:020d}.keys"}
+    assert link.is_symlink()
+    assert [path.name for path in (*other.iterdir(), *target.iterdir())] == [f"{0:020d}.keys"] * 2
+
+
 def spoilt_bytes(cache):
     for path in cache.glob("*/*.keys"):
         path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -290,10 +383,10 @@ def test_a_home_that_is_nowhere_does_no_harm(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_under_the_cache_does_no_harm(tmp_path, cache, monkeypatch):
-    def full(_self, _name, _filter):
+    def full(_self, _name, _parts):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(filters.Filters, "_write", full)
+    monkeypatch.setattr(filters.PrivateDirectory, "write", full)
     directory = grown(drawn(tmp_path), "d=2")
     clean(directory)
     assert 11 not in offsets(directory)

@@ -40,6 +40,23 @@ def test_kafkas_default_rate_never_waits() -> None:
     assert clock.slept_seconds == 0
 
 
+@pytest.mark.parametrize("rate", [0.0, 5e-324])
+def test_a_rate_of_nothing_waits_until_it_is_asked_to_stop(rate: float) -> None:
+    clock = FakeClock()
+    pace = Pace(means(clock, rate, stopping=lambda: clock.slept_seconds >= 3600))
+    pace(0)
+    assert clock.slept_seconds == 0
+    with pytest.raises(Stopped):
+        pace(1)
+    assert clock.slept_seconds >= 3600
+
+
+def test_a_rate_below_nothing_is_no_limit() -> None:
+    clock = FakeClock()
+    Pace(means(clock, -1.0))(1 << 62)
+    assert clock.slept_seconds == 0
+
+
 def test_a_wish_to_stop_ends_a_long_wait_within_two_seconds() -> None:
     clock = FakeClock()
     pace = Pace(means(clock, 1.0, stopping=lambda: clock.slept_seconds >= 1.0))
