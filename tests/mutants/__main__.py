@@ -88,7 +88,9 @@ def survivors_of(report: Path, mutants: Sequence[tuple[str, Mutant]]) -> list[tu
     wanted = {(one["path"], one["gone"], one["come"]) for one in json.loads(report.read_text()) if one["survived"]}
     paths = {path for path, _, _ in wanted}
     sources = {path: (ROOT / path).read_bytes() for path in paths}
-    return [one for one in mutants if one[1].path in paths and (one[1].path, *one[1].diff(sources[one[1].path])) in wanted]
+    return [
+        one for one in mutants if one[1].path in paths and (one[1].path, *one[1].diff(sources[one[1].path])) in wanted
+    ]
 
 
 def judged(chosen: Sequence[tuple[str, Mutant]], tree: Tree, map_: Map, seconds_max: float) -> Iterator[Judged]:

@@ -1,7 +1,7 @@
 """Small wrong changes of a source file: the mutants that the tests must notice.
 
-Left alone is what carries no decision: texts, annotations, decorators, docstrings, what an ``assert`` says cannot happen,
-and the values of constants at the top of a module, most of which are bounds that could be others.
+What carries no decision is left alone: texts, annotations, decorators, docstrings, what an ``assert`` says cannot
+happen, and the constants at the top of a module, most of which are bounds that could be others.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Tree:
             whole.update(str(path.relative_to(self.path)).encode() + b"\0" + path.read_bytes())
         return whole.hexdigest()
 
-    def run(self, paths: Iterable[str], options: Sequence[str], timeout_seconds: float | None, **env: str) -> str | int:
+    def run(self, paths: Iterable[str], options: Sequence[str], timeout_seconds: float | None, **env: str) -> int:
         """Run pytest in a process group of its own; gives the exit status, and what it printed goes to ``output``.
 
         Raises: subprocess.TimeoutExpired.
@@ -95,7 +95,7 @@ class Tree:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_limit_memory,
+                preexec_fn=_prepare,  # noqa: PLW1509 - there is one thread
             )
             try:
                 return process.wait(timeout_seconds)
@@ -124,20 +124,24 @@ class Tree:
             seconds_max: what the tests may take on the whole by the map; the rest is left out, dearest first.
         """
         source = (self.path / mutant.path).read_bytes()
-        for cached in (self.path / mutant.path).parent.glob(f"__pycache__/{Path(mutant.path).stem}.*"):
-            cached.unlink()
-        (self.path / mutant.path).write_bytes(mutant.applied(source))
+        self._write(mutant.path, mutant.applied(source))
         try:
             for tests in self._in_order(mutant, map_, seconds_max):
                 verdict = self._try(tests, map_)
                 if verdict.word != "survived":
                     return verdict
         finally:
-            (self.path / mutant.path).write_bytes(source)
+            self._write(mutant.path, source)
         return Verdict("survived", "")
 
+    def _write(self, path: str, content: bytes) -> None:
+        """Write a source file, and forget its bytecode: within a second, a file of the same size counts as the same."""
+        (self.path / path).write_bytes(content)
+        for cached in (self.path / path).parent.glob(f"__pycache__/{Path(path).stem}.*"):
+            cached.unlink()
+
     def _in_order(self, mutant: Mutant, map_: Map, seconds_max: float) -> tuple[list[str], list[str]]:
-        """Return the tests of the files that are named like the module or import it; then the others, fast ones first."""
+        """Return the tests of the files named like the module or importing it, then the others; fast ones first."""
         running, near = map_.tests_of(mutant), self._near(mutant.path)
         affordable, spent_seconds = [], 0.0
         for test in sorted(running, key=lambda one: (_file_of(one) not in near, map_.seconds.get(one, 0.0), one)):
@@ -168,7 +172,6 @@ class Tree:
                 sorted({_file_of(test) for test in tests}),
                 options,
                 120 + 10 * sum(seconds),
-                PYTHONDONTWRITEBYTECODE="1",
                 **{CHOSEN: str(chosen)},
             )
         except subprocess.TimeoutExpired:
@@ -198,7 +201,9 @@ def _lines_of(data: Path, tree: Path) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def _limit_memory() -> None:
+def _prepare() -> None:
+    """Limit the memory of a child, and let it hear SIGINT, which a shell has its background jobs ignore."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
 
 
