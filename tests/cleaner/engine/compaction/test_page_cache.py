@@ -21,7 +21,7 @@ READ_AT_FIRST_BYTES = 32 << 10
 
 
 TAKEN_BYTES_MAX = WINDOW_BYTES // 8
-"""What the system takes of its own accord while a test runs: some drop pages though memory is free (DAMON, balloons)."""
+"""What the system takes of its own accord meanwhile: some drop pages though memory is free (DAMON, balloons)."""
 
 
 def absent_bytes(path: Path, first_bytes: int | None = None) -> int:
