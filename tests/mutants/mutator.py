@@ -108,11 +108,13 @@ def _read_children(node: ast.AST) -> Iterator[ast.AST]:
         children = [*defaults, *node.body]
     elif isinstance(node, ast.AnnAssign):
         children = [node.value] if node.value else []
-    elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        children = []
     else:
         children = list(ast.iter_child_nodes(node))
-    return (child for child in children if not isinstance(child, _UNREAD))
+    return (child for child in children if not isinstance(child, _UNREAD) and not _is_for_types(child))
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 @singledispatch

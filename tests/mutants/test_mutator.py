@@ -16,6 +16,9 @@ SOURCE = b'''\
 
 from pathlib import Path
 
+if TYPE_CHECKING:
+    import sizes
+
 SIZE_MAX = 7
 
 
