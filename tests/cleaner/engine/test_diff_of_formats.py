@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cleaner.engine.diff import Cause
 from storage.records import Record, encode_batch, encode_message
 from tests.cleaner.engine.test_diff import Pair
-from tests.partition_dirs import NOW_MS
+from tests.partition_dirs import NOW_MS, keyed
 
 RECORDS = [
     Record(0, NOW_MS, b"a", b"1"),
@@ -52,3 +53,10 @@ def test_records_are_the_same_in_another_format(pair, encoded):
 def test_another_record_in_the_place_of_one_is_damage(pair, encoded, other):
     pair.after.segment(0, encoded([*RECORDS[:-1], other]))
     assert pair.damage().offset == 4
+
+
+def test_record_with_an_empty_key_is_superseded_like_any_other(tmp_path):
+    pair = Pair(tmp_path)
+    pair.before.segment(0, keyed(0, "=1", "b=1")).segment(2, keyed(2, "=2")).segment(3, keyed(3, "c=1"))
+    pair.after.segment(0, keyed(1, "b=1"), keyed(2, "=2")).segment(3, keyed(3, "c=1"))
+    assert pair.gone(3) == {Cause.SUPERSEDED: 1}
