@@ -1,18 +1,17 @@
-"""A copy of a log dir that does not stay at rest, and what a copy does with merged groups."""
+"""A copy of a log dir that a broker wants, or has, meanwhile, and what a copy does with merged groups."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack
 
 import pytest
 
-from cleaner.engine.manifest import read_manifest
+from cleaner.engine.manifest import damaged_files, read_manifest
 from storage.errors import IncompleteCopy, LogCleanerError, LogDirLocked
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, MANIFEST_FILE, FileKind, segment_file_name
+from storage.names import HIGH_WATERMARK_CHECKPOINT, FileKind, segment_file_name
 from storage.producer_state import ProducerState
 from tests.cleaner.engine.compaction.test_rounds_that_end_early import as_kafka
 from tests.cleaner.engine.test_copying import contents, copied
@@ -107,30 +106,35 @@ places = pytest.mark.parametrize("name", PLACES.values(), ids=PLACES)
 
 
 @places
-def test_lock_that_is_taken_during_a_copy_ends_it_without_a_manifest(tmp_path, original, name):
-    with ExitStack() as locks:
-        fs = Meanwhile(name, lambda: locks.enter_context(LogDir.open(original).lock(FileSystem())))
+def test_lock_is_refused_to_others_until_the_copy_is_whole(tmp_path, original, name):
+    refused = []
+
+    def start_a_broker():
         with pytest.raises(LogDirLocked):
-            copied(original, tmp_path / "copy", layers=LAYERS, fs=fs)
-        assert fs.act is None
-    with pytest.raises(IncompleteCopy):
-        read_manifest(tmp_path / "copy")
+            LogDir.open(original).lock(FileSystem())
+        refused.append(name)
+
+    copied(original, tmp_path / "copy", layers=LAYERS, fs=Meanwhile(name, start_a_broker))
+    assert refused == [name]
+    assert list(damaged_files(tmp_path / "copy", read_manifest(tmp_path / "copy"))) == []
+    LogDir.open(original).lock(FileSystem()).release()
 
 
 def start_and_stop_a_broker(log_dir):
-    """What a broker leaves that starts, takes a record into each partition, and ends."""
-    with LogDir.open(log_dir).lock(FileSystem()):
-        (log_dir / ".kafka_cleanshutdown").unlink()
-        for name, base, offset in (("orders-0", 40, 42), ("clicks-0", 1, 2)):
-            with (log_dir / name / f"{base:020d}.log").open("ab") as log:
-                log.write(keyed(offset, "new=1"))
-        (log_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\norders 0 43\nclicks 0 3\n")
-        (log_dir / ".kafka_cleanshutdown").touch()
+    """What a broker leaves that the lock did not keep out: it starts, takes a record into each partition, and ends."""
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    for name, base, offset in (("orders-0", 40, 42), ("clicks-0", 1, 2)):
+        with (log_dir / name / f"{base:020d}.log").open("ab") as log:
+            log.write(keyed(offset, "new=1"))
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\norders 0 43\nclicks 0 3\n")
+    (log_dir / ".kafka_cleanshutdown").touch()
 
 
-def test_broker_that_starts_and_ends_during_a_copy_ends_it_without_a_manifest(tmp_path, original):
-    fs = Meanwhile(PLACES["at the first file"], lambda: start_and_stop_a_broker(original))
+@places
+def test_broker_that_the_lock_did_not_keep_out_ends_the_copy_without_a_manifest(tmp_path, original, name):
+    fs = Meanwhile(name, lambda: start_and_stop_a_broker(original))
     with pytest.raises(LogCleanerError):
         copied(original, tmp_path / "copy", layers=LAYERS, fs=fs)
     assert fs.act is None
-    assert not (tmp_path / "copy" / MANIFEST_FILE).exists()
+    with pytest.raises(IncompleteCopy):
+        read_manifest(tmp_path / "copy")
