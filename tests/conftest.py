@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,16 @@ def locks_settle_at_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("storage.lock.SETTLE_SECONDS", 0.0)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hearing_sigint() -> Iterator[None]:
+    """Hear SIGINT, and have the processes that tests start hear it: a shell has its background jobs ignore it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ class Executor:
 
     def settle(self) -> None:
         """Write what the deletions need and entail; behind those of every log dir, since they may share a full disk."""
-        self._journal.close()
+        self._reported(self._journal.close)  # the deletions that its lines tell of were carried out
         for step in self._postponed:
             self._attempt(step, self._delete)
         self._postponed.clear()
@@ -133,7 +133,7 @@ class Executor:
 
     def close(self) -> None:
         """Close the journal; calling it again does nothing."""
-        self._journal.close()
+        self._reported(self._journal.close)
 
     def _prepare(self, plan: LogDirPlan) -> None:
         """Have done what the compactions can share; where that fails, all of them have."""
@@ -294,7 +294,8 @@ class Executor:
         try:
             write()
         except (LogCleanerError, OSError) as error:
-            self.errors.append(told(error))
+            if (cause := told(error)) not in self.errors:  # a journal that cannot be written is met at each attempt
+                self.errors.append(cause)
 
     def _path_of(self, facts: PartitionFacts) -> Path:
         return self._log_dir.path / str(facts.topic_partition)

@@ -67,11 +67,16 @@ class Journal:
         return not self._waiting
 
     def close(self) -> None:
-        """Write what had to wait, if there is space by now, and close the file; calling it again does nothing."""
-        if self._waiting:
-            with suppress(OutOfSpace):
-                self._write_waiting()
-        self._close_file()
+        """Write what had to wait, if there is space by now, and close the file; calling it again does nothing.
+
+        Raises: OSError if the disk fails otherwise; the file is closed all the same.
+        """
+        try:
+            if self._waiting:
+                with suppress(OutOfSpace):
+                    self._write_waiting()
+        finally:
+            self._close_file()
 
     def _write_waiting(self) -> None:
         file = self._open()

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -108,11 +109,16 @@ def test_a_stage_has_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
             return True
 
     class Tracker:
-        looked = 0
+        """Has stages once the step was told, as Spark does, and says when they were looked at often enough."""
+
+        def __init__(self) -> None:
+            self.is_at_work, self.looks, self.was_seen = False, 0, Event()
 
         def getActiveStageIds(self) -> list[int]:  # noqa: N802
-            self.looked += 1
-            return [7, 8]
+            self.looks += self.is_at_work
+            if self.looks > 4:
+                self.was_seen.set()
+            return [7, 8] if self.is_at_work else []
 
         def getStageInfo(self, stage: int) -> Any:  # noqa: N802
             return type("Info", (), {"numTasks": 4, "numCompletedTasks": 3}) if stage == 7 else None
@@ -120,10 +126,12 @@ def test_a_stage_has_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     terminal, tracker = Terminal(), Tracker()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr("cleaner.spark.progress._LOOK_SECONDS", 0.001)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
     with StageLines(tracker) as lines:
         lines.tell("reading keys")
-        while tracker.looked < 5:
-            pass
+        tracker.is_at_work = True
+        assert tracker.was_seen.wait(60)
     shown = terminal.getvalue()
     assert "reading keys (stage 7)" in shown
     assert "3/4" in shown

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -185,3 +186,13 @@ def test_a_byte_now_and_then_holds_no_place_for_ever(server: MetricsServer, monk
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert slow.recv(1) == b""
+
+
+def test_server_that_ended_leaves_neither_socket_nor_thread(metrics: Metrics) -> None:
+    threads = threading.active_count()
+    with MetricsServer("127.0.0.1:0", metrics, Silent()) as server:
+        port = server.port
+        assert get(server, "/metrics")[0] == 200
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    assert threading.active_count() <= threads

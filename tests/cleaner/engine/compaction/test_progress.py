@@ -1,0 +1,47 @@
+"""The progress of a compaction adds up to what it was said to read."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.compaction import sources
+from cleaner.engine.outcome import Silent
+from cleaner.service.telling import bytes_to_read
+from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, configured, keyed, request
+
+
+class Adding(Silent):
+    def __init__(self):
+        self.steps = []
+
+    def progress(self, done_bytes):
+        self.steps.append(done_bytes)
+
+
+def a_log(log_dir, *, clean_to):
+    """Segments of many batches each, of which all, some or no records stay."""
+    made = PartitionDir(log_dir)
+    for base in (0, 1000, 2000, 3000):
+        pairs = [f"k{n % 90}=v{n}" for n in range(300)] if base != 2000 else [f"u{n}=v" for n in range(300)]
+        made.segment(base, *(keyed(base + n, *pairs[n : n + 3]) for n in range(0, 300, 3)))
+    committed(log_dir, made.segment(4000, keyed(4000, "z=1")))
+    if clean_to:
+        (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {clean_to}\n")
+    return made.path
+
+
+@pytest.mark.parametrize("window_bytes", [sources.WINDOW_BYTES, 1500])
+@pytest.mark.parametrize("clean_to", [0, 2000])
+@pytest.mark.parametrize("segment_bytes", [14, 1 << 30], ids=["a group each", "one group"])
+def test_progress_adds_up_to_the_bytes_of_both_passes(tmp_path, monkeypatch, window_bytes, clean_to, segment_bytes):
+    monkeypatch.setattr(sources, "WINDOW_BYTES", window_bytes)
+    a_log(tmp_path, clean_to=clean_to)
+    layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes)})
+    heard = Adding()
+    cleaner = Cleaner([tmp_path], layers, clock=FakeClock(), listener=heard)
+    (planned,) = cleaner.plan(request()).partitions
+    _, outcome = cleaner.clean(request())
+    assert [result.error for result in outcome.results.values()] == [None]
+    assert sum(heard.steps) == bytes_to_read(planned)
+    assert all(step >= 0 for step in heard.steps)
