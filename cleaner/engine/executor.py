@@ -3,9 +3,9 @@
 Deletions come first since they make space and need next to none; ``policies.steps`` says in which order. A partition
 that fails is reported and stops nobody else.
 
-With 0 bytes free nothing can be written. With no delete delay the files are unlinked all the same; what had to be
-written meanwhile follows once there is space: journal lines, which are told as events before the step, leader epochs,
-then the checkpoints.
+With 0 bytes free nothing can be written, the journal neither, and then no further step is begun in this log dir. With
+no delete delay the files are unlinked all the same; what had to be written meanwhile follows once there is space:
+journal lines, which are told as events before the step, leader epochs, then the checkpoints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
-from storage.errors import Corrupt, LogCleanerError, OutOfSpace, PlanOutOfDate
+from storage.errors import Corrupt, JournalFull, LogCleanerError, OutOfSpace, PlanOutOfDate
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
@@ -44,14 +44,33 @@ if TYPE_CHECKING:
 class Executor:
     """Executes the plan of one log dir, whose lock the caller holds."""
 
-    def __init__(self, log_dir: LogDir, means: Means, now_ms: int, compactor: Compactor | None = None) -> None:
-        self._log_dir = log_dir
+    def __init__(
+        self,
+        log_dir: LogDir,
+        means: Means,
+        now_ms: int,
+        compactor: Compactor | None = None,
+        *,
+        is_journal_full: bool = False,
+    ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            log_dir: whose lock the caller holds.
+            means: of the execution; with a delete delay of 0, journal lines may wait for space.
+            now_ms: the moment of the plan, epoch ms.
+            compactor: carries the compactions out.
+            is_journal_full: recovery met a journal without space, and told so: no step is begun.
+        """
+        self.log_dir = log_dir
         self._compactor = compactor or Local()
         self._means = means
         self._now_ms = now_ms
         self._writing = threading.Lock()
         """The journal and the checkpoints belong to all partitions."""
-        self._journal = Journal(log_dir.path, means.fs, means.clock.boot())
+        self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=self._is_at_once)
+        self.is_journal_full = is_journal_full
+        """What would have to be journalled is not begun any more."""
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
         self.changed: set[PartitionKey] = set()
@@ -122,6 +141,8 @@ class Executor:
 
     def correct_checkpoint(self, plan: LogDirPlan) -> None:
         """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
+        if self.is_journal_full:
+            return
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
     def retry(self, planned: Plan) -> None:
@@ -139,7 +160,7 @@ class Executor:
         """Have done what the compactions can share; where that fails, all of them have."""
         steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
         try:
-            if steps and not self._means.stopping():
+            if steps and not self.is_journal_full and not self._means.stopping():
                 self._compactor.prepare(self._rounds(steps), self._means)
         except LogCleanerError as error:
             for step in steps:
@@ -164,7 +185,7 @@ class Executor:
         """Run one step of a partition; its failure is a fact of its result."""
         key = partition.facts.log_dir, partition.facts.topic_partition
         before = self.results.get(key, PartitionResult(Basis.DONE))
-        if before.error or self._means.stopping() or key in self.left:
+        if before.error or self.is_journal_full or self._means.stopping() or key in self.left:
             return
         if key not in self.results and not self._means.may_begin():
             self.left.add(key)
@@ -172,6 +193,8 @@ class Executor:
         start_seconds = self._means.clock.seconds()
         try:
             after = self._with_space_back(partition, step(partition, before))
+        except JournalFull:
+            return  # told once, for the whole log dir
         except Stopped:
             after = before
         except PlanOutOfDate as error:
@@ -240,17 +263,27 @@ class Executor:
             self._uncut.append((directory, log_start_offset))
 
     def _record(self, what: str, topic_partition: TopicPartition, **fields: object) -> None:
-        """A journal line, told as an event too where it has to wait in memory: a crash would take it."""
+        """Write a journal line. If it has to wait in memory, tell it as an event too, because a crash would take it.
+
+        Raises: JournalFull, which is among the errors of the log dir then.
+        """
         with self._writing:
             now_ms = self._means.clock.now_ms()
-            is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+            try:
+                is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+            except JournalFull as error:
+                if not self.is_journal_full:
+                    self.is_journal_full = True
+                    self.errors.append(str(error))
+                raise
         if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)
 
     def _record_failure(self, topic_partition: TopicPartition, cause: str) -> None:
         """For ``topics``, which reads no records."""
-        failed = Uncleanable.of(list_partition(self._log_dir.path / str(topic_partition)), cause)
-        self._record("failed", topic_partition, error=failed.cause, fingerprint=failed.fingerprint)
+        failed = Uncleanable.of(list_partition(self.log_dir.path / str(topic_partition)), cause)
+        with suppress(JournalFull):  # told already
+            self._record("failed", topic_partition, error=failed.cause, fingerprint=failed.fingerprint)
 
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
@@ -282,13 +315,13 @@ class Executor:
         if not changed:
             return
         with self._writing:
-            offsets = dict(self._log_dir.offsets(name))
+            offsets = dict(self.log_dir.offsets(name))
             for topic_partition, offset in changed.items():
                 if offset is None:
                     offsets.pop(topic_partition, None)
                 else:
                     offsets[topic_partition] = offset
-            self._reported(partial(self._log_dir.write_offsets, name, offsets, self._means.fs))
+            self._reported(partial(self.log_dir.write_offsets, name, offsets, self._means.fs))
 
     def _reported(self, write: Callable[[], None]) -> None:
         try:
@@ -297,7 +330,7 @@ class Executor:
             self.errors.append(told(error))
 
     def _path_of(self, facts: PartitionFacts) -> Path:
-        return self._log_dir.path / str(facts.topic_partition)
+        return self.log_dir.path / str(facts.topic_partition)
 
     def _event(self, name: str, topic_partition: TopicPartition, **fields: object) -> None:
         self._means.listener.event(name, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
