@@ -79,7 +79,8 @@ class Space:
     device: int
     size_bytes: int
     free_bytes: int
-    block_bytes: int
+    used_bytes: int
+    """What files take of it. The rest that is not free is kept for root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +256,9 @@ class LogDir:
     def space(self) -> Space:
         """Of the file system of this directory."""
         status = os.statvfs(self.path)
-        block_bytes = status.f_frsize
-        device, blocks, free_blocks = self.path.stat().st_dev, status.f_blocks, status.f_bavail
-        return Space(device, blocks * block_bytes, free_blocks * block_bytes, block_bytes)
+        device, block_bytes = self.path.stat().st_dev, status.f_frsize
+        blocks, used_blocks = status.f_blocks, status.f_blocks - status.f_bfree
+        return Space(device, blocks * block_bytes, status.f_bavail * block_bytes, used_blocks * block_bytes)
 
 
 def forbidden(path: Path, error: OSError) -> UnreadableFile:

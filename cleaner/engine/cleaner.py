@@ -190,9 +190,7 @@ class Cleaner:
             begun = self._locked(locks, request, topics, delete_delay_ms)
             locks.callback(self._compactor.close)
             planned = self.plan(request, topics)
-            begun.swept_bytes += sum(
-                sweep_log_dir(p, begun.means, begun.errors, begun.means.may_begin) for p in planned.log_dirs
-            )
+            begun.swept_bytes += sum(sweep_log_dir(p, begun.means, begun.errors) for p in planned.log_dirs)
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, request.now_ms, self._compactor)))
                 for log_dir in self._log_dirs

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
+from cleaner.engine.entries import compaction_entry, deletion_entry
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
@@ -30,7 +31,7 @@ from cleaner.engine.producers import producer_state_of
 from cleaner.engine.uncleanable import Uncleanable
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
 from storage.errors import Corrupt, JournalFull, LogCleanerError, OutOfSpace, PlanOutOfDate
 from storage.log.listing import list_partition
@@ -192,7 +193,7 @@ class Executor:
             return
         start_seconds = self._means.clock.seconds()
         try:
-            after = self._with_space_back(partition, step(partition, before))
+            after = step(partition, before)
         except JournalFull:
             return  # told once, for the whole log dir
         except Stopped:
@@ -219,7 +220,7 @@ class Executor:
         return {key for key, result in self.results.items() if result.error}
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
-        """With no delay, what a step renamed is unlinked before the next step needs space."""
+        """With no delay, what a compaction renamed is unlinked before the next one needs space."""
         if not self._is_at_once:
             return result
         swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
@@ -231,7 +232,7 @@ class Executor:
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
         undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
-        self._record("delete", facts.topic_partition, **_journalled(partition, deletion), **undo)
+        self._record("delete", facts.topic_partition, **deletion_entry(partition, deletion), **undo)
         remove = remove_segments if self._is_at_once else retire_segments
         state_of = partial(producer_state_of, facts, listing, self._now_ms, self._means)
         remove(self._means.fs, listing, deletion, lambda: state_of().to_snapshot_bytes())
@@ -294,12 +295,12 @@ class Executor:
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
         round_ = round_of(partition, listing, self._now_ms, self._means)
-        self._record("compact", facts.topic_partition, **_compaction_journalled(compaction))
+        self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
         done = self._compactor.compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
-        return replace(
+        after = replace(
             before,
             compacted_from_bytes=compaction.size_bytes,
             compacted_to_bytes=done.size_bytes,
@@ -309,6 +310,7 @@ class Executor:
             records_unkeyed=done.unkeyed,
             map_utilisation=done.map_utilisation,
         )
+        return self._with_space_back(partition, after)
 
     def _checkpoint(self, name: str, changed: dict[TopicPartition, int | None]) -> None:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""
@@ -384,28 +386,3 @@ def tell_compacted(
     )
     if done.unkeyed:
         listener.event("unkeyed_records_dropped", topic=topic, partition=partition, count=done.unkeyed)
-
-
-def _journalled(partition: PartitionPlan, deletion: Deletion) -> dict[str, object]:
-    return {
-        "bytes": deletion.size_bytes,
-        "log_start_offset": deletion.new_log_start_offset,
-        "segments": [
-            {
-                "base_offset": v.base_offset,
-                "bytes": v.size_bytes,
-                "code": v.reason.code.value,
-                "text": v.reason.text,
-            }
-            for v in partition.verdicts[: len(deletion.segments)]
-        ],
-    }
-
-
-def _compaction_journalled(compaction: Compaction) -> dict[str, object]:
-    return {
-        "bytes": compaction.size_bytes,
-        "first_dirty_offset": compaction.round.first_dirty_offset,
-        "end_offset": compaction.round.end_offset,
-        "groups": [list(group) for group in compaction.round.groups],
-    }
