@@ -13,7 +13,6 @@ Not assumed: that a write is atomic, that rename implies fsync of the data, that
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -28,7 +27,6 @@ from storage.errors import OutOfSpace, UnsafeFile, UnsafeOwner
 from storage.extents import data_extents
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _COPY_BYTES_MAX: Final = 1 << 30
 _WRITE_OUT_BYTES: Final = 32 << 20
 _MODE_OF_A_FILE: Final = 0o666
@@ -266,12 +264,6 @@ class FileSystem:
                 os.fsync(descriptor)
             except OSError as error:
                 raise typed(error, path, 0) from error
-
-    def sync_file_system(self, path: Path) -> None:
-        """Write out all that the file system of ``path`` holds back: some free what was unlinked only then."""
-        with opened(path) as descriptor:
-            if _LIBC.syncfs(descriptor):
-                raise typed(OSError(ctypes.get_errno(), "syncfs"), path, 0)
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
         """Trim a preallocated index to its entries, or the journal to its whole lines. We never truncate a ``.log``.

@@ -13,7 +13,6 @@ from typing import Final
 
 from cleaner.engine.means import Means
 from policies.rescue import Gain
-from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from storage.segment import BLOCK_BYTES
@@ -35,8 +34,8 @@ class Gauge:
         gain = self._seen(expected_bytes)
         if not gain.is_lacking:
             return gain
-        with suppress(LogCleanerError, OSError):  # then it is only waited for
-            self._means.fs.sync_file_system(self._log_dir.path)
+        with suppress(OSError):  # then it is only waited for
+            self._log_dir.sync_file_system()
         clock = self._means.clock
         until_seconds = clock.seconds() + WAIT_SECONDS_MAX
         while (gain := self._seen(expected_bytes)).is_lacking:

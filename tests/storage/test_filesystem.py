@@ -248,9 +248,3 @@ def test_directory_of_another_owner_is_refused_unless_root(tmp_path, monkeypatch
     else:
         with pytest.raises(UnsafeOwner, match="12345"):
             check_owner(tmp_path)
-
-
-def test_file_system_of_a_directory_is_synced(tmp_path):
-    FileSystem().sync_file_system(tmp_path)
-    with pytest.raises(FileNotFoundError):
-        FileSystem().sync_file_system(tmp_path / "gone")
