@@ -10,7 +10,7 @@ from policies.plan import PartitionPlan
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import retention
 
-_OF_ANOTHER_QUESTION: Final = frozenset({ReasonCode.NOT_ASKED, ReasonCode.TARGET_MET})
+_OF_ANOTHER_QUESTION: Final = frozenset({ReasonCode.NOT_ASKED, ReasonCode.TARGET_MET, ReasonCode.NO_GAIN})
 
 
 def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:

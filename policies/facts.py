@@ -38,6 +38,10 @@ class SegmentFacts(NamedTuple):
     """As ``identity``, of the index files; None where nobody looked at them."""
     newest_record_offset: int | None = None
     """Last offset of the batch with the newest record, by the time index."""
+    disk_bytes: int = 0
+    """What the blocks of all its files take. Holes and compression make it less than the sizes."""
+    links: int = 1
+    """The most hard links that one of its files has; with more than one, deleting it frees nothing."""
 
     @property
     def largest_timestamp_ms(self) -> int:

@@ -77,9 +77,14 @@ class Compaction:
     @property
     def working_bytes(self) -> int:
         """The most space it takes at once where the sources of a group are unlinked before the next one: its largest
-        group."""
+        group, and before it those whose other hard links keep their space."""
         bytes_of = {s.base_offset: s.size_bytes + s.companions_bytes for s in self.segments}
-        return max((sum(bytes_of[base] for base in group) for group in self.round.groups), default=0)
+        linked = {s.base_offset for s in self.segments if s.links > 1}
+        kept_bytes = most_bytes = 0
+        for group in self.round.groups:
+            most_bytes = max(most_bytes, kept_bytes + sum(bytes_of[base] for base in group))
+            kept_bytes += sum(bytes_of[base] for base in group if base in linked)
+        return most_bytes
 
 
 @dataclass(frozen=True, slots=True)

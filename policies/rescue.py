@@ -2,6 +2,11 @@
 
 Deletions come first, whole segments, the oldest data of all partitions first; then, where they do not suffice and it
 was asked for, compactions, the greatest gain for the working space first. Nothing is ever added to a plan.
+
+What a deletion gives back is what the blocks of its files take. Where a file has another hard link, that is nothing:
+the first such segment stays, and so do those behind it, since a log has no gap. What a snapshot, a copy that shares
+blocks or a process that has a file open keeps is in no file's facts; it is measured, and a partition that gave back
+much less than it should loses nothing more.
 """
 
 from __future__ import annotations
@@ -9,11 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, takewhile
+from typing import Final
 
 from policies.facts import SegmentFacts, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, deletion_of
 from policies.reasons import Action, Reason, ReasonCode, Verdict
+
+NOISE_BYTES: Final = 64 << 10
+"""What others may write, or we to checkpoints and directories, while a gain is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +32,33 @@ class Volume:
     log_dirs: tuple[str, ...]
     size_bytes: int
     free_bytes: int
-    block_bytes: int
+    used_bytes: int
 
     def with_freed(self, freed_bytes: int) -> Volume:
-        """The volume as it will be."""
-        return replace(self, free_bytes=self.free_bytes + freed_bytes)
+        """The volume as it will be; files that share blocks cannot give back more than is used."""
+        given_back_bytes = min(freed_bytes, self.used_bytes)
+        free_bytes, used_bytes = self.free_bytes + given_back_bytes, self.used_bytes - given_back_bytes
+        return replace(self, free_bytes=free_bytes, used_bytes=used_bytes)
 
-    def on_disk_bytes(self, segment: SegmentFacts) -> int:
-        """Of a segment's files, each in whole blocks; what unlinking it gives back unless a file has holes."""
-        index_bytes, time_index_bytes = segment.index_bytes, segment.time_index_bytes
-        txn_index_bytes = segment.companions_bytes - index_bytes - time_index_bytes
-        files = (segment.size_bytes, index_bytes, time_index_bytes, txn_index_bytes)
-        return sum(-(-size_bytes // self.block_bytes) * self.block_bytes for size_bytes in files)
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What the blocks of deleted files took, and how much the file system had more of behind that."""
+
+    expected_bytes: int
+    measured_bytes: int
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether it is much less than expected: less than half, and not for what else is written meanwhile."""
+        missing_bytes = self.expected_bytes - self.measured_bytes
+        return 2 * self.measured_bytes < self.expected_bytes and missing_bytes > NOISE_BYTES
+
+    def __str__(self) -> str:
+        return f"deleting files that take {self.expected_bytes} bytes freed {max(self.measured_bytes, 0)}, as measured"
+
+
+Gains = Mapping[PartitionKey, Gain]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +88,61 @@ class _Step:
     frees_bytes: int
 
 
-def narrowed(plan: Plan, volumes: Sequence[Volume], target: Target) -> Plan:
+def narrowed(plan: Plan, volumes: Sequence[Volume], target: Target, lacking: Gains | None = None) -> Plan:
     """The plan with as few deletions as bring every volume to the target; its compactions where those do not suffice.
 
     Args:
         plan: what policy allows.
         volumes: as they are; every log dir of the plan lies on one.
         target: what is to be free.
+        lacking: partitions that gave back much less than expected: nothing more of them goes.
     """
+    lacking = lacking or {}
     counts: dict[PartitionKey, int] = {}
     compacted: set[PartitionKey] = set()
     for volume in volumes:
         short_bytes = target.short_bytes(volume)
-        for step in sorted(_steps(plan, volume), key=lambda step: (step.age_rank_ms, step.key, step.place)):
+        steps = (step for step in _steps(plan, volume) if step.key not in lacking)
+        for step in sorted(steps, key=lambda step: (step.age_rank_ms, step.key, step.place)):
             if short_bytes <= 0:
                 break
-            counts[step.key] = step.place + 1
+            if step.frees_bytes:  # what gives nothing goes only before what gives something
+                counts[step.key] = step.place + 1
             short_bytes -= step.frees_bytes
         if short_bytes > 0:
-            compacted |= {p.key for p in plan.partitions if p.facts.log_dir in volume.log_dirs}
-    return restricted(plan, counts, compacted)
+            compacted |= worth_compacting(plan, volume.log_dirs, lacking)
+    return restricted(plan, counts, compacted, lacking)
 
 
-def restricted(plan: Plan, counts: Mapping[PartitionKey, int], compacted: Collection[PartitionKey]) -> Plan:
-    """The plan with these deletions and compactions alone; the verdicts of the others say that they are not needed.
+def worth_compacting(plan: Plan, log_dirs: Collection[str], lacking: Gains) -> set[PartitionKey]:
+    """The partitions of some log dirs whose compaction gives back what it replaces."""
+    here = (p for p in plan.partitions if p.facts.log_dir in log_dirs and p.key not in lacking)
+    return {p.key for p in here if p.compaction and _first_linked(p) is None}
+
+
+def worth_deleting(planned: PartitionPlan) -> int:
+    """How many of its oldest segments a partition may lose for a gain: up to the last one that gives something."""
+    gains = [place for place, segment in enumerate(_unlinked(planned)) if segment.disk_bytes]
+    return gains[-1] + 1 if gains else 0
+
+
+def restricted(
+    plan: Plan, counts: Mapping[PartitionKey, int], compacted: Collection[PartitionKey], lacking: Gains | None = None
+) -> Plan:
+    """The plan with these deletions and compactions alone; the verdicts of the others say why they are left out.
 
     Args:
         plan: what policy allows.
         counts: how many of its oldest segments a partition loses; none where it is not named.
         compacted: partitions that keep their compaction, if they have one.
+        lacking: partitions that gave back much less than expected.
     """
 
     def of(planned: PartitionPlan | UnreadablePartition) -> PartitionPlan | UnreadablePartition:
         if isinstance(planned, UnreadablePartition):
             return planned
-        return _restricted(planned, counts.get(planned.key, 0), is_compacted=planned.key in compacted)
+        gain = (lacking or {}).get(planned.key)
+        return _restricted(planned, counts.get(planned.key, 0), gain, is_compacted=planned.key in compacted)
 
     log_dirs = (LogDirPlan(d.facts, tuple(of(planned) for planned in d.partitions)) for d in plan.log_dirs)
     return replace(plan, log_dirs=tuple(log_dirs))
@@ -122,32 +166,71 @@ def next_compaction(left: Collection[PartitionPlan], free_bytes: int) -> Partiti
 def _steps(plan: Plan, volume: Volume) -> Iterator[_Step]:
     for planned in plan.partitions:
         if planned.deletion and planned.facts.log_dir in volume.log_dirs:
-            segments = planned.deletion.segments
+            segments = _unlinked(planned)
             ranks_ms = accumulate((segment.largest_timestamp_ms for segment in segments), max)
             for place, (segment, rank_ms) in enumerate(zip(segments, ranks_ms, strict=True)):
-                yield _Step(rank_ms, planned.key, place, volume.on_disk_bytes(segment))
+                yield _Step(rank_ms, planned.key, place, segment.disk_bytes)
 
 
-def _restricted(planned: PartitionPlan, count: int, *, is_compacted: bool) -> PartitionPlan:
+def _unlinked(planned: PartitionPlan) -> Sequence[SegmentFacts]:
+    """The segments that policy lets go, up to the first one with another hard link."""
+    segments = planned.deletion.segments if planned.deletion else ()
+    return tuple(takewhile(lambda segment: segment.links == 1, segments))
+
+
+def _restricted(planned: PartitionPlan, count: int, gain: Gain | None, *, is_compacted: bool) -> PartitionPlan:
     assert count <= (len(planned.deletion.segments) if planned.deletion else 0)
+    unlinked, vain_compaction = len(_unlinked(planned)), _vain_compaction(planned)
+
+    def of(place: int, verdict: Verdict) -> Verdict:
+        is_compaction = verdict.action is Action.COMPACT
+        if verdict.action is Action.KEEP or place < count or (is_compacted and is_compaction):
+            return verdict
+        vain = vain_compaction if is_compaction else _vain_deletion(planned, place, unlinked)
+        if gain:
+            vain = Reason(ReasonCode.NO_GAIN, f"{gain}: something else keeps those blocks, and may keep these")
+        return verdict._replace(action=Action.KEEP, reason=vain or _not_needed(verdict))
+
     return replace(
         planned,
         deletion=deletion_of(planned.facts, count),
         compaction=planned.compaction if is_compacted else None,
         checkpoint_offset=None,
-        verdicts=tuple(
-            verdict if place < count or (is_compacted and verdict.action is Action.COMPACT) else _spared(verdict)
-            for place, verdict in enumerate(planned.verdicts)
-        ),
+        verdicts=tuple(of(place, verdict) for place, verdict in enumerate(planned.verdicts)),
     )
 
 
-def _spared(verdict: Verdict) -> Verdict:
-    if verdict.action is Action.KEEP:
-        return verdict
+def _vain_deletion(planned: PartitionPlan, place: int, unlinked: int) -> Reason | None:
+    """Why it would be in vain to delete a segment that policy lets go."""
+    segments = planned.facts.segments
+    if place > unlinked:
+        text = f"may go, but {segments[unlinked].base_offset}, which has another hard link, stays"
+        return Reason(ReasonCode.BEHIND_KEPT_SEGMENT, text)
+    if place == unlinked:
+        text = f"a file of it has {segments[place].links} hard links: deleting it would free nothing"
+        return Reason(ReasonCode.NO_GAIN, text)
+    if not segments[place].disk_bytes:
+        return Reason(ReasonCode.NO_GAIN, "its files take no block of the disk: deleting it would free nothing")
+    return None
+
+
+def _vain_compaction(planned: PartitionPlan) -> Reason | None:
+    """Why it would be in vain to compact a partition."""
+    linked = _first_linked(planned)
+    if linked is None:
+        return None
+    text = f"a file of {linked.base_offset} has {linked.links} hard links: compacting it would take space and free none"
+    return Reason(ReasonCode.NO_GAIN, text)
+
+
+def _first_linked(planned: PartitionPlan) -> SegmentFacts | None:
+    segments = planned.compaction.segments if planned.compaction else ()
+    return next((segment for segment in segments if segment.links > 1), None)
+
+
+def _not_needed(verdict: Verdict) -> Reason:
     text = f"{verdict.reason.code} would {verdict.action} it, but enough is free without that"
-    reason = Reason(ReasonCode.TARGET_MET, text)
-    return verdict._replace(action=Action.KEEP, reason=reason)
+    return Reason(ReasonCode.TARGET_MET, text)
 
 
 def _gain_per_byte(planned: PartitionPlan) -> Fraction:

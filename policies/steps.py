@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 from policies.config import BrokerPolicy
@@ -16,6 +17,8 @@ from policies.facts import PartitionFacts
 from policies.plan import LogDirPlan, PartitionPlan, deletion_of
 
 SIDE_BY_SIDE_BYTES_MAX: Final = 64 << 20
+PROBE_BYTES: Final = 1 << 20
+"""Enough to measure beside what others write."""
 
 
 def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
@@ -30,6 +33,18 @@ def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, .
     if at_once:
         steps = [part for step in steps for part in _with_newest_apart(step)]
     return tuple(sorted(steps, key=lambda step: (at_once and _rolls(step), _deleted_bytes(step))))
+
+
+def with_oldest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
+    """A deletion in two steps: the oldest segments up to ``PROBE_BYTES`` of the disk, and the rest.
+
+    What the first one gives back shows whether the second one is worth it.
+    """
+    deletion = step.deletion
+    assert deletion is not None
+    taken_bytes = accumulate(segment.disk_bytes for segment in deletion.segments)
+    count = next((n for n, taken in enumerate(taken_bytes, 1) if taken >= PROBE_BYTES), len(deletion.segments))
+    return (step,) if count == len(deletion.segments) else _apart(step, count)
 
 
 def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
@@ -68,11 +83,16 @@ def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
     deletion = step.deletion
     assert deletion is not None
     older = len(deletion.segments) - 1
-    if deletion.roll_at_offset is None or not older:
-        return (step,)
-    left: PartitionFacts = step.facts.without_oldest(older)
-    newest = replace(step, facts=left, verdicts=step.verdicts[older:], deletion=deletion_of(left, 1))
-    return replace(step, deletion=deletion_of(step.facts, older)), newest
+    return (step,) if deletion.roll_at_offset is None or not older else _apart(step, older)
+
+
+def _apart(step: PartitionPlan, count: int) -> tuple[PartitionPlan, PartitionPlan]:
+    """The deletion of its ``count`` oldest segments, and that of the others."""
+    assert step.deletion is not None
+    left: PartitionFacts = step.facts.without_oldest(count)
+    others = deletion_of(left, len(step.deletion.segments) - count)
+    rest = replace(step, facts=left, verdicts=step.verdicts[count:], deletion=others)
+    return replace(step, deletion=deletion_of(step.facts, count)), rest
 
 
 def _planned(plan: LogDirPlan) -> list[PartitionPlan]:

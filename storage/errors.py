@@ -367,6 +367,19 @@ class OutputFull(OutOfSpace):
         )
 
 
+class JournalFull(LogCleanerError):
+    """The journal of a log dir finds no space, so nothing that it would have to tell of may be done."""
+
+    def __init__(
+        self, log_dir: Path, remedy: str = "let retention make some first: free, or clean --delete-delay 0"
+    ) -> None:
+        super().__init__(log_dir, remedy)
+        self.log_dir, self.remedy = log_dir, remedy
+
+    def __str__(self) -> str:
+        return f"{self.log_dir}: no space for the journal, and nothing is changed without a line in it; {self.remedy}"
+
+
 class UnwritableFile(LogCleanerError):
     """A file beside the log dirs could not be written."""
 

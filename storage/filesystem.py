@@ -266,7 +266,7 @@ class FileSystem:
                 raise typed(error, path, 0) from error
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
-        """Trim a preallocated index to its entries. A ``.log`` is never truncated by us.
+        """Trim a preallocated index to its entries, or the journal to its whole lines. We never truncate a ``.log``.
 
         Raises: as ``open_to_append``.
         """

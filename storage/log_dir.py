@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -48,6 +49,7 @@ from storage.names import (
 Offsets = Mapping[TopicPartition, int]
 TopicIds = Mapping[TopicPartition, str]
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _MARKS_OF_A_LOG_DIR: Final = (
     META_PROPERTIES_FILE,
     HIGH_WATERMARK_CHECKPOINT,
@@ -79,7 +81,8 @@ class Space:
     device: int
     size_bytes: int
     free_bytes: int
-    block_bytes: int
+    used_bytes: int
+    """What files take of it. The rest that is not free is kept for root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,14 +253,21 @@ class LogDir:
 
     def free_bytes(self) -> int:
         """Free for an ordinary user on the file system of this directory."""
-        return self.space().free_bytes
+        status = os.statvfs(self.path)
+        return status.f_bavail * status.f_frsize
 
     def space(self) -> Space:
         """Of the file system of this directory."""
         status = os.statvfs(self.path)
-        block_bytes = status.f_frsize
-        device, blocks, free_blocks = self.path.stat().st_dev, status.f_blocks, status.f_bavail
-        return Space(device, blocks * block_bytes, free_blocks * block_bytes, block_bytes)
+        device, block_bytes = self.path.stat().st_dev, status.f_frsize
+        blocks, used_blocks = status.f_blocks, status.f_blocks - status.f_bfree
+        return Space(device, blocks * block_bytes, status.f_bavail * block_bytes, used_blocks * block_bytes)
+
+    def sync_file_system(self) -> None:
+        """Write out all that the file system holds back; some free only then what was unlinked. Raises: OSError."""
+        with opened(self.path) as descriptor:
+            if _LIBC.syncfs(descriptor):
+                raise OSError(ctypes.get_errno(), "syncfs", str(self.path))
 
 
 def forbidden(path: Path, error: OSError) -> UnreadableFile:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple
 
 from storage.directory import open_sized, opened, status_of
 from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
+
+BLOCK_BYTES: Final = 512
+"""The unit of ``st_blocks``, whatever the file system's own is."""
 
 
 class SegmentFile(NamedTuple):
@@ -23,13 +26,16 @@ class SegmentFile(NamedTuple):
     identity: FileIdentity
     changed_ns: int
     """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
+    disk_bytes: int
+    """What its blocks take, which holes and compression make less than its size."""
+    links: int
+    """Hard links; with more than one, unlinking it frees nothing."""
 
-    @classmethod
-    def at(cls, directory: Path, name: SegmentFileName, suffix: str = "") -> Self:
+    @staticmethod
+    def at(directory: Path, name: SegmentFileName, suffix: str = "") -> SegmentFile:
         """A file as it is now, which may carry one more suffix than its name. Raises: FileNotFoundError."""
         file_name = f"{name}{suffix}"
-        status = status_of(directory / file_name)
-        return cls(directory, file_name, name, identity_of(status), status.st_ctime_ns)
+        return listed(directory, file_name, name, status_of(directory / file_name))
 
     @property
     def path(self) -> Path:
@@ -72,15 +78,25 @@ class Segment(NamedTuple):
     @property
     def companions_bytes(self) -> int:
         """Of the index files."""
-        return sum([identity.size_bytes for identity in self._companions])
+        return sum([identity.size_bytes for identity in self.companions])
+
+    @property
+    def on_disk(self) -> tuple[int, int]:
+        """What the blocks of all its files take, in bytes, and the most hard links that one of them has."""
+        disk_bytes, links = 0, 1
+        for file in self.files.values():
+            disk_bytes += file.disk_bytes
+            links = max(links, file.links)
+        return disk_bytes, links
 
     @property
     def companions_identity(self) -> int:
         """A hash of the index files' identities: tells whether one of them changed, in the space of a number."""
-        return hash(frozenset(self._companions))
+        return hash_of(self.companions)
 
     @property
-    def _companions(self) -> list[FileIdentity]:
+    def companions(self) -> list[FileIdentity]:
+        """The identities of the index files."""
         return [file.identity for kind, file in self.files.items() if kind is not FileKind.LOG]
 
     def ensure_as_listed(self) -> None:
@@ -131,6 +147,18 @@ def _ensure_as_listed(file: SegmentFile, directory: int) -> None:
         raise PlanOutOfDate(file.path, "it is gone") from None
     if found != file.identity:
         raise PlanOutOfDate(file.path, "another size, time or file")
+
+
+def hash_of(companions: Iterable[FileIdentity]) -> int:
+    """Return what ``Segment.companions_identity`` is, for who has the index files' identities at hand."""
+    return hash(frozenset(companions))
+
+
+def listed(directory: Path, file_name: str, name: SegmentFileName, status: os.stat_result) -> SegmentFile:
+    """Return a file as ``stat`` found it."""
+    identity = identity_of(status)
+    disk_bytes = status.st_blocks * BLOCK_BYTES
+    return SegmentFile(directory, file_name, name, identity, status.st_ctime_ns, disk_bytes, status.st_nlink)
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:

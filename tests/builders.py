@@ -34,7 +34,7 @@ class LogBuilder:
         """Put a segment at the end: it begins at ``base`` (else where the log ends) and spans ``records`` offsets."""
         start = self.drawn.log_end_offset if base is None else base
         identity = FileIdentity(1, len(self.drawn.segments) + 1, bytes, mtime_ms * 1_000_000)
-        segment = SegmentFacts(start, bytes, 0, 0, 0, mtime_ms, newest_ms, identity)
+        segment = SegmentFacts(start, bytes, 0, 0, 0, mtime_ms, newest_ms, identity, disk_bytes=bytes)
         first_base = self.drawn.segments[0].base_offset if self.drawn.segments else start
         return self._with(
             segments=(*self.drawn.segments, segment._replace(**others)),

@@ -171,6 +171,9 @@ class FullDisk(FileSystem):
         opened = super().create(path, like, purpose)
         return _NarrowFile(opened, self, purpose)
 
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        return _NarrowFile(super().open_to_append(path, purpose), self, purpose)
+
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         if len(target.name) > len(source.name):
             self.need_space(target, purpose)
@@ -188,6 +191,7 @@ class FullDisk(FileSystem):
 class _NarrowFile(NewFile):
     def __init__(self, opened: NewFile, disk: FullDisk, purpose: Purpose) -> None:
         super().__init__(opened.path, opened._descriptor)
+        self.size_bytes = opened.size_bytes
         self._disk, self._purpose = disk, purpose
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

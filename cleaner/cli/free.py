@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     tell_failures(rescued.plan, rescued.outcome, listener)
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target)
+        _tell_measured(rescued)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
     tell_metrics(loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
@@ -113,6 +114,22 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Tar
         )
 
 
+def _tell_measured(rescued: Rescued) -> None:
+    """What unlinked files took of each file system, and what it has more of now; partitions that gave too little."""
+    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+
+    for earlier, later in zip(rescued.before, rescued.after, strict=True):
+        if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
+            gained = size(max(earlier.used_bytes - later.used_bytes, 0))
+            paths = printable(", ".join(later.log_dirs))
+            sys.stdout.write(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now\n")
+    for (log_dir, topic_partition), gain in rescued.lacking.items():
+        taken, gained = gain.expected_bytes, size(max(gain.measured_bytes, 0))
+        why = "a snapshot, a copy that shares blocks, or a process that has them open may keep the rest"
+        what = f"deleting {size(taken)} freed {gained}, so no more of it was deleted"
+        sys.stdout.write(f"{printable(log_dir)}/{topic_partition}: measured: {what}: {why}\n")
+
+
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
     """One line for each file system that stays below the target."""
     from cleaner.report.text import size  # noqa: PLC0415 - not for --help
@@ -129,6 +146,7 @@ def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
 def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
     """What keeps a file system below the target, and what to do."""
     from cleaner.report.text import counted, size  # noqa: PLC0415 - not for --help
+    from policies.reasons import ReasonCode  # noqa: PLC0415 - not for --help
 
     here = [p for p in rescued.plan.partitions if p.facts.log_dir in volume.log_dirs]
     results = rescued.outcome.results
@@ -140,5 +158,8 @@ def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[
         return f"no compaction fits: the least one needs {least}", "add space, or lower a retention"
     if unknown := sum(p.config_is_unknown for p in here):
         return f"nobody stated what may go of {counted(unknown, 'partition')}", "state their cleanup.policy"
+    if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
+        cause = f"what may go of {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
+        return cause, "remove the hard links, snapshots, copies or processes that keep its blocks"
     others = "lower a retention" if args.compact else "lower a retention, or say --compact"
     return "policy allows no more", f"{others}; clean --dry-run tells what holds each segment"

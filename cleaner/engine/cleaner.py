@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from policies.facts import ConfigFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.rescue import Target, Volume
-from storage.errors import LogCleanerError, LogDirsChange
+from storage.errors import JournalFull, LogCleanerError, LogDirsChange
 from storage.filesystem import FileSystem
 from storage.guarded import Guarded
 from storage.lock import LogDirLock, LogDirReadLock
@@ -47,6 +47,22 @@ _READINGS_MAX: Final = 8
 
 _THREADS_MAX: Final = 256
 """Each takes memory before it has work; ``log.cleaner.threads`` may be any int."""
+
+
+@dataclass(slots=True)
+class Begun:
+    """What became of a run's beginning, once every lock is taken: recovery, and what had to make space for it."""
+
+    means: Means
+    """Of the execution."""
+    errors: list[str] = field(default_factory=list)
+    swept_bytes: int = 0
+    full: set[LogDir] = field(default_factory=set)
+    """Log dirs whose journal found no space. They stay as they are, unrecovered."""
+
+    def executor(self, log_dir: LogDir, now_ms: int, compactor: Compactor | None = None) -> Executor:
+        """Return an executor that does nothing if the log dir is to stay as it is."""
+        return Executor(log_dir, self.means, now_ms, compactor, is_journal_full=log_dir in self.full)
 
 
 class Cleaner:
@@ -127,8 +143,7 @@ class Cleaner:
             topics: globs over topic or partition names; empty means all.
         """
         survey = self._survey(request, topics)
-        facts = [self._facts(log_dir, survey) for log_dir in self._log_dirs]
-        return plan(facts, self._policy_of, request, self._means.broker)
+        return self._planned([self._facts(log_dir, survey) for log_dir in self._log_dirs], request)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:
         """Partitions of a plan that failed when last tried and whose files are the same since, with the cause.
@@ -175,24 +190,27 @@ class Cleaner:
         """
         start_seconds, request = self._means.clock.seconds(), replace(request, in_place=True)
         with ExitStack() as locks:
-            errors = self._locked(locks, request, topics)
+            begun = self._locked(locks, request, topics, delete_delay_ms)
             locks.callback(self._compactor.close)
-            means = replace(self._means, delete_delay_ms=delete_delay_ms)
             planned = self.plan(request, topics)
-            swept_bytes = sum(
-                sweep_log_dir(log_dir_plan, means, errors, means.may_begin) for log_dir_plan in planned.log_dirs
-            )
+            begun.swept_bytes += sum(sweep_log_dir(p, begun.means, begun.errors) for p in planned.log_dirs)
             executors = [
-                locks.enter_context(closing(Executor(log_dir, means, request.now_ms, self._compactor)))
+                locks.enter_context(closing(begun.executor(log_dir, request.now_ms, self._compactor)))
                 for log_dir in self._log_dirs
             ]
             planned = spend(planned, executors, lambda: self.plan(request, topics))
-        results = {key: result for executor in executors for key, result in executor.results.items()}
-        errors += [error for executor in executors for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
-        engine = self._compactor.name
-        left = frozenset(key for executor in executors for key in executor.left)
-        return planned, Outcome(False, results, swept_bytes, seconds, self._stopping, tuple(errors), left, engine)
+        return planned, Outcome(
+            False,
+            {key: result for executor in executors for key, result in executor.results.items()},
+            begun.swept_bytes,
+            seconds,
+            self._stopping,
+            (*begun.errors, *(error for executor in executors for error in executor.errors)),
+            frozenset(key for executor in executors for key in executor.left),
+            self._compactor.name,
+            tuple(str(executor.log_dir.path) for executor in executors if executor.is_journal_full),
+        )
 
     def correct_checkpoints(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and write the first dirty offsets anew that lie outside their log; nothing else.
@@ -201,12 +219,12 @@ class Cleaner:
         """
         request = replace(request, in_place=True)
         with ExitStack() as locks:
-            errors = self._locked(locks, request, ())
+            begun = self._locked(locks, request, ())
             for log_dir, planned in zip(self._log_dirs, self.plan(request).log_dirs, strict=True):
-                with closing(Executor(log_dir, self._means, request.now_ms)) as executor:
+                with closing(begun.executor(log_dir, request.now_ms)) as executor:
                     executor.correct_checkpoint(planned)
-                errors += executor.errors
-        return tuple(errors)
+                begun.errors += executor.errors
+        return tuple(begun.errors)
 
     def copy(
         self, request: Request, output: Path, topics: Sequence[str] = (), *, tool_version: str
@@ -261,24 +279,37 @@ class Cleaner:
         """
         request = replace(request, in_place=True)
         with ExitStack() as locks:
-            errors = self._locked(locks, request, topics)
-            return self._rescue(request, target, topics).run(errors)
+            begun = self._locked(locks, request, topics, delete_delay_ms=0)
+            return self._rescue(request, target, topics).run(begun.errors)
 
     def _rescue(self, request: Request, target: Target, topics: Sequence[str]) -> Rescue:
         means = replace(self._means, delete_delay_ms=0)
         return Rescue(self._log_dirs, means, target, lambda: self.plan(request, topics))
 
-    def _locked(self, locks: ExitStack, request: Request, topics: Sequence[str]) -> list[str]:
-        """Take every lock, read the configuration, and only then recover; gives what failed of that."""
+    def _locked(
+        self, locks: ExitStack, request: Request, topics: Sequence[str], delete_delay_ms: int | None = None
+    ) -> Begun:
+        """Take every lock, read the configuration, and only then recover."""
         self._lock_and_read(locks)
         self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
+        begun = Begun(replace(self._means, delete_delay_ms=delete_delay_ms))
         survey = self._survey(request, topics)
-        return [
-            error
-            for log_dir in self._log_dirs
-            if self._may_recover(log_dir, request)
-            for error in self._recover(log_dir, survey)
-        ]
+        for log_dir in self._log_dirs:
+            self._begin(log_dir, request, survey, begun)
+        return begun
+
+    def _begin(self, log_dir: LogDir, request: Request, survey: Survey, begun: Begun) -> None:
+        """Recover a log dir. If its journal finds no space, unlink what waited long enough and try once more."""
+        try:
+            begun.errors += self._recovered(log_dir, request, survey, begun.means)
+        except JournalFull:
+            planned = self._planned([self._facts(log_dir, survey)], request)
+            begun.swept_bytes += sweep_log_dir(planned.log_dirs[0], begun.means, begun.errors)
+            try:
+                begun.errors += self._recovered(log_dir, request, survey, begun.means)
+            except JournalFull as error:
+                begun.errors.append(str(error))
+                begun.full.add(log_dir)
 
     def _lock_and_read(self, locks: ExitStack) -> None:
         """Take the lock of every log dir, then read the configuration: start over if it names others by now."""
@@ -328,11 +359,21 @@ class Cleaner:
         clock = survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
         return replace(facts, clock=clock, config=self._config_facts.get(log_dir.path))
 
-    def _may_recover(self, log_dir: LogDir, request: Request) -> bool:
+    def _planned(self, facts: Sequence[LogDirFacts], request: Request) -> Plan:
+        return plan(facts, self._policy_of, request, self._means.broker)
+
+    def _recovered(self, log_dir: LogDir, request: Request, survey: Survey, means: Means) -> list[str]:
+        """Recover a log dir unless a guard rail holds it back; return what failed. Raises: JournalFull."""
+        journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=means.delete_delay_ms == 0)
+        with closing(journal):
+            may_recover = self._may_recover(log_dir, request, journal)
+            return list(self._recover(log_dir, survey, journal)) if may_recover else []
+
+    def _may_recover(self, log_dir: LogDir, request: Request, journal: Journal) -> bool:
         """Whether no guard rail holds the log dir back.
 
         The question comes before the first journal entry of this run, which the clock would agree with. A clock that
-        was confirmed gets such an entry.
+        was confirmed gets such an entry. Raises: JournalFull.
         """
         nothing = LogDirFacts(str(log_dir.path), None, 0, 0, ())
         jump_max_ms = self._means.broker.clock_jump_max_ms
@@ -343,22 +384,21 @@ class Cleaner:
         if any(log_dir_guards(facts, request, jump_max_ms)):
             return False
         if facts.clock and (guard := clock_guard(facts.clock, jump_max_ms)):
-            journal = self._journal(log_dir)
-            journal.record("clock", self._means.clock.now_ms(), text=guard.text)
-            journal.close()
+            fields = {"what": "clock", "text": guard.text}
+            if not journal.record(time_ms=self._means.clock.now_ms(), **fields):
+                self._means.listener.event("journal_waits", log_dir=str(log_dir.path), **fields)
         return True
-
-    def _journal(self, log_dir: LogDir) -> Journal:
-        return Journal(log_dir.path, self._means.fs, self._means.clock.boot())
 
     def _policy_of(self, facts: PartitionFacts) -> TopicPolicy:
         return self._layers.policy_for(
             facts.topic_partition.topic, compacted_before=facts.cleaner_checkpoint is not None
         )
 
-    def _recover(self, log_dir: LogDir, survey: Survey) -> Iterator[str]:
-        """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed."""
-        journal = self._journal(log_dir)
+    def _recover(self, log_dir: LogDir, survey: Survey, journal: Journal) -> Iterator[str]:
+        """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed.
+
+        Raises: JournalFull.
+        """
         try:
             cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
             for topic_partition, path in log_dir.partitions():
@@ -371,18 +411,20 @@ class Cleaner:
                 if recovery.is_needed:
                     try:
                         self._recover_partition(topic_partition, path, recovery, journal)
+                    except JournalFull:
+                        raise
                     except (LogCleanerError, OSError) as error:
                         yield told(error)
+        except JournalFull:
+            raise
         except LogCleanerError:
             pass  # the inventory meets a garbled checkpoint again, and tells
-        finally:
-            journal.close()
 
     def _recover_partition(
         self, topic_partition: TopicPartition, path: Path, recovery: Recovery, journal: Journal
     ) -> None:
-        names = recovery.names
-        journal.record("recover", self._means.clock.now_ms(), partition=str(topic_partition), files=names)
+        names, (topic, partition) = recovery.names, topic_partition
+        if not journal.record("recover", self._means.clock.now_ms(), partition=str(topic_partition), files=names):
+            self._means.listener.event("journal_waits", topic=topic, partition=partition, what="recover", files=names)
         recover(self._means.fs, recovery, path)
-        topic, partition = topic_partition
         self._means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))

@@ -3,9 +3,9 @@
 Deletions come first since they make space and need next to none; ``policies.steps`` says in which order. A partition
 that fails is reported and stops nobody else.
 
-With 0 bytes free nothing can be written. With no delete delay the files are unlinked all the same; what had to be
-written meanwhile follows once there is space: journal lines, which are told as events before the step, leader epochs,
-then the checkpoints.
+With 0 bytes free nothing can be written, the journal neither, and then no further step is begun in this log dir. With
+no delete delay the files are unlinked all the same; what had to be written meanwhile follows once there is space:
+journal lines, which are told as events before the step, leader epochs, then the checkpoints.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
+from cleaner.engine.entries import compaction_entry, deletion_entry
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
@@ -30,9 +31,9 @@ from cleaner.engine.producers import producer_state_of
 from cleaner.engine.uncleanable import Uncleanable
 from cleaner.engine.undo import undo_of
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, Deletion, LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
-from storage.errors import Corrupt, LogCleanerError, OutOfSpace, PlanOutOfDate
+from storage.errors import Corrupt, JournalFull, LogCleanerError, OutOfSpace, PlanOutOfDate
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
@@ -44,14 +45,33 @@ if TYPE_CHECKING:
 class Executor:
     """Executes the plan of one log dir, whose lock the caller holds."""
 
-    def __init__(self, log_dir: LogDir, means: Means, now_ms: int, compactor: Compactor | None = None) -> None:
-        self._log_dir = log_dir
+    def __init__(
+        self,
+        log_dir: LogDir,
+        means: Means,
+        now_ms: int,
+        compactor: Compactor | None = None,
+        *,
+        is_journal_full: bool = False,
+    ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            log_dir: whose lock the caller holds.
+            means: of the execution; with a delete delay of 0, journal lines may wait for space.
+            now_ms: the moment of the plan, epoch ms.
+            compactor: carries the compactions out.
+            is_journal_full: recovery met a journal without space, and told so: no step is begun.
+        """
+        self.log_dir = log_dir
         self._compactor = compactor or Local()
         self._means = means
         self._now_ms = now_ms
         self._writing = threading.Lock()
         """The journal and the checkpoints belong to all partitions."""
-        self._journal = Journal(log_dir.path, means.fs, means.clock.boot())
+        self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=self._is_at_once)
+        self.is_journal_full = is_journal_full
+        """What would have to be journalled is not begun any more."""
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
         self.changed: set[PartitionKey] = set()
@@ -122,6 +142,8 @@ class Executor:
 
     def correct_checkpoint(self, plan: LogDirPlan) -> None:
         """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
+        if self.is_journal_full:
+            return
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
     def retry(self, planned: Plan) -> None:
@@ -139,7 +161,7 @@ class Executor:
         """Have done what the compactions can share; where that fails, all of them have."""
         steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
         try:
-            if steps and not self._means.stopping():
+            if steps and not self.is_journal_full and not self._means.stopping():
                 self._compactor.prepare(self._rounds(steps), self._means)
         except LogCleanerError as error:
             for step in steps:
@@ -164,14 +186,16 @@ class Executor:
         """Run one step of a partition; its failure is a fact of its result."""
         key = partition.facts.log_dir, partition.facts.topic_partition
         before = self.results.get(key, PartitionResult(Basis.DONE))
-        if before.error or self._means.stopping() or key in self.left:
+        if before.error or self.is_journal_full or self._means.stopping() or key in self.left:
             return
         if key not in self.results and not self._means.may_begin():
             self.left.add(key)
             return
         start_seconds = self._means.clock.seconds()
         try:
-            after = self._with_space_back(partition, step(partition, before))
+            after = step(partition, before)
+        except JournalFull:
+            return  # told once, for the whole log dir
         except Stopped:
             after = before
         except PlanOutOfDate as error:
@@ -196,7 +220,7 @@ class Executor:
         return {key for key, result in self.results.items() if result.error}
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
-        """With no delay, what a step renamed is unlinked before the next step needs space."""
+        """With no delay, what a compaction renamed is unlinked before the next one needs space."""
         if not self._is_at_once:
             return result
         swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
@@ -208,7 +232,7 @@ class Executor:
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
         undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
-        self._record("delete", facts.topic_partition, **_journalled(partition, deletion), **undo)
+        self._record("delete", facts.topic_partition, **deletion_entry(partition, deletion), **undo)
         remove = remove_segments if self._is_at_once else retire_segments
         state_of = partial(producer_state_of, facts, listing, self._now_ms, self._means)
         remove(self._means.fs, listing, deletion, lambda: state_of().to_snapshot_bytes())
@@ -240,17 +264,27 @@ class Executor:
             self._uncut.append((directory, log_start_offset))
 
     def _record(self, what: str, topic_partition: TopicPartition, **fields: object) -> None:
-        """A journal line, told as an event too where it has to wait in memory: a crash would take it."""
+        """Write a journal line. If it has to wait in memory, tell it as an event too, because a crash would take it.
+
+        Raises: JournalFull, which is among the errors of the log dir then.
+        """
         with self._writing:
             now_ms = self._means.clock.now_ms()
-            is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+            try:
+                is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+            except JournalFull as error:
+                if not self.is_journal_full:
+                    self.is_journal_full = True
+                    self.errors.append(str(error))
+                raise
         if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)
 
     def _record_failure(self, topic_partition: TopicPartition, cause: str) -> None:
         """For ``topics``, which reads no records."""
-        failed = Uncleanable.of(list_partition(self._log_dir.path / str(topic_partition)), cause)
-        self._record("failed", topic_partition, error=failed.cause, fingerprint=failed.fingerprint)
+        failed = Uncleanable.of(list_partition(self.log_dir.path / str(topic_partition)), cause)
+        with suppress(JournalFull):  # told already
+            self._record("failed", topic_partition, error=failed.cause, fingerprint=failed.fingerprint)
 
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
@@ -261,12 +295,12 @@ class Executor:
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
         round_ = round_of(partition, listing, self._now_ms, self._means)
-        self._record("compact", facts.topic_partition, **_compaction_journalled(compaction))
+        self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
         done = self._compactor.compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
-        return replace(
+        after = replace(
             before,
             compacted_from_bytes=compaction.size_bytes,
             compacted_to_bytes=done.size_bytes,
@@ -276,19 +310,20 @@ class Executor:
             records_unkeyed=done.unkeyed,
             map_utilisation=done.map_utilisation,
         )
+        return self._with_space_back(partition, after)
 
     def _checkpoint(self, name: str, changed: dict[TopicPartition, int | None]) -> None:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""
         if not changed:
             return
         with self._writing:
-            offsets = dict(self._log_dir.offsets(name))
+            offsets = dict(self.log_dir.offsets(name))
             for topic_partition, offset in changed.items():
                 if offset is None:
                     offsets.pop(topic_partition, None)
                 else:
                     offsets[topic_partition] = offset
-            self._reported(partial(self._log_dir.write_offsets, name, offsets, self._means.fs))
+            self._reported(partial(self.log_dir.write_offsets, name, offsets, self._means.fs))
 
     def _reported(self, write: Callable[[], None]) -> None:
         try:
@@ -298,7 +333,7 @@ class Executor:
                 self.errors.append(cause)
 
     def _path_of(self, facts: PartitionFacts) -> Path:
-        return self._log_dir.path / str(facts.topic_partition)
+        return self.log_dir.path / str(facts.topic_partition)
 
     def _event(self, name: str, topic_partition: TopicPartition, **fields: object) -> None:
         self._means.listener.event(name, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
@@ -352,28 +387,3 @@ def tell_compacted(
     )
     if done.unkeyed:
         listener.event("unkeyed_records_dropped", topic=topic, partition=partition, count=done.unkeyed)
-
-
-def _journalled(partition: PartitionPlan, deletion: Deletion) -> dict[str, object]:
-    return {
-        "bytes": deletion.size_bytes,
-        "log_start_offset": deletion.new_log_start_offset,
-        "segments": [
-            {
-                "base_offset": v.base_offset,
-                "bytes": v.size_bytes,
-                "code": v.reason.code.value,
-                "text": v.reason.text,
-            }
-            for v in partition.verdicts[: len(deletion.segments)]
-        ],
-    }
-
-
-def _compaction_journalled(compaction: Compaction) -> dict[str, object]:
-    return {
-        "bytes": compaction.size_bytes,
-        "first_dirty_offset": compaction.round.first_dirty_offset,
-        "end_offset": compaction.round.end_offset,
-        "groups": [list(group) for group in compaction.round.groups],
-    }

@@ -27,7 +27,7 @@ from storage.log.topic_id import read_topic_id, topic_id_if_readable
 from storage.log_dir import Checkpoints, LogDir, Offsets
 from storage.names import FileKind, FileState, TopicPartition
 from storage.recovery import plan_recovery
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, hash_of, open_to_read
 
 _FIRST_BATCH_MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
@@ -212,19 +212,21 @@ def _facts_of_segments(
 
 def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None, wants_first: bool) -> SegmentFacts:
     newest = _newest_entry(segment, parent, expires_before_ms)
-    identity = segment.log.identity
+    identity, companions, (disk_bytes, links) = segment.log.identity, segment.companions, segment.on_disk
     return SegmentFacts(
         segment.base_offset,
         identity.size_bytes,
-        segment.companions_bytes,
+        sum([companion.size_bytes for companion in companions]),
         segment.bytes_of(FileKind.INDEX),
         segment.bytes_of(FileKind.TIME_INDEX),
         identity.mtime_ms,
         newest.timestamp_ms if newest else NO_TIMESTAMP,
         identity,
         _first_batch_ms(segment, parent) if wants_first else NO_TIMESTAMP,
-        segment.companions_identity,
+        hash_of(companions),
         newest.offset if newest else None,
+        disk_bytes,
+        links,
     )
 
 

@@ -1,7 +1,8 @@
 """The journal of a log dir: what was changed, why, when and how many bytes; written before the step it tells of.
 
 One plain file, ``.logcleaner-journal``, which a broker ignores; one line an entry: a CRC-32 of the rest in
-hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. Past its cap the file becomes
+hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. What finds no space is taken back, so
+that no half line is left: a line that cannot be read might have told of anything. Past its cap the file becomes
 ``.logcleaner-journal.1``, in the place of the one before; both are read. What must outlive them, the holds of restored
 partitions, is in a file of its own.
 """
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from policies.facts import Boot, LastRun
 from storage.directory import open_plain
-from storage.errors import OutOfSpace, UnreadableFile
+from storage.errors import JournalFull, OutOfSpace, UnreadableFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
@@ -29,38 +30,46 @@ _LINE_BYTES_MAX: Final = 256 << 20
 
 
 class Journal:
-    """Append-only. On a full disk its lines are kept in memory and written as soon as there is space again."""
+    """Append-only, with one writer at a time. Each line is durable before the step that it tells of."""
 
-    def __init__(self, log_dir: Path, fs: FileSystem, boot: Boot | None = None) -> None:
-        """The journal of a log dir.
+    def __init__(self, log_dir: Path, fs: FileSystem, boot: Boot | None = None, *, may_wait: bool = False) -> None:
+        """Open nothing yet.
 
         Args:
-            log_dir: where it lies.
+            log_dir: the directory that holds the journal.
             fs: the disk.
-            boot: of the machine; goes into every entry, for the next run to judge the wall clock by.
+            boot: the boot of the machine; goes into every entry, for the next run to judge the wall clock by.
+            may_wait: on a full disk, keep lines in memory and write them as soon as there is space. This is for those
+                who make space; everybody else must not act without the line.
         """
         self._path = log_dir / JOURNAL_FILE
         self._fs = fs
         self._boot = {"boot": list(boot)} if boot else {}
+        self._may_wait = may_wait
         self._file: NewFile | None = None
-        self._waiting: list[bytes] = []
         self._is_torn = False
-        """Whether the file ends within a line, cut short by a crash or a full disk."""
+        """Whether the file ends within a line, cut short by a crash."""
+        self._waiting: list[bytes] = []
 
     def record(self, what: str, time_ms: int, **fields: Any) -> bool:
-        """Write one entry and make it last, before the step it tells of; gives whether it lasts, or has to wait.
+        """Write one entry and make it last, before the step that it tells of.
 
         Args:
             what: ``delete``, ``compact``, ``recover``, ``restore``, ``release``, ``failed``, or ``clock``: one looked
                 wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
+
+        Returns: whether the entry lasts; if not, it waits in memory.
+        Raises: JournalFull, unless lines may wait.
         """
         self._waiting.append(encode_entry({"time_ms": time_ms, **self._boot, "what": what, **fields}))
         try:
             self._write_waiting()
-        except OutOfSpace:
-            pass  # deletions that policy allows must go on: they are what makes space
+        except OutOfSpace as error:
+            if not self._may_wait:
+                del self._waiting[-1:]
+                raise JournalFull(self._path.parent) from error
         except BaseException:
             del self._waiting[-1:]  # what cannot be written down is not done
             raise
@@ -79,14 +88,29 @@ class Journal:
             self._close_file()
 
     def _write_waiting(self) -> None:
-        file = self._open()
         while self._waiting:
-            line = b"\n" + self._waiting[0] if self._is_torn else self._waiting[0]
-            self._is_torn = True
-            file.write(line)
-            self._is_torn = False
+            self._append(self._waiting[0])
             del self._waiting[0]
-        file.fsync()
+
+    def _append(self, line: bytes) -> None:
+        file = self._open()
+        start_bytes, written_before = self._path.stat().st_size, file.size_bytes
+        try:
+            file.write(b"\n" + line if self._is_torn else line)
+            file.fsync()
+        except (OutOfSpace, OSError):
+            self._take_back(start_bytes, start_bytes + file.size_bytes - written_before)
+            raise
+        self._is_torn = False
+
+    def _take_back(self, start_bytes: int, end_bytes: int) -> None:
+        """Cut off what was written of a line; where that fails, the next line begins behind a line break."""
+        self._close_file()
+        with suppress(OutOfSpace, OSError):
+            if not start_bytes:
+                self._fs.unlink(self._path, Purpose.JOURNAL)
+            elif self._path.stat().st_size == end_bytes:  # nobody else has written since
+                self._fs.truncate(self._path, start_bytes, Purpose.JOURNAL)
 
     def _open(self) -> NewFile:
         if self._file and self._file.size_bytes > SIZE_MAX_BYTES:
@@ -94,14 +118,24 @@ class Journal:
         if self._file is None:
             if self._path.exists() and self._path.stat().st_size > SIZE_MAX_BYTES:
                 self._fs.rename(self._path, self._path.with_name(ROTATED_JOURNAL_FILE), Purpose.JOURNAL)
-            if self._path.exists():
-                self._file = self._fs.open_to_append(self._path, Purpose.JOURNAL)
-                self._is_torn = _ends_within_a_line(self._path)
-            else:
-                self._file = self._fs.create(self._path, self._path.parent, Purpose.JOURNAL)
-                self._is_torn = False
-                self._fs.fsync_dir(self._path.parent, Purpose.JOURNAL)
+            self._file = self._opened() if self._path.exists() else self._created()
         return self._file
+
+    def _opened(self) -> NewFile:
+        file = self._fs.open_to_append(self._path, Purpose.JOURNAL)
+        self._is_torn = _ends_within_a_line(self._path)
+        return file
+
+    def _created(self) -> NewFile:
+        file = self._fs.create(self._path, self._path.parent, Purpose.JOURNAL)
+        try:
+            self._fs.fsync_dir(self._path.parent, Purpose.JOURNAL)
+        except (OutOfSpace, OSError):
+            file.close()
+            self._fs.unlink(self._path, Purpose.JOURNAL)
+            raise
+        self._is_torn = False
+        return file
 
     def _close_file(self) -> None:
         if self._file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ class Swept:
 
     files: int = 0
     size_bytes: int = 0
+    disk_bytes: int = 0
+    """What their blocks took."""
 
 
 class Leftovers(NamedTuple):
@@ -64,7 +66,22 @@ def _due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
     return renamed_ms.get(retired, file.changed_ns // 1_000_000) + delay_ms
 
 
-def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None) -> Swept:
+def gaining(files: Iterable[SegmentFile]) -> list[SegmentFile]:
+    """Leave out the files of each base offset of which one has another hard link: unlinking that frees nothing."""
+    listed = list(files)
+    linked = {file.name.base_offset for file in listed if file.links > 1}
+    return [file for file in listed if file.name.base_offset not in linked]
+
+
+def sweep(
+    fs: FileSystem,
+    listing: Listing,
+    now_ms: int,
+    delay_ms: int,
+    renamed_ms: RenameTimes | None = None,
+    *,
+    for_space: bool = False,
+) -> Swept:
     """Unlink the leftovers of one partition that are due, oldest base first.
 
     Args:
@@ -73,16 +90,19 @@ def sweep(fs: FileSystem, listing: Listing, now_ms: int, delay_ms: int, renamed_
         now_ms: the clock's time, epoch ms; never a time the user made up.
         delay_ms: ``file.delete.delay.ms``.
         renamed_ms: of the partition, as the journal has it.
+        for_space: leave what would free nothing.
 
     Raises: PlanOutOfDate where a file is not the one that was listed any more.
     """
     due = list(due_leftovers(listing, now_ms, delay_ms, renamed_ms))
+    if for_space:
+        due = gaining(due)
     for file in due:
         file.ensure_as_listed()
         fs.unlink(file.path, Purpose.REMOVE)
     if due:
         fs.fsync_dir(listing.directory, Purpose.REMOVE)
-    return Swept(len(due), sum(file.identity.size_bytes for file in due))
+    return Swept(len(due), sum(file.size_bytes for file in due), sum(file.disk_bytes for file in due))
 
 
 def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftovers]:
@@ -114,29 +134,33 @@ def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping
     return {}
 
 
-def sweep_log_dir(
-    plan: LogDirPlan, means: Means, errors: list[str], is_wanted: Callable[[], bool] = lambda: True
-) -> int:
+def sweep_log_dir(plan: LogDirPlan, means: Means, errors: list[str]) -> int:
     """Unlink the leftovers of a log dir that are due; gives their bytes.
 
     Args:
         plan: of the log dir.
-        means: with the delay that holds in place of the topics' own, if one does.
+        means: with the delay that holds in place of the topics' own, if one does; asked before each partition whether
+            it may begin.
         errors: what fails is added.
-        is_wanted: asked before each partition.
     """
     swept_bytes = 0
-    for partition, listing, delay_ms, renamed_ms in leftovers_of(plan, means.delete_delay_ms):
-        if not is_wanted():
+    for left in leftovers_of(plan, means.delete_delay_ms):
+        if not means.may_begin():
             break
-        try:
-            swept = sweep(means.fs, listing, means.clock.now_ms(), delay_ms, renamed_ms)
-        except (LogCleanerError, OSError) as error:
-            errors.append(told(error))
-            continue
-        if swept.files:
-            topic, number = partition.facts.topic_partition
-            fields = {"topic": topic, "partition": number, "files": swept.files, "bytes": swept.size_bytes}
-            means.listener.event("files_removed", **fields)
-        swept_bytes += swept.size_bytes
+        swept_bytes += sweep_partition(left, means, errors).size_bytes
     return swept_bytes
+
+
+def sweep_partition(left: Leftovers, means: Means, errors: list[str], *, for_space: bool = False) -> Swept:
+    """Unlink the leftovers of a partition that are due, and tell of it. Arguments as for the two functions above."""
+    now_ms, renamed_ms = means.clock.now_ms(), left.renamed_ms
+    try:
+        swept = sweep(means.fs, left.listing, now_ms, left.delay_ms, renamed_ms, for_space=for_space)
+    except (LogCleanerError, OSError) as error:
+        errors.append(told(error))
+        return Swept()
+    if swept.files:
+        topic, number = left.partition.facts.topic_partition
+        fields = {"topic": topic, "partition": number, "files": swept.files, "bytes": swept.size_bytes}
+        means.listener.event("files_removed", **fields)
+    return swept

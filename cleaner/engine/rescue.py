@@ -1,27 +1,41 @@
 """``free``: bring every file system of the log dirs to a target, within what policy allows, and stop there.
 
 Steps:  1. files that earlier runs renamed to ``.deleted``, partition by partition;
-        2. deletions, as ``policies.rescue`` chooses them by what their files take on the disk. What that frees is
-           measured: where files have holes, or the disk compresses, it is less, and more is chosen from a new plan;
+        2. deletions, as ``policies.rescue`` chooses them by what their files take on the disk, the oldest MiB of each
+           partition first. What each gives back is measured; a partition that gives much less than its files take, a
+           snapshot may keep their blocks, loses nothing more, and more is chosen of the others from a new plan;
         3. where the plan holds compactions and these do not suffice: one by one, the best that fits into what is free.
 The first two work with 0 bytes free. The lock is the caller's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from cleaner.engine.executor import Executor
-from cleaner.engine.leftovers import due_leftovers, leftovers_of, sweep_log_dir
+from cleaner.engine.gains import Gauge
+from cleaner.engine.leftovers import due_leftovers, gaining, leftovers_of, sweep_partition
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
-from policies.plan import LogDirPlan, PartitionKey, Plan
-from policies.rescue import Target, Volume, expected_bytes, narrowed, next_compaction, restricted
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.rescue import (
+    Gain,
+    Target,
+    Volume,
+    expected_bytes,
+    narrowed,
+    next_compaction,
+    restricted,
+    worth_compacting,
+    worth_deleting,
+)
+from policies.steps import deletion_steps, with_oldest_apart
 from storage.log_dir import LogDir
+from storage.segment import SegmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,10 @@ class Rescued:
     before: tuple[Volume, ...]
     after: tuple[Volume, ...]
     """The same ones. In a dry run without what compactions would give, which nobody knows."""
+    deleted_disk_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By log dir: what the blocks of the files took that the run unlinked, compactions left out."""
+    lacking: Mapping[PartitionKey, Gain] = field(default_factory=dict)
+    """Partitions that gave back much less than their files took, as measured, and lost nothing more."""
 
     @property
     def is_met(self) -> bool:
@@ -50,7 +68,7 @@ def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
         together = tuple(group)
         space = spaces[together[0]]
         paths = tuple(str(log_dir.path) for log_dir in together)
-        volumes.append(Volume(paths, space.size_bytes, space.free_bytes, space.block_bytes))
+        volumes.append(Volume(paths, space.size_bytes, space.free_bytes, space.used_bytes))
     return tuple(volumes)
 
 
@@ -66,20 +84,24 @@ class Rescue:
             target: what is to be free on each file system.
             make_plan: reads the facts and says what policy allows now.
         """
-        self._log_dirs = log_dirs
+        self._log_dirs = {str(log_dir.path): log_dir for log_dir in log_dirs}
         self._means = means
         self._target = target
         self._make_plan = make_plan
         self._executors: dict[str, Executor] = {}
+        self._lacking: dict[PartitionKey, Gain] = {}
+        self._deleted_disk_bytes = dict.fromkeys(self._log_dirs, 0)
+        self._rolling: list[PartitionPlan] = []
+        """Deletions that ``settle`` carries out."""
 
     def run(self, errors: list[str]) -> Rescued:
         """Do it; to ``errors``, what failed before, is added what fails beside the partitions."""
-        start_seconds, before = self._means.clock.seconds(), volumes_of(self._log_dirs)
+        start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
         with ExitStack() as journals:
-            for log_dir in self._log_dirs:
+            for path, log_dir in self._log_dirs.items():
                 executor = Executor(log_dir, self._means, planned.request.now_ms)
-                self._executors[str(log_dir.path)] = journals.enter_context(closing(executor))
+                self._executors[path] = journals.enter_context(closing(executor))
             swept_bytes = sum(self._sweep(log_dir_plan, errors) for log_dir_plan in planned.log_dirs)
             self._compact(self._delete(planned))
             if self._has_changed():
@@ -87,34 +109,44 @@ class Rescue:
         errors += [error for executor in self._executors.values() for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
         outcome = Outcome(False, self._results(), swept_bytes, seconds, self._means.stopping(), tuple(errors))
-        return Rescued(self._spent(planned), outcome, self._target, before, volumes_of(self._log_dirs))
+        spent, after = self._spent(planned), self._volumes()
+        return Rescued(spent, outcome, self._target, before, after, self._deleted_disk_bytes, self._lacking)
 
     def rehearse(self) -> Rescued:
         """What ``run`` would do, and nothing done; needs no lock."""
-        start_seconds, before = self._means.clock.seconds(), volumes_of(self._log_dirs)
+        start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
-        swept = [self._would_sweep(planned, volume) for volume in before]
+        swept, would_sweep = list(before), list[SegmentFile]()
+        for place, volume in enumerate(before):
+            for files in self._due(planned, volume):
+                if self._target.short_bytes(swept[place]):
+                    swept[place] = swept[place].with_freed(sum(file.disk_bytes for file in files))
+                    would_sweep += files
         chosen = narrowed(planned, swept, self._target)
         rehearsal = Rehearsal(self._means, planned.request.now_ms)
         results = {p.key: rehearsal.result(p, exact=False) for p in chosen.partitions if p.has_work}
-        swept_bytes = sum(later.free_bytes - now.free_bytes for now, later in zip(before, swept, strict=True))
         after = tuple(volume.with_freed(expected_bytes(chosen, volume)) for volume in swept)
+        swept_bytes = sum(file.size_bytes for file in would_sweep)
         outcome = Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
         return Rescued(chosen, outcome, self._target, before, after)
 
-    def _sweep(self, plan: LogDirPlan, errors: list[str]) -> int:
-        return sweep_log_dir(plan, self._means, errors, lambda: self._is_short(plan.facts.path))
-
-    def _would_sweep(self, plan: Plan, volume: Volume) -> Volume:
-        """The volume without the leftovers that would go."""
+    def _due(self, plan: Plan, volume: Volume) -> Iterator[list[SegmentFile]]:
+        """The leftovers that would go, partition by partition."""
         for log_dir_plan in plan.log_dirs:
             if log_dir_plan.facts.path in volume.log_dirs:
                 for _, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, self._means.delete_delay_ms):
-                    if not self._target.short_bytes(volume):
-                        break
-                    due = due_leftovers(listing, self._means.clock.now_ms(), delay_ms, renamed_ms)
-                    volume = volume.with_freed(sum(file.size_bytes for file in due))
-        return volume
+                    yield gaining(due_leftovers(listing, self._means.clock.now_ms(), delay_ms, renamed_ms))
+
+    def _sweep(self, plan: LogDirPlan, errors: list[str]) -> int:
+        swept_bytes, path = 0, plan.facts.path
+        for left in leftovers_of(plan, self._means.delete_delay_ms):
+            if not self._is_short(path):
+                break
+            gauge = Gauge(self._log_dirs[path], self._means)
+            swept = sweep_partition(left, self._means, errors, for_space=True)
+            self._note(left.partition.key, gauge, swept.disk_bytes)
+            swept_bytes += swept.size_bytes
+        return swept_bytes
 
     def _delete(self, planned: Plan) -> Plan:
         """Rounds of deletions, until no volume is short or nothing more may go; gives the plan of what is left.
@@ -123,19 +155,53 @@ class Rescue:
         changed only when it fails again.
         """
         while True:
-            chosen = narrowed(self._sound(planned), volumes_of(self._log_dirs), self._target)
+            chosen = narrowed(self._sound(planned), self._volumes(), self._target, self._lacking)
             before = self._progress()
             for log_dir_plan in chosen.log_dirs:
-                self._executors[log_dir_plan.facts.path].delete(log_dir_plan)
-            for executor in self._executors.values():
-                executor.settle()
+                self._delete_in(log_dir_plan)
+            self._settle()
             if self._progress() == before and not self._has_changed():
                 return planned
             planned = self._retry()
 
+    def _delete_in(self, plan: LogDirPlan) -> None:
+        """Delete in one log dir, each step measured; of a partition that gave too little the next one is left out."""
+        executor = self._executors[plan.facts.path]
+        for whole in deletion_steps(plan, at_once=True):
+            for step in with_oldest_apart(whole):
+                if step.key in self._lacking:
+                    continue
+                gauge, before = Gauge(executor.log_dir, self._means), self._deleted_of(step)
+                executor.delete(replace(plan, partitions=(step,)))
+                if self._deleted_of(step) > before:
+                    self._note(step.key, gauge, _disk_bytes(step))
+                elif step.deletion and step.deletion.roll_at_offset is not None:
+                    self._rolling.append(step)
+
+    def _settle(self) -> None:
+        """Write what the deletions entail, and delete what needs an empty segment in its place."""
+        before = [self._deleted_of(step) for step in self._rolling]
+        for executor in self._executors.values():
+            executor.settle()
+        for step, count in zip(self._rolling, before, strict=True):
+            if self._deleted_of(step) > count:
+                self._deleted_disk_bytes[step.facts.log_dir] += _disk_bytes(step)
+        self._rolling.clear()
+
+    def _note(self, key: PartitionKey, gauge: Gauge, disk_bytes: int) -> None:
+        """Measure what files of a partition gave back."""
+        self._deleted_disk_bytes[key[0]] += disk_bytes
+        gain = gauge.gain(disk_bytes)
+        if gain.is_lacking:
+            self._lacking[key] = gain
+
+    def _deleted_of(self, step: PartitionPlan) -> int:
+        result = self._executors[step.facts.log_dir].results.get(step.key)
+        return result.deleted_segments if result else 0
+
     def _compact(self, planned: Plan) -> None:
-        for volume in volumes_of(self._log_dirs):
-            chosen = narrowed(self._sound(planned), [volume], self._target)
+        for volume in self._volumes():
+            chosen = narrowed(self._sound(planned), [volume], self._target, self._lacking)
             left = {p.key: p for p in chosen.partitions if p.compaction and p.facts.log_dir in volume.log_dirs}
             while self._is_short(volume.log_dirs[0]) and not self._means.stopping():
                 step = next_compaction(left.values(), self._volume_of(volume.log_dirs[0]).free_bytes)
@@ -163,14 +229,14 @@ class Rescue:
     def _spent(self, planned: Plan) -> Plan:
         """The first plan with what was done of it, and what was to be done and failed, or did not fit."""
         results, compacted = self._results(), {key for key, r in self._results().items() if r.compacted_from_bytes}
-        unmet = {path for v in volumes_of(self._log_dirs) if self._target.short_bytes(v) for path in v.log_dirs}
+        unmet = {path for v in self._volumes() if self._target.short_bytes(v) for path in v.log_dirs}
         counts: dict[PartitionKey, int] = {}
         for partition in planned.partitions:
             key, most = partition.key, len(partition.deletion.segments) if partition.deletion else 0
-            done = results[key].deleted_segments if key in results else 0
-            is_wanted = key in self._failed() or partition.facts.log_dir in unmet
-            counts[key] = most if is_wanted else min(done, most)
-        return restricted(planned, counts, compacted | {p.key for p in planned.partitions if p.facts.log_dir in unmet})
+            done = min(results[key].deleted_segments, most) if key in results else 0
+            is_wanted = key not in self._lacking and (key in self._failed() or partition.facts.log_dir in unmet)
+            counts[key] = max(done, worth_deleting(partition)) if is_wanted else done
+        return restricted(planned, counts, compacted | worth_compacting(planned, unmet, self._lacking), self._lacking)
 
     def _results(self) -> dict[PartitionKey, PartitionResult]:
         return {key: result for executor in self._executors.values() for key, result in executor.results.items()}
@@ -182,8 +248,15 @@ class Rescue:
         """What tells that a round got somewhere."""
         return sum(result.deleted_segments for result in self._results().values()), len(self._failed())
 
+    def _volumes(self) -> tuple[Volume, ...]:
+        return volumes_of(tuple(self._log_dirs.values()))
+
     def _is_short(self, log_dir: str) -> bool:
         return self._target.short_bytes(self._volume_of(log_dir)) > 0
 
     def _volume_of(self, log_dir: str) -> Volume:
-        return next(volume for volume in volumes_of(self._log_dirs) if log_dir in volume.log_dirs)
+        return next(volume for volume in self._volumes() if log_dir in volume.log_dirs)
+
+
+def _disk_bytes(step: PartitionPlan) -> int:
+    return sum(segment.disk_bytes for segment in step.deletion.segments) if step.deletion else 0

@@ -15,7 +15,7 @@ Source: Kafka LogLoader.load, LeaderEpochFileCache.truncateFromStart, LogManager
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from cleaner.engine.outcome import Listener
 from cleaner.engine.restorable import RestoreResult, epochs_before, survey_restores
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts
 from storage.checkpoints import format_leader_epochs, truncate_from_start
-from storage.errors import LogCleanerError
+from storage.errors import JournalFull, LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log.leader_epochs import read_leader_epochs
@@ -120,7 +120,7 @@ class Restorer:
         if planned is None or not planned.has_work:
             return result
         try:
-            journal.record("restore", self._clock.now_ms(), **_journalled(planned))
+            _record(journal, self._clock.now_ms(), planned)
             held_since_ms = self._hold(log_dir, planned.facts)
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as error:
@@ -147,12 +147,10 @@ class Restorer:
         released = [topic_partition for topic_partition in holds if wanted(topic_partition)]
         if not released:
             return []
-        journal = Journal(log_dir.path, self._fs)
-        try:
-            for topic_partition in released:
-                journal.record("release", self._clock.now_ms(), partition=str(topic_partition))
-        finally:
-            journal.close()
+        with closing(Journal(log_dir.path, self._fs, may_wait=True)) as journal:  # it may let go what fills the disk
+            for topic, partition in released:
+                if not journal.record("release", self._clock.now_ms(), partition=f"{topic}-{partition}"):
+                    self._listener.event("journal_waits", topic=topic, partition=partition, what="release")
         log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
         for topic, partition in released:
             self._listener.event("partition_released", topic=topic, partition=partition)
@@ -217,6 +215,16 @@ def _drop_rolled(fs: FileSystem, directory: Path, deletion: DeletionFacts) -> No
         for kind in group:
             fs.unlink(directory / segment_file_name(deletion.roll_at_offset, kind), Purpose.RESTORE)
         fs.fsync_dir(directory, Purpose.RESTORE)
+
+
+def _record(journal: Journal, now_ms: int, planned: Restoration) -> None:
+    try:
+        journal.record("restore", now_ms, **_journalled(planned))
+    except JournalFull as error:
+        remedy = (
+            "make some by other means, since free and clean --delete-delay 0 would unlink what waits to be restored"
+        )
+        raise JournalFull(error.log_dir, remedy) from error
 
 
 def _journalled(planned: Restoration) -> dict[str, object]:

@@ -9,7 +9,7 @@ may start then; what is left for a job of its own are those that lie outside the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -134,6 +134,10 @@ class Schedule:
         waiting = [key for key in self.backlog if key in backlog]  # those that waited longest come first
         to_compact = tuple(key for key in dict.fromkeys((*waiting, *backlog)) if key != self.busy)
         return replace(self, backlog=to_compact, removals_ms=removals_ms, corrections=corrections)
+
+    def without_backlog_of(self, log_dirs: Collection[str]) -> Schedule:
+        """Return the schedule without the compactions of some log dirs. The next full survey finds them again."""
+        return replace(self, backlog=tuple(key for key in self.backlog if key[0] not in log_dirs))
 
     def compacted(self) -> Schedule:
         """Nothing is being compacted any more, well or not."""

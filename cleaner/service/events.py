@@ -16,7 +16,8 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
     partition_released       info     topic, partition: its hold was given up
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
     journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, the journal's line
-                                      is kept in memory until there is space
+                                      is kept in memory until there is space; log_dir in place of topic and partition
+                                      where a clock was confirmed
     world_writable           warning  path, mode: everybody may change this log dir or configuration file
     partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
                                       partition was skipped, and is planned anew once

@@ -242,21 +242,29 @@ class Worker:
         due_now = (expired | {name for path in fresh for name, _ in LogDir(path).partitions()}) - left_out
         first = self._left & due_now or due_now  # those that an earlier hold left have waited longest
         if due_now:
-            self._left = self._retain(job, round_, now_ms, first.__contains__)
+            self._left, full = self._retain(job, round_, now_ms, first.__contains__)
+            fresh -= full
         if due_now and (self._left or first != due_now):
             self._schedule = self._schedule.asked_for(JobKind.RETENTION)
         self._recovered |= fresh
 
-    def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> frozenset[TopicPartition]:
-        """Delete, and remove what waited long enough: the same run does both. Return the partitions that it left."""
+    def _retain(
+        self, job: Job, round_: Round, now_ms: int, wanted: Wanted
+    ) -> tuple[frozenset[TopicPartition], frozenset[Path]]:
+        """Delete, and remove what waited long enough: the same run does both.
+
+        Returns: the partitions that it left, and the log dirs whose journal found no space: what a crash left there may
+            still be there.
+        """
         dirs = self._changeable(round_)
         if not dirs:
-            return frozenset()
+            return frozenset(), frozenset()
         plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
         self._spent(job, plan, outcome, now_ms)
         if self._must_let_go(round_) and job.kind is JobKind.REMOVAL:
             self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
-        return _names(outcome.postponed)
+        full = frozenset(path for path in dirs if str(path.resolve()) in outcome.full_log_dirs)
+        return _names(outcome.postponed), full
 
     def _correct(self, round_: Round, now_ms: int) -> None:
         if dirs := self._changeable(round_):
@@ -309,18 +317,22 @@ class Worker:
         self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **fields)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
-        """Tell what became of a plan, and let those wait that failed."""
+        """Tell what became of a plan, and let those wait that failed.
+
+        A full journal is no failure of a partition: the log dir is tried again with the next full survey.
+        """
         now_ms = self._clock.now_ms()
         self._teller.ran(job, plan, outcome, started_ms, now_ms)
         for partition in plan.partitions:
             result, work = outcome.results.get(partition.key), (job.kind, partition.key)
             if result and result.error:
                 self._back_off(work, result.error, now_ms, is_corrupt=result.is_corrupt)
-            elif work in self._schedule.failures:
+            elif work in self._schedule.failures and work[1][0] not in outcome.full_log_dirs:
                 self._schedule = self._schedule.succeeded(work)
         for error in outcome.errors:
             self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
-        if outcome.errors and job.kind is JobKind.REMOVAL:
+        self._schedule = self._schedule.without_backlog_of(outcome.full_log_dirs)
+        if len(outcome.errors) > len(outcome.full_log_dirs) and job.kind is JobKind.REMOVAL:
             for key in job.partitions:
                 self._back_off((job.kind, key), outcome.errors[0], now_ms)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from storage.directory import opened
 from storage.errors import UnreadableFile
 from storage.names import FileKind, FileState, parse_segment_file_name
-from storage.segment import Segment, SegmentFile, identity_of
+from storage.segment import Segment, SegmentFile, listed
 
 
 @dataclass(frozen=True)  # no slots: it keeps what it was asked for, of hundreds of files
@@ -79,7 +79,7 @@ def _listed(directory: Path, entry: os.DirEntry[str]) -> SegmentFile | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return SegmentFile(directory, entry.name, name, identity_of(status), status.st_ctime_ns)
+    return listed(directory, entry.name, name, status)
 
 
 def segments_of(directory: Path, files: Iterable[SegmentFile]) -> tuple[Segment, ...]:

@@ -1,11 +1,22 @@
 """A plan narrowed to a target: shares of a file system, compactions, what is told of the rest."""
 
+from dataclasses import replace
+
 import pytest
 
 from policies.facts import LogDirFacts
 from policies.plan import Request, plan
-from policies.rescue import Target, Volume, narrowed, next_compaction, restricted
-from tests.builders import NOW_MS, a_log, a_policy
+from policies.rescue import (
+    NOISE_BYTES,
+    Gain,
+    Target,
+    Volume,
+    expected_bytes,
+    narrowed,
+    next_compaction,
+    restricted,
+)
+from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 
 OLD_MS = NOW_MS - 200
 BOTH = a_policy("compact,delete", retention_ms=100, min_cleanable_dirty_ratio=0.0, segment_bytes=1000)
@@ -17,7 +28,7 @@ def a_plan(*logs):
 
 
 def a_volume(free_bytes=0, size_bytes=1000):
-    return Volume(("/data",), size_bytes, free_bytes, 1)
+    return Volume(("/data",), size_bytes, free_bytes, size_bytes - free_bytes)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +47,26 @@ def test_short_of_a_target(target, size_bytes, free_bytes, short_bytes):
     assert target.short_bytes(a_volume(free_bytes, size_bytes)) == short_bytes
 
 
-def test_files_take_whole_blocks():
-    facts = a_log().segment(bytes=5, companions_bytes=7, index_bytes=1, time_index_bytes=4).facts()
-    assert Volume((), 0, 0, 4).on_disk_bytes(facts.active) == 8 + 4 + 4 + 4
+def test_volume_never_gets_more_than_is_used():
+    """Files that share blocks, as copies on btrfs do, count them twice."""
+    assert a_volume(100, 1000).with_freed(300).free_bytes == 400
+    assert a_volume(100, 1000).with_freed(5000) == Volume(("/data",), 1000, 1000, 0)
+
+
+@pytest.mark.parametrize(
+    ("expected_bytes", "measured_bytes", "is_lacking"),
+    [
+        (10 << 20, 10 << 20, False),
+        (10 << 20, 5 << 20, False),
+        (10 << 20, (5 << 20) - 1, True),
+        (10 << 20, -(1 << 20), True),
+        (NOISE_BYTES, 0, False),
+        (NOISE_BYTES + 1, 0, True),
+        (0, -100, False),
+    ],
+)
+def test_gain_is_lacking_where_it_is_less_than_half_and_more_than_noise(expected_bytes, measured_bytes, is_lacking):
+    assert Gain(expected_bytes, measured_bytes).is_lacking == is_lacking
 
 
 def told(plan_):
@@ -89,3 +117,56 @@ def test_next_compaction_fits_into_what_is_free(free_bytes, expected):
     left = compactions(a_log("b-0").segments(30, 30, 1), a_log("c-0").segments(900, 900, 1))
     step = next_compaction(left, free_bytes)
     assert (str(step.facts.topic_partition) if step else None) == expected
+
+
+def linked(log, *places):
+    facts = log.facts()
+    segments = [s._replace(links=2) if place in places else s for place, s in enumerate(facts.segments)]
+    return LogBuilder(replace(facts, segments=tuple(segments)))
+
+
+def codes(plan_, name="orders-0"):
+    (planned,) = (p for p in plan_.partitions if str(p.facts.topic_partition) == name)
+    return [v.reason.code.value for v in planned.verdicts]
+
+
+EXPIRED = a_policy("delete", retention_ms=100)
+
+
+def an_expiring_plan(*logs):
+    facts = LogDirFacts("/data", None, 0, 0, tuple(log.facts() for log in logs))
+    return plan([facts], lambda _: EXPIRED, Request(NOW_MS))
+
+
+def test_linked_segment_ends_its_partition_and_the_others_go_on():
+    first = linked(a_log("a-0").segments(50, 50, 50, newest_ms=OLD_MS).segments(9), 1)
+    chosen = narrowed(
+        an_expiring_plan(first, a_log("b-0").segments(70, newest_ms=OLD_MS).segments(9)), [a_volume()], Target(500)
+    )
+    assert codes(chosen, "a-0") == ["RETENTION_TIME", "NO_GAIN", "BEHIND_KEPT_SEGMENT", "TIME_NOT_REACHED"]
+    assert codes(chosen, "b-0") == ["RETENTION_TIME", "TIME_NOT_REACHED"]
+    assert "has 2 hard links" in chosen.partitions[0].verdicts[1].reason.text
+    assert expected_bytes(chosen, a_volume()) == 120
+
+
+def test_segments_without_blocks_go_only_before_what_gives_something():
+    hollow = a_log().segment(newest_ms=OLD_MS, disk_bytes=0).segment(newest_ms=OLD_MS, disk_bytes=7)
+    hollow = hollow.segment(newest_ms=OLD_MS, disk_bytes=0).segments(9)
+    chosen = narrowed(an_expiring_plan(hollow), [a_volume()], Target(500))
+    assert codes(chosen) == ["RETENTION_TIME", "RETENTION_TIME", "NO_GAIN", "TIME_NOT_REACHED"]
+
+
+def test_partition_with_a_linked_segment_is_not_compacted_for_space():
+    allowed = a_plan(linked(a_log().segments(50, 50, 50), 1))
+    assert allowed.partitions[0].compaction
+    (planned,) = narrowed(allowed, [a_volume()], Target(500)).partitions
+    assert planned.compaction is None
+    assert codes(narrowed(allowed, [a_volume()], Target(500)))[:2] == ["NO_GAIN", "NO_GAIN"]
+
+
+def test_working_space_counts_what_other_links_keep():
+    by_one = a_policy("compact", min_cleanable_dirty_ratio=0.0, segment_bytes=50)
+    facts = LogDirFacts("/data", None, 0, 0, (linked(a_log().segments(50, 40, 30, 9), 0).facts(),))
+    (planned,) = plan([facts], lambda _: by_one, Request(NOW_MS)).partitions
+    assert [list(group) for group in planned.compaction.round.groups] == [[0], [10], [20]]
+    assert planned.compaction.working_bytes == 90

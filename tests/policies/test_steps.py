@@ -12,6 +12,7 @@ from policies.steps import (
     compaction_steps,
     deletion_steps,
     scratch_bytes,
+    with_oldest_apart,
 )
 from tests.builders import NOW_MS, a_log, a_policy
 
@@ -62,6 +63,18 @@ def test_two_steps_of_a_partition_say_together_what_the_whole_one_says():
     assert [v.base_offset for v in newest.verdicts] == [20]
     assert older.facts.log_start_offset == 0
     assert newest.facts.log_start_offset == 20
+
+
+def test_the_oldest_mebibyte_is_a_step_of_its_own():
+    mebibyte = 1 << 20
+    (step,) = deletion_steps(a_plan(EXPIRING, a=old("a-0", 9, mebibyte, 5, 7).segment()), at_once=True)
+    oldest, rest = with_oldest_apart(step)
+    assert told([oldest, rest]) == [("a-0", [9, mebibyte]), ("a-0", [5, 7])]
+    assert (oldest.deletion.new_log_start_offset, rest.deletion.new_log_start_offset) == (20, 40)
+    assert [v.base_offset for v in rest.verdicts] == [20, 30, 40]
+    for sizes_bytes in ((9, mebibyte - 10, 0), (9, mebibyte), (mebibyte,)):
+        (small,) = deletion_steps(a_plan(EXPIRING, a=old("a-0", *sizes_bytes).segment()), at_once=True)
+        assert with_oldest_apart(small) == (small,)
 
 
 def test_log_start_inside_the_newest_segment_never_goes_back():

@@ -162,3 +162,9 @@ def test_holds_that_were_cut_short_are_not_taken_for_none(tmp_path, data):
     (tmp_path / ".logcleaner-holds").write_text(data)
     with pytest.raises(CorruptHolds, match="cut short"):
         LogDir(tmp_path).holds()
+
+
+def test_file_system_of_a_log_dir_is_synced(tmp_path):
+    LogDir(tmp_path).sync_file_system()
+    with pytest.raises(FileNotFoundError):
+        LogDir(tmp_path / "gone").sync_file_system()

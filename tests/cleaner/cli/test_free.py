@@ -157,3 +157,44 @@ def test_signal_ends_it_between_two_steps(full: Path, monkeypatch) -> None:
 def test_wrong_usage(log_dir: Path, options: tuple[str, ...], capsys) -> None:
     assert free(log_dir, *options) == 2
     assert "--target" in capsys.readouterr().err
+
+
+def test_what_was_measured_is_told(full: Path, capsys) -> None:
+    assert free(full, "--target", "500000") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if ": measured: " in line]
+    assert line.startswith(f"{full}: measured: deleted files took ")
+    assert line.endswith(" more are unused now")
+
+
+def test_hard_linked_segment_is_named_and_the_cause_told(full: Path, capsys) -> None:
+    log = full / "clicks-0" / f"{7:020d}.log"
+    (full.parent / "backup").hardlink_to(log)
+    for dry_run in (("--dry-run",), ()):
+        assert free(full, "--target", "80%", *dry_run) == 1
+        said, told = capsys.readouterr()
+        assert "NO_GAIN" in said
+        assert "a file of it has 2 hard links: deleting it would free nothing" in said
+        assert "what may go of 1 partition would free nothing (NO_GAIN); remove the hard links" in told
+    assert offsets(full) == list(range(7, SEGMENTS))
+    assert free(full, "--target", "80%", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    codes = [segment["reason"]["code"] for segment in document["partitions"][0]["segments"]]
+    assert codes[:2] == ["NO_GAIN", "BEHIND_KEPT_SEGMENT"]
+
+
+def test_partition_that_gives_too_little_back_is_told_with_figures(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("cleaner.engine.gains.WAIT_SECONDS_MAX", 0.0)
+    with a_small_disk("tmpfs", tmp_path) as disk:
+        made = PartitionDir(disk / "data", "clicks-0")
+        for base in range(5):
+            timestamp_ms = time.time_ns() // 1_000_000 - (2 * DAY_MS if base < 4 else 0)
+            made.segment(base, keyed(base, "x=" + "v" * 600_000, timestamp_ms=timestamp_ms))
+        log_dir = committed(disk / "data", made)
+        with made.log(0).open("rb"), made.log(1).open("rb"):
+            assert free(log_dir, "--target", "100%") == 1
+        assert offsets(log_dir) == [2, 3, 4]
+    said, told = capsys.readouterr()
+    (line,) = [line for line in said.splitlines() if line.startswith(f"{log_dir}/clicks-0: measured")]
+    assert "deleting 1.2 MiB freed" in line
+    assert "so no more of it was deleted: a snapshot" in line
+    assert "NO_GAIN" in told

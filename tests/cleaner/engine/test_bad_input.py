@@ -353,13 +353,15 @@ def test_full_disk_during_a_compaction_leaves_the_partition_as_it_was(tmp_path):
     assert offsets(path, "orders-0") == [1, 10, 20]
 
 
-def test_full_disk_for_the_journal_does_not_hinder_a_deletion(tmp_path):
+@pytest.mark.parametrize(("delete_delay_ms", "is_deleted"), [(0, True), (None, False), (1, False)])
+def test_full_disk_for_the_journal_does_not_hinder_a_deletion_that_makes_space(tmp_path, delete_delay_ms, is_deleted):
     made = (
         PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1", timestamp_ms=OLD_MS)).segment(1, keyed(1, "b=1"))
     )
     committed(tmp_path, made)
-    clean(tmp_path, FullDisk(0, frozenset({Purpose.JOURNAL})))
-    assert not made.log(0).exists()
+    disk = FullDisk(0, frozenset({Purpose.JOURNAL}))
+    a_cleaner(tmp_path, LAYERS, disk).clean(request(), delete_delay_ms=delete_delay_ms)
+    assert made.log(0).exists() == (not is_deleted)
 
 
 FULL_FOR_A_DELETION = frozenset({Purpose.RETIRE, Purpose.CHECKPOINT, Purpose.ROLL})

@@ -131,11 +131,18 @@ def test_our_log_opens_what_is_left_and_goes_on(log_dir):
 
 
 def test_deletion_that_is_to_wait_finds_no_room_for_its_names_and_is_undone(tmp_path):
+    """Others fill the disk between the journal's line and the renames."""
+
+    class FillsUp(FileSystem):
+        def rename(self, source, target, purpose):
+            if source.parent.name == "clicks-0" and free_bytes(disk):
+                fill(disk)
+            super().rename(source, target, purpose)
+
     with a_small_disk("ext4", tmp_path) as disk:
         log_dir = a_log_dir(disk / "data")
-        fill(disk)
         before = {path.name: path.read_bytes() for path in (log_dir / "clicks-0").iterdir()}
-        _, outcome = a_cleaner(log_dir, LAYERS).clean(request(only=Only.RETENTION))
+        _, outcome = a_cleaner(log_dir, LAYERS, fs=FillsUp()).clean(request(only=Only.RETENTION))
         assert "no space" in outcome.results[str(log_dir), CLICKS].error
         assert {path.name: path.read_bytes() for path in (log_dir / "clicks-0").iterdir()} == before
         a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0)

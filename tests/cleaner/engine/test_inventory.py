@@ -59,6 +59,15 @@ def test_segment_facts_are_those_of_its_files(orders, tmp_path):
     assert oldest.identity.inode == orders.log(0).stat().st_ino
 
 
+def test_space_of_a_segment_is_that_of_the_blocks_of_its_files(orders, tmp_path):
+    os.truncate(orders.path / f"{0:020d}.index", 4_000_000)
+    (tmp_path / "backup").hardlink_to(orders.path / f"{10:020d}.timeindex")
+    files = list(orders.path.glob(f"{0:020d}.*"))
+    first, second, third = facts_of(tmp_path).segments
+    assert first.disk_bytes == sum(path.stat().st_blocks * 512 for path in files) < first.index_bytes == 4_000_000
+    assert (first.links, second.links, third.links) == (1, 2, 1)
+
+
 @pytest.mark.parametrize(("line", "expected"), [(3, 3), (0, 0), (21, 21)])
 def test_log_start_offset_may_lie_within_a_segment(orders, tmp_path, line, expected):
     checkpoint(tmp_path, "log-start-offset-checkpoint", f"orders 0 {line}")

@@ -52,7 +52,7 @@ def test_damaged_line_is_passed_over_and_the_next_one_is_whole(tmp_path, damage)
 
 def test_lines_wait_in_memory_until_a_full_disk_has_space(tmp_path):
     disk = FullDisk(0, JOURNALLING)
-    journal = Journal(tmp_path, disk)
+    journal = Journal(tmp_path, disk, may_wait=True)
     journal.record("delete", 0, n=1)
     journal.record("delete", 0, n=2)
     assert list(read_journal(tmp_path)) == []
@@ -63,7 +63,7 @@ def test_lines_wait_in_memory_until_a_full_disk_has_space(tmp_path):
 
 def test_waiting_lines_are_written_at_the_end_of_the_run(tmp_path):
     disk = FullDisk(0, JOURNALLING)
-    journal = Journal(tmp_path, disk)
+    journal = Journal(tmp_path, disk, may_wait=True)
     journal.record("delete", 0, n=1)
     disk.left = 100
     journal.close()
@@ -81,7 +81,7 @@ def test_line_that_a_full_disk_cut_short_does_not_spoil_the_next(tmp_path, monke
             raise OSError(errno.ENOSPC, "full")
         return real(descriptor, data[: len(data) - 10])
 
-    journal = Journal(tmp_path, FileSystem())
+    journal = Journal(tmp_path, FileSystem(), may_wait=True)
     monkeypatch.setattr(os, "write", half_then_full)
     journal.record("delete", 0, n=1)
     monkeypatch.undo()

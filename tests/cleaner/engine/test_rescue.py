@@ -181,16 +181,128 @@ def test_partition_that_fails_is_passed_over(log_dir):
     assert offsets(log_dir, "views-0")[0] > 10
 
 
-def test_files_with_holes_give_less_and_more_is_chosen(disk):
+def test_files_with_holes_count_by_their_blocks(disk):
     """Their size promises 40 MB, their blocks hold 40 KiB."""
     made = a_log_dir(disk / "data")
     for base in range(10):
         os.truncate(made / "clicks-0" / f"{base:020d}.index", 4_000_000)
     fill(disk)
+    rehearsed = a_cleaner(made).would_free(RETENTION, Target(500_000))
     rescued = a_cleaner(made).free(RETENTION, Target(500_000))
-    assert rescued.is_met
-    assert offsets(made, "clicks-0")[0] > 20
-    assert len([entry for entry in read_journal(made) if entry["what"] == "delete"]) > 1
+    assert (rehearsed.is_met, rescued.is_met) == (True, True)
+    assert rehearsed.after[0].free_bytes < 530_000
+    assert 20 < offsets(made, "clicks-0")[0] < 25
+    assert len([entry for entry in read_journal(made) if entry["what"] == "delete"]) == 1
+
+
+def test_rehearsal_never_promises_more_than_the_disk(disk):
+    made = a_log_dir(disk / "data")
+    for name in ("clicks-0", "views-0"):
+        for base in range(EXPIRED):
+            os.truncate(made / name / f"{base:020d}.index", 2 << 20)
+    fill(disk)
+    rehearsed = a_cleaner(made).would_free(RETENTION, EVERYTHING)
+    rescued = a_cleaner(made).free(RETENTION, EVERYTHING)
+    promised, kept = rehearsed.after[0].free_bytes, rescued.after[0].free_bytes
+    assert promised < rehearsed.after[0].size_bytes
+    assert abs(promised - kept) < 60_000
+
+
+def codes_of(rescued, topic):
+    (planned,) = (p for p in rescued.plan.partitions if p.facts.topic_partition.topic == topic)
+    return [verdict.reason.code.value for verdict in planned.verdicts[:EXPIRED]]
+
+
+def linked_to(backup, directory, bases):
+    """What ``cp -al`` makes."""
+    backup.mkdir()
+    for path in [path for base in bases for path in directory.glob(f"{base:020d}.*")]:
+        os.link(path, backup / path.name)
+
+
+def test_segments_with_another_hard_link_stay_and_the_other_partitions_go_on(disk):
+    made = a_log_dir(disk / "data")
+    linked_to(disk / "backup", made / "clicks-0", range(5, 10))
+    fill(disk)
+    rehearsed = a_cleaner(made).would_free(RETENTION, EVERYTHING)
+    rescued = a_cleaner(made).free(RETENTION, EVERYTHING)
+    assert (offsets(made, "clicks-0")[0], offsets(made, "views-0")[0]) == (5, EXPIRED)
+    spared = ["NO_GAIN", *["BEHIND_KEPT_SEGMENT"] * (EXPIRED - 6)]
+    for told in (rehearsed, rescued):
+        assert codes_of(told, "clicks") == ["RETENTION_TIME"] * 5 + spared
+        assert codes_of(told, "views") == ["RETENTION_TIME"] * EXPIRED
+    assert rescued.lacking == {}
+    assert abs(rehearsed.after[0].free_bytes - rescued.after[0].free_bytes) < 60_000
+
+
+def test_waiting_files_with_another_hard_link_stay(disk):
+    made = a_log_dir(disk / "data")
+    for base in range(2):
+        for suffix in (".log", ".index", ".timeindex"):
+            path = made / "views-0" / f"{base:020d}{suffix}"
+            path.rename(path.with_name(f"{path.name}.deleted"))
+    linked_to(disk / "backup", made / "views-0", [1])
+    fill(disk)
+    wanted = Target(15_000)
+    for rescued in (a_cleaner(made).would_free(RETENTION, wanted), a_cleaner(made).free(RETENTION, wanted)):
+        assert rescued.is_met
+        assert 20_000 < rescued.outcome.swept_bytes < 25_000
+    left = {name for name in file_names(made / "views-0") if name.endswith(".deleted")}
+    assert left == {f"{1:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")}
+
+
+LARGE = 270_000
+
+
+def a_larger_log_dir(path):
+    """``clicks`` has the older ones of segments of about 270 KB, ``views`` the younger ones."""
+    path.mkdir()
+    made = []
+    for name, hours in (("clicks-0", 100), ("views-0", 50)):
+        topic = PartitionDir(path, name)
+        for base in range(10):
+            age_ms = DAY_MS + (hours - base) * 3_600_000 if base < 9 else 0
+            topic.segment(base, keyed(base, "x=" + "v" * LARGE, timestamp_ms=NOW_MS - age_ms))
+        made.append(topic)
+    return committed(path, *made)
+
+
+def test_partition_that_gives_too_little_back_is_stopped_and_the_others_go_on(disk):
+    """A process that has the files open keeps their blocks, as a snapshot would."""
+    log_dir, clock = a_larger_log_dir(disk / "data"), FakeClock(LATER.time_ms)
+    descriptors = [os.open(path, os.O_RDONLY) for path in (log_dir / "clicks-0").iterdir()]
+    try:
+        rescued = Cleaner([log_dir], LAYERS, clock=clock).free(RETENTION, EVERYTHING)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    key = str(log_dir), TopicPartition("clicks", 0)
+    assert (offsets(log_dir, "clicks-0")[0], offsets(log_dir, "views-0")[0]) == (4, 9)
+    assert codes_of(rescued, "clicks")[:9] == ["RETENTION_TIME"] * 4 + ["NO_GAIN"] * 5
+    assert rescued.lacking.keys() == {key}
+    assert rescued.lacking[key].expected_bytes > 4 * LARGE
+    assert abs(rescued.lacking[key].measured_bytes) < 30_000
+    assert 10 <= clock.slept_seconds < 11
+    assert rescued.deleted_disk_bytes[str(log_dir)] > 13 * LARGE
+
+
+def test_space_that_comes_late_counts(disk):
+    log_dir = a_larger_log_dir(disk / "data")
+    descriptors = [os.open(path, os.O_RDONLY) for path in (log_dir / "clicks-0").iterdir()]
+
+    class Late(FakeClock):
+        def sleep(self, seconds):
+            super().sleep(seconds)
+            if self.slept_seconds > 5:
+                while descriptors:
+                    os.close(descriptors.pop())
+
+    clock = Late(LATER.time_ms)
+    rescued = Cleaner([log_dir], LAYERS, clock=clock).free(RETENTION, EVERYTHING)
+    assert not descriptors
+    assert (offsets(log_dir, "clicks-0")[0], offsets(log_dir, "views-0")[0]) == (9, 9)
+    assert rescued.lacking == {}
+    assert 5 <= clock.slept_seconds < 6
 
 
 def compactable(log_dir, name, *, segments, value_bytes):

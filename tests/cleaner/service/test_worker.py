@@ -21,10 +21,16 @@ from cleaner.service.tasks import Advanced, Done, Refused, Told
 from cleaner.service.telling import Teller
 from cleaner.service.worker import Worker
 from policies.config_layers import ConfigLayers
-from storage.errors import NotALogDir, UnsafeOwner
-from storage.filesystem import FileSystem
+from storage.errors import NotALogDir, OutOfSpace, UnsafeOwner
+from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, TopicPartition
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    JOURNAL_FILE,
+    ROTATED_JOURNAL_FILE,
+    TopicPartition,
+)
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -516,3 +522,77 @@ def test_stopping_ends_the_round_between_two_jobs(world):
     world.after(30_000)
     assert world.log.names() == []
     world.worker.stop()
+
+
+class NoJournal(FileSystem):
+    """A disk that takes no line of a journal while ``is_full``."""
+
+    is_full = True
+
+    def create(self, path, like, purpose):
+        if purpose is Purpose.JOURNAL and NoJournal.is_full:
+            raise OutOfSpace(path, 0)
+        return super().create(path, like, purpose)
+
+
+@pytest.fixture
+def full(world, monkeypatch):
+    monkeypatch.setattr("cleaner.engine.cleaner.FileSystem", NoJournal)
+    monkeypatch.setattr(NoJournal, "is_full", True)
+    return world
+
+
+def contents(log_dir: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in log_dir.glob("*-0/*")}
+
+
+def failed_jobs(world: World) -> list[str]:
+    return [where for where, error in world.observer.failures if "no space for the journal" in error]
+
+
+def test_a_journal_without_space_stops_everything_and_is_tried_again_each_round(full):
+    before = contents(full.log_dir)
+    full.after(30_000)
+    assert failed_jobs(full) == ["retention"]
+    full.after(15_000).after(15_000)
+    assert failed_jobs(full) == ["retention"], "not every 15 s"
+    full.after(FIVE_MINUTES_MS)
+    assert failed_jobs(full) == ["retention"] * 2
+    assert contents(full.log_dir) == before
+    NoJournal.is_full = False
+    full.after(FIVE_MINUTES_MS)
+    assert {"segment_deleted", "segments_compacted"} <= set(full.log.names())
+
+
+def test_one_compaction_that_meets_a_full_journal_speaks_for_its_log_dir(log_dir, full):
+    for number in (1, 2, 3):
+        state = PartitionDir(log_dir, f"state-{number}")
+        for base in (0, 2, 4):
+            state.segment(base, keyed(base, "a=1", f"b={base}"))
+    full.after(0)
+    assert failed_jobs(full) == ["compaction"]
+    full.after(15_000).after(FIVE_MINUTES_MS)
+    assert failed_jobs(full) == ["compaction", "retention"]
+
+
+def test_what_a_crash_left_waits_for_the_journal_and_is_then_recovered(log_dir, full):
+    left = log_dir / "orders-0" / f"{4:020d}.log.cleaned"
+    left.write_bytes(b"")
+    full.layers = configured(orders={"cleanup.policy": "delete"})
+    full.configuration.reload()
+    full.after(30_000)
+    assert left.exists()
+    NoJournal.is_full = False
+    full.after(FIVE_MINUTES_MS)
+    assert not left.exists()
+
+
+def test_removal_goes_on_without_a_journal(deleting, monkeypatch):
+    deleting.after(30_000).after(15_000)
+    monkeypatch.setattr("cleaner.engine.cleaner.FileSystem", NoJournal)
+    monkeypatch.setattr(NoJournal, "is_full", True)
+    (deleting.log_dir / JOURNAL_FILE).rename(deleting.log_dir / ROTATED_JOURNAL_FILE)
+    PartitionDir(deleting.log_dir, "orders-1").segment(0, keyed(0, "a=1", timestamp_ms=NOW_MS - 3 * DAY_MS))
+    deleting.after(61_000)
+    assert "files_removed" in deleting.log.names()
+    assert "partition_backs_off" not in deleting.log.names()

@@ -209,6 +209,7 @@ def _segment_facts(segment: Segment) -> SegmentFacts:
         segment.newest_ms if segment.batches else NO_TIMESTAMP,
         FileIdentity(1, segment.base + 1, segment.size_bytes, segment.mtime_ms * 1_000_000),
         segment.batches[0].time_ms if segment.batches else NO_TIMESTAMP,
+        disk_bytes=segment.size_bytes,
     )
 
 
