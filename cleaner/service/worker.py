@@ -28,7 +28,7 @@ from cleaner.service.due import Intervals, Job, Schedule, Work, due
 from cleaner.service.events import Event
 from cleaner.service.observer import JobKind
 from cleaner.service.round import Round
-from cleaner.service.states import State, state_of_directory
+from cleaner.service.states import State, state_of_directory, state_of_entries, with_entries
 from cleaner.service.supervisor import Supervisor
 from cleaner.service.tasks import Task
 from cleaner.service.telling import Progress, Teller, Trouble, bytes_to_read, words
@@ -144,7 +144,7 @@ class Worker:
             case JobKind.RETENTION:
                 self._retain_expired(job, round_, now_ms)
             case JobKind.REMOVAL:
-                self._retain(job, round_, now_ms, _names(job.partitions).__contains__)
+                self._remove(job, round_, now_ms)
             case JobKind.CHECKPOINT:
                 self._correct(round_, now_ms)
             case JobKind.COMPACTION:
@@ -249,14 +249,31 @@ class Worker:
 
     def _retain(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> frozenset[TopicPartition]:
         """Delete, and remove what waited long enough: the same run does both. Return the partitions that it left."""
+        done = self._cleaned(job, round_, now_ms, wanted)
+        return _names(done[1].postponed) if done else frozenset()
+
+    def _remove(self, job: Job, round_: Round, now_ms: int) -> None:
+        """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
+        names = {path: [str(tp) for log_dir, tp in job.partitions if log_dir == str(path)] for path in self._states}
+        before = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
+        done = self._cleaned(job, round_, now_ms, _names(job.partitions).__contains__)
+        if self._must_let_go(round_):
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
+        if done is None or done[1].results or done[1].errors:
+            return
+        for path, entries in before.items():
+            self._states[path] = with_entries(self._states[path], entries, state_of_entries(path, names[path]))
+        removals = chain.from_iterable(map(next_removals, done[0].log_dirs))
+        self._schedule = replace(self._schedule, removals_ms={**self._schedule.removals_ms, **dict(removals)})
+
+    def _cleaned(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
+        """Return what was planned for some partitions and what came of it; None if nothing may be changed now."""
         dirs = self._changeable(round_)
         if not dirs:
-            return frozenset()
+            return None
         plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
         self._spent(job, plan, outcome, now_ms)
-        if self._must_let_go(round_) and job.kind is JobKind.REMOVAL:
-            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
-        return _names(outcome.postponed)
+        return plan, outcome
 
     def _correct(self, round_: Round, now_ms: int) -> None:
         if dirs := self._changeable(round_):
