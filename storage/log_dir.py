@@ -284,7 +284,7 @@ def read_file(path: Path) -> bytes | None:
     try:
         with os.fdopen(open_plain(path), "rb") as file:
             return file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from cleaner.engine.causes import told
 from cleaner.report.printable import printable
+from cleaner.service import journald
 from storage.errors import (
     AddressNotThere,
     InvalidConfig,
@@ -89,17 +90,18 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
         return _reader_is_gone()
     if show_traceback:
         traceback.print_exception(error)
-    for line in _lines(error):
-        complain(line)
-    return _status(error)
+    for line in lines_of(error):
+        complain(line, journald.ERROR)
+    return status_of(error)
 
 
-def complain(line: str) -> None:
-    """One line on stderr; control characters of file names cannot reach the terminal."""
-    print(f"logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - this is the command line
+def complain(line: str, priority: int = journald.WARNING) -> None:
+    """Print one line on stderr; control characters of file names cannot reach the terminal."""
+    print(f"{journald.prefix(priority)}logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - the command line
 
 
-def _lines(error: BaseException) -> list[str]:
+def lines_of(error: BaseException) -> list[str]:
+    """Return what an error says, a line for each problem."""
     if isinstance(error, InvalidConfigs):
         return [str(problem) for problem in error.problems]
     if isinstance(error, LogCleanerError):
@@ -109,7 +111,8 @@ def _lines(error: BaseException) -> list[str]:
     return [f"bug: {type(error).__name__}: {error}; please report it with the traceback that -vv shows"]
 
 
-def _status(error: BaseException) -> int:
+def status_of(error: BaseException) -> int:
+    """Return the exit status that an error means."""
     if isinstance(error, LogDirNotThere | AddressNotThere):
         return ExitStatus.NOT_YET
     if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnlikePlaces | UnusableOutput):

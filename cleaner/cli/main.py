@@ -18,6 +18,7 @@ from typing import NoReturn
 from cleaner import __version__
 from cleaner.cli import analyze, clean, completion, demo, diff, export, free, history, restore, run, systemd, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
+from cleaner.service import journald
 
 _COMMANDS: dict[str, ModuleType] = {
     "clean": clean,
@@ -52,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line on stderr, exit status 2."""
-        complain(f"{message}; see {self.prog} --help")
+        complain(f"{message}; see {self.prog} --help", journald.ERROR)
         sys.exit(ExitStatus.USAGE)
 
 

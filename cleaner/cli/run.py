@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
 from cleaner.cli.missing import check_metadata, find_missing
 from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
+from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
     from cleaner.service.daemon import Daemon
+    from cleaner.service.events import EventLog
     from cleaner.service.layers import LoadedLayers
 
 HELP = "serve log dirs: retention and compaction again and again, until SIGTERM"
@@ -38,16 +40,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, then serve."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.service.configuration import Configuration  # noqa: PLC0415 - not for --help
-    from cleaner.service.daemon import Daemon  # noqa: PLC0415 - not for --help
-    from cleaner.service.events import EventLog, LogFormat, format_under  # noqa: PLC0415 - not for --help
-    from cleaner.service.metrics_http import observer_of  # noqa: PLC0415 - not for --help
-    from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
+    """Open, then serve. Where the log is for machines, what ends the daemon is an event, too."""
+    from cleaner.service.events import Event, EventLog, LogFormat, format_under  # noqa: PLC0415 - not for --help
 
     log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
     log = EventLog(args.verbose + 1, log_format)
+    try:
+        return _serve(args, log)
+    except (LogCleanerError, OSError) as error:
+        if log_format is LogFormat.CONSOLE or isinstance(error, BrokenPipeError):
+            raise
+        status = status_of(error)
+        for line in lines_of(error):
+            log.event(Event.DAEMON_FAILED, error=line, status=int(status))
+        return status
+
+
+def _serve(args: argparse.Namespace, log: EventLog) -> int:
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.service.configuration import Configuration  # noqa: PLC0415 - not for --help
+    from cleaner.service.daemon import Daemon  # noqa: PLC0415 - not for --help
+    from cleaner.service.metrics_http import observer_of  # noqa: PLC0415 - not for --help
+    from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
+
     configuration = Configuration(_Opening(args).read)
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
     with observer_of(configuration.loaded.settings, log, __version__) as observer:

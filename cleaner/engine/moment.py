@@ -44,7 +44,7 @@ from storage.names import (
     parse_partition_dir_name,
     parse_segment_file_name,
 )
-from storage.segment import SegmentFile, identity_of
+from storage.segment import BLOCK_BYTES, SegmentFile, identity_of
 
 CHECKPOINTS: Final = (
     HIGH_WATERMARK_CHECKPOINT,
@@ -68,12 +68,17 @@ class Entry(NamedTuple):
     """Of a directory, size and mtime are 0: what lies in it is not asked here."""
     changed_ns: int
     """``ctime`` of a file."""
+    disk_bytes: int = 0
+    """What the blocks of a file take."""
+    links: int = 1
+    """Hard links of a file."""
 
     @classmethod
     def of(cls, status: os.stat_result) -> Entry:
         """Keep what tells whether the entry changed."""
         if stat.S_ISREG(status.st_mode):
-            return cls(stat.S_IFREG, identity_of(status), status.st_ctime_ns)
+            disk_bytes = status.st_blocks * BLOCK_BYTES
+            return cls(stat.S_IFREG, identity_of(status), status.st_ctime_ns, disk_bytes, status.st_nlink)
         return cls(stat.S_IFMT(status.st_mode), FileIdentity(status.st_dev, status.st_ino, 0, 0), 0)
 
     @property
@@ -123,7 +128,7 @@ class SeenDirectory:
         for name, entry in sorted(self.entries.items()):
             parsed = parse_segment_file_name(name)
             if parsed is not None and entry.is_file:
-                files.append(SegmentFile(self.path, name, parsed, entry.identity, entry.changed_ns))
+                files.append(SegmentFile(self.path, name, parsed, *entry[1:]))
         return Listing(self.path, tuple(files))
 
     def plain_files(self) -> list[str]:

@@ -33,6 +33,7 @@ Of the daemon; what happens within a round also has ``round``, its number:
 
     =======================  =======  ===================================================================
     daemon_started           info     log_dirs, observing
+    daemon_failed            error    error, status: it could not start, or an error ended it; with which exit status
     daemon_stopped           info     signal
     job_begun                debug    job, partitions: how many it is for; 0 is all
     job_done                 info     job, seconds, deleted_segments, deleted_bytes, freed_bytes,
@@ -64,9 +65,12 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from copy import copy
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, Protocol
 
 from cleaner.report.printable import printable
+from cleaner.service import journald
+from cleaner.service.journald import goes_to_journal, prefix
 
 
 class Event(StrEnum):
@@ -90,6 +94,7 @@ class Event(StrEnum):
     PARTITION_FAILED = "partition_failed"
     LOG_DIR_FAILED = "log_dir_failed"
 
+    DAEMON_FAILED = "daemon_failed"
     DAEMON_STARTED = "daemon_started"
     DAEMON_STOPPED = "daemon_stopped"
     JOB_BEGUN = "job_begun"
@@ -127,6 +132,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.METRICS_UNAVAILABLE: logging.WARNING,
     Event.PARTITION_FAILED: logging.ERROR,
     Event.LOG_DIR_FAILED: logging.ERROR,
+    Event.DAEMON_FAILED: logging.ERROR,
     Event.JOB_BEGUN: logging.DEBUG,
     Event.JOB_FAILED: logging.ERROR,
     Event.PARTITION_BACKS_OFF: logging.WARNING,
@@ -142,6 +148,12 @@ LEVELS: Final[Mapping[str, int]] = {
 """Level of an event; INFO where it is not named."""
 
 _BY_VERBOSITY: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+_PRIORITIES: Final = {
+    logging.DEBUG: journald.DEBUG,
+    logging.INFO: journald.INFO,
+    logging.WARNING: journald.WARNING,
+    logging.ERROR: journald.ERROR,
+}
 Processor = Callable[[Any, str, MutableMapping[str, Any]], Any]
 
 
@@ -187,20 +199,21 @@ class EventLog:
 
 
 def format_under(environment: Mapping[str, str]) -> LogFormat:
-    """JSON where stderr goes to the journal, as systemd's ``JOURNAL_STREAM`` tells; else for people."""
-    if stream := environment.get("JOURNAL_STREAM"):
-        status = os.fstat(sys.stderr.fileno())
-        if stream == f"{status.st_dev}:{status.st_ino}":
-            return LogFormat.JSON
-    return LogFormat.CONSOLE
+    """JSON where stderr goes to the journal; else for people."""
+    return LogFormat.JSON if goes_to_journal(environment) else LogFormat.CONSOLE
 
 
 def _emit(level: int, name: str, fields: dict[str, object], log_format: LogFormat) -> None:
     import structlog  # noqa: PLC0415 - a quiet run never needs its quarter of a second
 
     # a progress bar replaces sys.stderr while it is shown, so that is looked up for each line
-    logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=_processors(log_format))
+    processors: list[Any] = [*_processors(log_format), partial(_prefixed, prefix(_PRIORITIES[level]))]
+    logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=processors)
     getattr(logger, logging.getLevelName(level).lower())(name, **fields)
+
+
+def _prefixed(prefix: str, _logger: object, _level: str, line: str) -> str:
+    return prefix + line
 
 
 def _processors(log_format: LogFormat) -> list[Processor]:

@@ -18,8 +18,8 @@ from cleaner.service.states import State, state_of_directory
 from policies.config import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing
-from storage.errors import InvalidConfig, LogCleanerError
-from storage.log_dir import read_file
+from storage.errors import InvalidConfig, LogCleanerError, LogDirNotThere, NotALogDir
+from storage.log_dir import LogDir, read_file
 from storage.metadata_log import ClusterMetadata, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
 from storage.properties import Property, parse_properties, read_properties
@@ -71,6 +71,7 @@ class ConfigurationReader:
         Raises:
             InvalidConfigs: everything that is wrong in any layer.
             InvalidConfig: a stated ``metadata.log.dir`` holds no cluster metadata.
+            LogDirNotThere: it may do so later.
             UnreadableFile, CorruptBatch: of server.properties, meta.properties or the cluster metadata.
         """
         kept = self._settings if self._keeps_settings else None
@@ -121,12 +122,23 @@ def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path]) -> Path 
         return next((path for log_dir in log_dirs if (path := log_dir / METADATA_DIR).is_dir()), None)
     found = Path(stated.metadata_log_dir) / METADATA_DIR
     if not found.is_dir():
+        _check_mounted(Path(stated.metadata_log_dir))
         reason = (
             f"holds no {METADATA_DIR}; name the right directory, or set cluster.metadata = false in a --config FILE"
         )
         origin = stated.origin("metadata.log.dir")
         raise InvalidConfig("metadata.log.dir", stated.metadata_log_dir, reason, origin)
     return found
+
+
+def _check_mounted(metadata_log_dir: Path) -> None:
+    """Raise LogDirNotThere if a disk may not be mounted yet: that is no wrong configuration."""
+    try:
+        LogDir.open(metadata_log_dir)
+    except LogDirNotThere as error:
+        raise LogDirNotThere(error.path, f"metadata.log.dir names it, and it {error.cause}") from error
+    except NotALogDir:
+        return
 
 
 def _own_properties(log_dir: Path) -> Properties | None:

@@ -32,6 +32,25 @@ def state_of_directory(path: Path) -> State:
         return ()
 
 
+def state_of_entries(path: Path, names: Iterable[str]) -> State:
+    """Return the state of some entries of a directory, as they stand in the state of the directory."""
+    return tuple((name, *_stat(path / name)) for name in names)
+
+
+def with_entries(state: State, before: State, after: State) -> State:
+    """Return the state of a directory in which nothing but some entries changed.
+
+    Args:
+        state: of the directory, earlier.
+        before: of the entries, just before the change: if they were others already, the state stays as it is.
+        after: of the same entries, in the same order.
+    """
+    if not set(before) <= set(state):
+        return state
+    changes = dict(zip(before, after, strict=True))
+    return tuple(changes.get(entry, entry) for entry in state)
+
+
 def _stat(path: Path | str) -> tuple[int, ...]:
     try:
         found = os.stat(path)  # noqa: PTH116 - also of a scanned entry

@@ -6,7 +6,7 @@ started it starts another, with the schedule as it is, in which the job that it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
@@ -27,12 +27,13 @@ from cleaner.service.configuration import Configuration, one_line, reason_of
 from cleaner.service.due import Intervals, Job, Schedule, Work, due
 from cleaner.service.events import Event
 from cleaner.service.observer import JobKind
+from cleaner.service.plan_reading import at_least_one, directory_of, moments_of, names_of, planned_of
 from cleaner.service.round import Round
-from cleaner.service.states import State, state_of_directory
+from cleaner.service.states import State, state_of_directory, state_of_entries, with_entries
 from cleaner.service.supervisor import Supervisor
 from cleaner.service.tasks import Task
 from cleaner.service.telling import Progress, Teller, Trouble, bytes_to_read, words
-from policies.plan import LogDirPlan, Only, PartitionKey, PartitionPlan, Plan, Request
+from policies.plan import LogDirPlan, Only, PartitionKey, Plan, Request
 from policies.steps import compaction_steps
 from storage.errors import LogCleanerError, LogDirLocked
 from storage.log.listing import list_partition
@@ -144,7 +145,7 @@ class Worker:
             case JobKind.RETENTION:
                 self._retain_expired(job, round_, now_ms)
             case JobKind.REMOVAL:
-                self._retain(job, round_, now_ms, _names(job.partitions).__contains__)
+                self._remove(job, round_, now_ms)
             case JobKind.CHECKPOINT:
                 self._correct(round_, now_ms)
             case JobKind.COMPACTION:
@@ -202,7 +203,7 @@ class Worker:
         plan = self._open(dirs).plan(Request(now_ms, in_place=not self._schedule.observing))
         self._expired = {p.key for p in plan.partitions if p.deletion}
         self._teller.planned(plan, now_ms)
-        self._moment_ms = min(_moments(plan, now_ms), default=None)
+        self._moment_ms = min(moments_of(plan, now_ms), default=None)
         if not self._schedule.observing:
             self._schedule_work([d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held])
 
@@ -229,13 +230,13 @@ class Worker:
         steps = [step for log_dir in free for step in compaction_steps(log_dir)]
         self._to_read_bytes = {step.key: bytes_to_read(step) for step in steps}
         removals = dict(chain.from_iterable(next_removals(log_dir) for log_dir in free))
-        corrections = any(p.checkpoint_offset is not None for p in _planned(free))
+        corrections = any(p.checkpoint_offset is not None for p in planned_of(free))
         self._schedule = self._schedule.surveyed([step.key for step in steps], removals, corrections=corrections)
 
     def _retain_expired(self, job: Job, round_: Round, now_ms: int) -> None:
         """Survey, then the partitions that lose something; all of them once, for what a crash may have left."""
         self._survey(replace(job, is_full=True), round_, now_ms)
-        left_out, expired = _names(job.leaving_out), _names(self._expired)
+        left_out, expired = names_of(job.leaving_out), names_of(self._expired)
         if not expired - left_out and self._recovered.issuperset(self._states):
             return
         fresh = frozenset(self._changeable(round_)) - self._recovered
@@ -256,15 +257,35 @@ class Worker:
         Returns: the partitions that it left, and the log dirs whose journal found no space: what a crash left there may
             still be there.
         """
+        done = self._cleaned(job, round_, now_ms, wanted)
+        if done is None:
+            return frozenset(), frozenset()
+        outcome = done[1]
+        full = frozenset(path for path in round_.log_dirs if str(path) in outcome.full_log_dirs)
+        return names_of(outcome.postponed), full
+
+    def _remove(self, job: Job, round_: Round, now_ms: int) -> None:
+        """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
+        names = {path: [str(tp) for log_dir, tp in job.partitions if log_dir == str(path)] for path in self._states}
+        before = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
+        done = self._cleaned(job, round_, now_ms, names_of(job.partitions).__contains__)
+        if self._must_let_go(round_):
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
+        if done is None or done[1].results or done[1].errors:
+            return
+        for path, entries in before.items():
+            self._states[path] = with_entries(self._states[path], entries, state_of_entries(path, names[path]))
+        removals = chain.from_iterable(map(next_removals, done[0].log_dirs))
+        self._schedule = replace(self._schedule, removals_ms={**self._schedule.removals_ms, **dict(removals)})
+
+    def _cleaned(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
+        """Return what was planned for some partitions and what came of it; None if nothing may be changed now."""
         dirs = self._changeable(round_)
         if not dirs:
-            return frozenset(), frozenset()
+            return None
         plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
         self._spent(job, plan, outcome, now_ms)
-        if self._must_let_go(round_) and job.kind is JobKind.REMOVAL:
-            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
-        full = frozenset(path for path in dirs if str(path.resolve()) in outcome.full_log_dirs)
-        return _names(outcome.postponed), full
+        return plan, outcome
 
     def _correct(self, round_: Round, now_ms: int) -> None:
         if dirs := self._changeable(round_):
@@ -340,13 +361,13 @@ class Worker:
         self._schedule = self._schedule.failed(work, error, now_ms, is_corrupt=is_corrupt)
         self._teller.backs_off(work, self._schedule.failures[work])
         if is_corrupt:
-            self._damaged[work] = Uncleanable.of(list_partition(_directory(work)), error)
+            self._damaged[work] = Uncleanable.of(list_partition(directory_of(work)), error)
 
     def _forgive_mended(self) -> None:
         """What was damaged, and has other files now, may be tried again."""
         for work, damage in list(self._damaged.items()):
             with suppress(LogCleanerError):  # a partition that is gone has no work either
-                if damage.may_retry(list_partition(_directory(work))):
+                if damage.may_retry(list_partition(directory_of(work))):
                     del self._damaged[work]
                     self._schedule = self._schedule.succeeded(work)
 
@@ -380,42 +401,10 @@ class Worker:
             clock=self._clock,
             listener=Progress(self._teller, self._supervisor),
             wanted=wanted_and_alive,
-            may_begin=_at_least_one(lambda: not (round_ and self._must_let_go(round_))),
+            may_begin=at_least_one(lambda: not (round_ and self._must_let_go(round_))),
             lock=lambda log_dir, _fs: nullcontext(round_.lock_of(log_dir.path) if round_ else None),
             config_facts=self._configuration.loaded.facts,
         )
         if self._supervisor.stopping():
             cleaner.stop()
         return cleaner
-
-
-def _at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
-    """Let the first one pass whatever the time is: else a hold might end before anything was done."""
-    passed: list[bool] = []
-
-    def may() -> bool:
-        is_allowed = not passed or may_begin()
-        passed.append(True)
-        return is_allowed
-
-    return may
-
-
-def _names(keys: Collection[PartitionKey]) -> frozenset[TopicPartition]:
-    return frozenset(topic_partition for _, topic_partition in keys)
-
-
-def _directory(work: Work) -> Path:
-    log_dir, topic_partition = work[1]
-    return Path(log_dir) / str(topic_partition)
-
-
-def _planned(log_dirs: Sequence[LogDirPlan]) -> Iterator[PartitionPlan]:
-    return (p for log_dir in log_dirs for p in log_dir.partitions if isinstance(p, PartitionPlan))
-
-
-def _moments(plan: Plan, now_ms: int) -> Iterator[int]:
-    """When time alone makes more of a log cleanable, epoch ms."""
-    for section in (p.section for p in plan.partitions if p.section):
-        if (until_ms := section.bound.until_ms) is not None and until_ms > now_ms:
-            yield until_ms

@@ -1,11 +1,14 @@
 import json
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import cleaner.engine
+from cleaner.cli.exit_status import complain
+from cleaner.cli.main import main
 from cleaner.service import events
 from cleaner.service.events import LEVELS, Event, EventLog, LogFormat, format_under
 
@@ -90,6 +93,66 @@ def test_what_is_bound_stands_in_every_line_of_the_bound_log_alone(capsys: pytes
     bound, plain = (json.loads(line) for line in capsys.readouterr().err.splitlines())
     assert (bound["round"], bound["log_dir"]) == (7, "/other")
     assert "round" not in plain
+
+
+Heard = Callable[[Callable[[], object]], list[str]]
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """Gives the lines of what is called while a file stands in for the journal's stream."""
+
+    def heard(call: Callable[[], object]) -> list[str]:
+        with (tmp_path / "journal").open("w", buffering=1) as stream, monkeypatch.context() as patched:
+            patched.setattr("sys.stderr", stream)
+            status = (tmp_path / "journal").stat()
+            patched.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+            call()
+        return (tmp_path / "journal").read_text().splitlines()
+
+    return heard
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_each_line_tells_the_journal_its_priority(journal: Heard, log_format: LogFormat) -> None:
+    log = EventLog(2, log_format)
+    events = ("job_begun", "segment_deleted", "held_back", "log_dir_failed")
+    lines = journal(lambda: [log.event(event, error="x") for event in events])
+    assert [line[:3] for line in lines] == ["<7>", "<6>", "<4>", "<3>"]
+
+
+def test_what_is_no_event_has_its_priority_too(journal: Heard) -> None:
+    assert journal(lambda: complain("look at this")) == ["<4>logcleaner: look at this"]
+    (line,) = journal(lambda: main(["clean", "--log-dir", "/no/such/dir"]))
+    assert line.startswith("<3>logcleaner: /no/such/dir")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["--log-dir", "/no/such/dir"], 6, ["/no/such/dir: does not exist"]),
+        (
+            ["--log-dir", "/tmp", "--set", "retention.ms=soon", "--set", "cleanup.policy=x"],
+            2,
+            ["retention.ms", "cleanup"],
+        ),
+    ],
+)
+def test_a_daemon_that_cannot_start_says_so_as_events(
+    journal: Heard, arguments: list[str], status: int, told: list[str]
+) -> None:
+    lines = journal(lambda: main(["run", *arguments]))
+    assert {line[:3] for line in lines} == {"<3>"}
+    events = [json.loads(line[3:]) for line in lines]
+    assert [(event["event"], event["status"]) for event in events] == [("daemon_failed", status)] * len(told)
+    errors = " ".join(event["error"] for event in events)
+    assert all(text in errors for text in told)
+
+
+def test_lines_have_no_priority_where_nobody_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    EventLog(0, LogFormat.JSON).event("held_back")
+    complain("look at this")
+    assert "<" not in capsys.readouterr().err
 
 
 def test_lines_are_json_where_stderr_goes_to_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

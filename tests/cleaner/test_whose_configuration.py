@@ -138,8 +138,17 @@ def test_metadata_of_another_cluster_is_not_believed(place, tmp_path, capsys):
 
 def test_a_metadata_log_dir_that_is_not_there_is_an_error(place, capsys):
     place.broker("node.id=1", "metadata.log.dir=/nowhere")
+    assert place.run("clean") == 6
+    assert "/nowhere: metadata.log.dir names it, and it does not exist" in capsys.readouterr().err
+    assert place.is_untouched
+
+
+def test_a_metadata_log_dir_that_is_there_and_holds_no_metadata_is_wrong(place, tmp_path, capsys):
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "meta.properties").touch()
+    place.broker("node.id=1", f"metadata.log.dir={tmp_path / 'meta'}")
     assert place.run("clean") == 2
-    assert "metadata.log.dir = '/nowhere': holds no __cluster_metadata-0" in capsys.readouterr().err
+    assert "holds no __cluster_metadata-0" in capsys.readouterr().err
     assert place.is_untouched
 
 

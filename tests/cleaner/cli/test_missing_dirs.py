@@ -135,6 +135,14 @@ def test_where_the_cluster_metadata_may_lie_in_it_nothing_is_touched(
     assert "cluster.metadata = false" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [("clean",), ("run", "--once")])
+def test_a_metadata_log_dir_that_is_not_there_yet_is_no_wrong_configuration(
+    tmp_path: Path, there: Path, gone: Path, command: tuple[str, ...]
+) -> None:
+    assert cleaned(tmp_path, there, command=command, more=f'metadata.log.dir = "{gone}"\n') == 6
+    assert (there / "orders-0" / EXPIRED).exists()
+
+
 def test_metadata_in_a_log_dir_that_is_there_is_enough(tmp_path: Path, gone: Path) -> None:
     demo = tmp_path / "demo"
     assert main(["demo", str(demo)]) == 0

@@ -198,10 +198,12 @@ def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, loc
 
 
 def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
-    monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 0.2)
     stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
-    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="signal 9"):
-        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    with Compactor([lock.descriptor], Supervised()) as compactor:
+        compactor._child = compactor._started(nothing)
+        compactor._kill_at_seconds = 0.0
+        with pytest.raises(ChildDied, match="signal 9"):
+            compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ class TestOnce:
         assert "does not exist" in capsys.readouterr().err
 
     def test_a_signal_has_its_status(self, log_dir, monkeypatch):
-        monkeypatch.setattr(Worker, "tick", lambda self: os.kill(os.getpid(), signal.SIGINT) or time.sleep(0.5))
+        monkeypatch.setattr(Worker, "tick", lambda self, **_: os.kill(os.getpid(), signal.SIGINT) or time.sleep(0.5))
         assert main(["run", "--once", "--log-dir", str(log_dir), "--set", "cleanup.policy=delete"]) == 130
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import http.client
 import socket
 import threading
@@ -43,6 +44,36 @@ def test_metrics_are_served(server: MetricsServer) -> None:
     status, content_type, body = get(server, "/metrics?x=1")
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert 'logcleaner_partition_segments{log_dir="/data",topic="clicks",partition="0"} 2\n' in body
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip", True),
+        ("deflate, GZIP;q=1.0, *;q=0.5", True),
+        ("gzip; q=0.3", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.0", False),
+        ("identity", False),
+        ("", False),
+    ],
+)
+def test_metrics_are_packed_for_who_takes_that(server: MetricsServer, accepted: str, is_packed: bool) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request("GET", "/metrics", headers={"Accept-Encoding": accepted})
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    assert (response.getheader("Content-Encoding") == "gzip") == is_packed
+    assert int(response.getheader("Content-Length") or 0) == len(body)
+    assert b"logcleaner_partition_segments" in (gzip.decompress(body) if is_packed else body)
+
+
+def test_what_is_short_is_not_packed(server: MetricsServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request("GET", "/healthz", headers={"Accept-Encoding": "gzip"})
+    assert connection.getresponse().read() == b"ok\n"
+    connection.close()
 
 
 def test_head_gives_no_body(server: MetricsServer) -> None:

@@ -32,7 +32,8 @@ class World:
         from cleaner.service.worker import Worker
 
         self.log_dir, self.clock, self.log = log_dir, FakeClock(), Recorded()
-        self.teller = Teller(self.log, Observed())
+        self.observer = Observed()
+        self.teller = Teller(self.log, self.observer)
         self.teller.begin_round = lambda _number: None  # type: ignore[method-assign]
         options = (f"clock.jump.max={LONG_MAX}", *set_options)
         self.reader = ConfigurationReader(Settings, [log_dir], options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -260,6 +261,61 @@ def test_a_look_that_finds_nothing_changed_plans_nothing(deleting):
     (deleting.log_dir / "state-0" / "x").touch()
     deleting.after(15_000)
     assert deleting.observer.plans == plans + 1
+
+
+def test_after_a_removal_alone_the_last_plan_holds_still(deleting):
+    deleting.after(30_000).after(15_000)
+    plans = deleting.observer.plans
+    deleting.after(61_000)
+    assert "files_removed" in deleting.log.names()
+    deleting.after(15_000).after(15_000)
+    assert deleting.observer.plans == plans
+    (deleting.log_dir / "orders-0" / "x").touch()
+    deleting.after(15_000)
+    assert deleting.observer.plans == plans + 1
+
+
+def test_what_others_change_beside_a_removal_is_planned_with(deleting, monkeypatch):
+    deleting.after(30_000).after(15_000)
+    plans, unlink = deleting.observer.plans, FileSystem.unlink
+
+    def unlinked(self, path, purpose) -> None:
+        (deleting.log_dir / "state-0" / "x").touch()
+        unlink(self, path, purpose)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileSystem, "unlink", unlinked)
+        deleting.after(61_000)
+    deleting.after(15_000)
+    assert deleting.observer.plans == plans + 1
+
+
+def test_what_others_changed_in_the_partition_before_its_removal_is_planned_with(deleting):
+    deleting.after(30_000).after(15_000)
+    plans = deleting.observer.plans
+    deleting.worker.want(
+        lambda schedule: replace(schedule, last_ms={**schedule.last_ms, JobKind.SURVEY: far(schedule)})
+    )
+    (deleting.log_dir / "orders-0" / "x").touch()
+    deleting.after(61_000)
+    assert "files_removed" in deleting.log.names()
+    assert deleting.observer.plans == plans
+    deleting.after(15_000)
+    assert deleting.observer.plans == plans + 1
+
+
+def far(schedule: Schedule) -> int:
+    """When a survey would have been done last, so that none is due in the next minute."""
+    return schedule.last_ms[JobKind.SURVEY] + 61_000
+
+
+def test_after_a_removal_what_waits_still_is_removed_in_its_turn(deleting, monkeypatch):
+    deleting.after(30_000).after(15_000)
+    key = (str(deleting.log_dir), ORDERS)
+    monkeypatch.setattr("cleaner.service.worker.next_removals", lambda _: [(key, NOW_MS + 10**9)])
+    deleting.after(61_000)
+    assert "files_removed" in deleting.log.names()
+    assert deleting.worker._schedule.removals_ms == {key: NOW_MS + 10**9}
 
 
 def test_what_time_alone_makes_cleanable_is_planned_in_time(log_dir):
