@@ -26,9 +26,9 @@ class SegmentFile(NamedTuple):
     identity: FileIdentity
     changed_ns: int
     """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
-    disk_bytes: int
-    """What its blocks take, which holes and compression make less than its size."""
-    links: int
+    disk_bytes: int = 0
+    """What its blocks take, which holes and compression make less than its size; 0 in a listing that asks for none."""
+    links: int = 1
     """Hard links; with more than one, unlinking it frees nothing."""
 
     @staticmethod

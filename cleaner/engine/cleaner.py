@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.causes import told
+from cleaner.engine.beginning import Begun, recover_log_dir
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.configured import Configured
 from cleaner.engine.copying import Copier
-from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
@@ -37,8 +36,6 @@ from storage.guarded import Guarded
 from storage.lock import LogDirLock, LogDirReadLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
-from storage.recovery import Recovery, plan_recovery, recover
 
 TakeLock = Callable[[LogDir, FileSystem], AbstractContextManager[LogDirLock | None]]
 _TakeReadLock = Callable[[LogDir, FileSystem], AbstractContextManager[LogDirLock | LogDirReadLock | None]]
@@ -47,22 +44,6 @@ _READINGS_MAX: Final = 8
 
 _THREADS_MAX: Final = 256
 """Each takes memory before it has work; ``log.cleaner.threads`` may be any int."""
-
-
-@dataclass(slots=True)
-class Begun:
-    """What became of a run's beginning, once every lock is taken: recovery, and what had to make space for it."""
-
-    means: Means
-    """Of the execution."""
-    errors: list[str] = field(default_factory=list)
-    swept_bytes: int = 0
-    full: set[LogDir] = field(default_factory=set)
-    """Log dirs whose journal found no space. They stay as they are, unrecovered."""
-
-    def executor(self, log_dir: LogDir, now_ms: int, compactor: Compactor | None = None) -> Executor:
-        """Return an executor that does nothing if the log dir is to stay as it is."""
-        return Executor(log_dir, self.means, now_ms, compactor, is_journal_full=log_dir in self.full)
 
 
 class Cleaner:
@@ -367,7 +348,7 @@ class Cleaner:
         journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=means.delete_delay_ms == 0)
         with closing(journal):
             may_recover = self._may_recover(log_dir, request, journal)
-            return list(self._recover(log_dir, survey, journal)) if may_recover else []
+            return list(recover_log_dir(log_dir, survey, journal, means)) if may_recover else []
 
     def _may_recover(self, log_dir: LogDir, request: Request, journal: Journal) -> bool:
         """Whether no guard rail holds the log dir back.
@@ -393,38 +374,3 @@ class Cleaner:
         return self._layers.policy_for(
             facts.topic_partition.topic, compacted_before=facts.cleaner_checkpoint is not None
         )
-
-    def _recover(self, log_dir: LogDir, survey: Survey, journal: Journal) -> Iterator[str]:
-        """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed.
-
-        Raises: JournalFull.
-        """
-        try:
-            cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
-            for topic_partition, path in log_dir.partitions():
-                if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).is_hands_off:
-                    continue
-                try:
-                    recovery = plan_recovery(list_partition(path))
-                except LogCleanerError:
-                    continue  # the inventory meets it again, and tells
-                if recovery.is_needed:
-                    try:
-                        self._recover_partition(topic_partition, path, recovery, journal)
-                    except JournalFull:
-                        raise
-                    except (LogCleanerError, OSError) as error:
-                        yield told(error)
-        except JournalFull:
-            raise
-        except LogCleanerError:
-            pass  # the inventory meets a garbled checkpoint again, and tells
-
-    def _recover_partition(
-        self, topic_partition: TopicPartition, path: Path, recovery: Recovery, journal: Journal
-    ) -> None:
-        names, (topic, partition) = recovery.names, topic_partition
-        if not journal.record("recover", self._means.clock.now_ms(), partition=str(topic_partition), files=names):
-            self._means.listener.event("journal_waits", topic=topic, partition=partition, what="recover", files=names)
-        recover(self._means.fs, recovery, path)
-        self._means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))

@@ -244,7 +244,7 @@ class Worker:
         first = self._left & due_now or due_now  # those that an earlier hold left have waited longest
         if due_now:
             self._left, full = self._retain(job, round_, now_ms, first.__contains__)
-            fresh -= full
+            fresh = fresh - full if first == due_now else frozenset()  # what a crash left was only looked for in these
         if due_now and (self._left or first != due_now):
             self._schedule = self._schedule.asked_for(JobKind.RETENTION)
         self._recovered |= fresh

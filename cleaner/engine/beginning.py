@@ -1,0 +1,72 @@
+"""How a run begins once it has every lock: with the recovery of what a crash left, each in the journal before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cleaner.engine.causes import told
+from cleaner.engine.compactor import Compactor
+from cleaner.engine.executor import Executor
+from cleaner.engine.inventory import Survey
+from cleaner.engine.journal import Journal
+from cleaner.engine.means import Means
+from storage.errors import JournalFull, LogCleanerError
+from storage.log.listing import list_partition
+from storage.log_dir import LogDir
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+from storage.recovery import Recovery, plan_recovery, recover
+
+
+@dataclass(slots=True)
+class Begun:
+    """What became of a run's beginning, once every lock is taken: recovery, and what had to make space for it."""
+
+    means: Means
+    """Of the execution."""
+    errors: list[str] = field(default_factory=list)
+    swept_bytes: int = 0
+    full: set[LogDir] = field(default_factory=set)
+    """Log dirs whose journal found no space. They stay as they are, unrecovered."""
+
+    def executor(self, log_dir: LogDir, now_ms: int, compactor: Compactor | None = None) -> Executor:
+        """Return an executor that does nothing if the log dir is to stay as it is."""
+        return Executor(log_dir, self.means, now_ms, compactor, is_journal_full=log_dir in self.full)
+
+
+def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:
+    """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed.
+
+    Raises: JournalFull.
+    """
+    try:
+        cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
+        for topic_partition, path in log_dir.partitions():
+            if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).is_hands_off:
+                continue
+            try:
+                recovery = plan_recovery(list_partition(path))
+            except LogCleanerError:
+                continue  # the inventory meets it again, and tells
+            if recovery.is_needed:
+                try:
+                    _recover_partition(topic_partition, path, recovery, journal, means)
+                except JournalFull:
+                    raise
+                except (LogCleanerError, OSError) as error:
+                    yield told(error)
+    except JournalFull:
+        raise
+    except LogCleanerError:
+        pass  # the inventory meets a garbled checkpoint again, and tells
+
+
+def _recover_partition(
+    topic_partition: TopicPartition, path: Path, recovery: Recovery, journal: Journal, means: Means
+) -> None:
+    names, (topic, partition) = recovery.names, topic_partition
+    if not journal.record("recover", means.clock.now_ms(), partition=str(topic_partition), files=names):
+        means.listener.event("journal_waits", topic=topic, partition=partition, what="recover", files=names)
+    recover(means.fs, recovery, path)
+    means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))
