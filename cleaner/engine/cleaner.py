@@ -193,6 +193,20 @@ class Cleaner:
             tuple(str(executor.log_dir.path) for executor in executors if executor.is_journal_full),
         )
 
+    def remove_journalled(self, request: Request) -> tuple[str, ...]:
+        """Lock every log dir and unlink what waited long enough as ``.deleted`` and the journal names; nothing else.
+
+        Such a file went by a decision that is in the journal, so no configuration is asked but for the delay.
+
+        Gives what failed. Raises: as ``clean``.
+        """
+        errors: list[str] = []
+        with ExitStack() as locks:
+            self._lock_and_read(locks)
+            for planned in self.plan(replace(request, in_place=True)).log_dirs:
+                sweep_log_dir(planned, self._means, errors, only_journalled=True)
+        return tuple(errors)
+
     def correct_checkpoints(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and write the first dirty offsets anew that lie outside their log; nothing else.
 

@@ -61,9 +61,19 @@ def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
 def _due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
     """The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
     not know, from its change time, which a rename sets."""
+    return renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + delay_ms
+
+
+def _retired(file: SegmentFile) -> RetiredFile:
+    """Return a leftover as the journal's line named it."""
     plain = file.name._replace(state=FileState.PLAIN)
-    retired = RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)
-    return renamed_ms.get(retired, file.changed_ns // 1_000_000) + delay_ms
+    return RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)
+
+
+def _journalled(left: Leftovers) -> Leftovers:
+    """Leave out what no line of the journal tells of."""
+    files = tuple(file for file in left.listing.files if _retired(file) in left.renamed_ms)
+    return left._replace(listing=Listing(left.listing.directory, files))
 
 
 def gaining(files: Iterable[SegmentFile]) -> list[SegmentFile]:
@@ -134,7 +144,7 @@ def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping
     return {}
 
 
-def sweep_log_dir(plan: LogDirPlan, means: Means, errors: list[str]) -> int:
+def sweep_log_dir(plan: LogDirPlan, means: Means, errors: list[str], *, only_journalled: bool = False) -> int:
     """Unlink the leftovers of a log dir that are due; gives their bytes.
 
     Args:
@@ -142,9 +152,13 @@ def sweep_log_dir(plan: LogDirPlan, means: Means, errors: list[str]) -> int:
         means: with the delay that holds in place of the topics' own, if one does; asked before each partition whether
             it may begin.
         errors: what fails is added.
+        only_journalled: those alone that a line of the journal tells of.
     """
     swept_bytes = 0
-    for left in leftovers_of(plan, means.delete_delay_ms):
+    for found in leftovers_of(plan, means.delete_delay_ms):
+        left = _journalled(found) if only_journalled else found
+        if not any(due_leftovers(left.listing, means.clock.now_ms(), left.delay_ms, left.renamed_ms)):
+            continue
         if not means.may_begin():
             break
         swept_bytes += sweep_partition(left, means, errors).size_bytes

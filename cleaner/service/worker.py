@@ -266,6 +266,9 @@ class Worker:
 
     def _remove(self, job: Job, round_: Round, now_ms: int) -> None:
         """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
+        if self._configuration.unreadable:
+            self._remove_journalled(job, round_, now_ms)
+            return
         names = {path: [str(tp) for log_dir, tp in job.partitions if log_dir == str(path)] for path in self._states}
         before = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
         done = self._cleaned(job, round_, now_ms, names_of(job.partitions).__contains__)
@@ -277,6 +280,14 @@ class Worker:
             self._states[path] = with_entries(self._states[path], entries, state_of_entries(path, names[path]))
         removals = chain.from_iterable(map(next_removals, done[0].log_dirs))
         self._schedule = replace(self._schedule, removals_ms={**self._schedule.removals_ms, **dict(removals)})
+
+    def _remove_journalled(self, job: Job, round_: Round, now_ms: int) -> None:
+        """While the configuration cannot be read, unlink what an earlier decision, which is in the journal, took."""
+        dirs = self._locked(round_)
+        if dirs and round_.log_dirs == self._configuration.loaded.log_dirs:
+            wanted = names_of(job.partitions).__contains__
+            for error in self._open(dirs, wanted, round_).remove_journalled(Request(now_ms)):
+                self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
 
     def _cleaned(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
         """Return what was planned for some partitions and what came of it; None if nothing may be changed now."""

@@ -43,6 +43,7 @@ class World:
     def tick(self) -> None:
         self.worker.tick()
         self.clock.time_ms += TICK_MS
+        self.clock.sleep(TICK_MS / 1000)
 
 
 @pytest.fixture(autouse=True)
@@ -74,10 +75,14 @@ def test_without_a_session_both_partitions_lose_something(tmp_path):
     assert logs(tmp_path) != before
 
 
+@pytest.mark.parametrize("hold_max", ["10s", "0"])
 @pytest.mark.parametrize("before_tick", range(TICKS))
-def test_a_session_between_any_two_rounds_is_obeyed(tmp_path, before_tick):
-    """What becomes due behind the session must not be done by the configuration of before."""
-    world = World(drawn(tmp_path, before_tick * TICK_MS))
+def test_a_session_between_any_two_rounds_is_obeyed(tmp_path, before_tick, hold_max):
+    """What becomes due behind the session must not be done by the configuration of before.
+
+    With ``lock.hold.max`` of 0 each job that changes something is a round of its own.
+    """
+    world = World(drawn(tmp_path, before_tick * TICK_MS), f"lock.hold.max={hold_max}")
     for number in range(TICKS + 21):
         if number == before_tick:
             kept = logs(tmp_path)
@@ -102,6 +107,22 @@ def test_metadata_that_cannot_be_read_changes_nothing_until_it_can(tmp_path, bef
     for _ in range(3):
         world.tick()
     assert {"segment_deleted", "segments_compacted"} <= set(world.log.names())
+
+
+def test_what_the_journal_names_is_removed_also_while_the_metadata_cannot_be_read(tmp_path):
+    """The decision was made when the configuration could be read; the space may be what a broker waits for."""
+    world = World(drawn(tmp_path, 0))
+    while "segment_deleted" not in world.log.names():
+        world.tick()
+    foreign = tmp_path / "orders-0" / f"{77:020d}.log.deleted"
+    foreign.write_bytes(b"x")
+    kept, whole = logs(tmp_path), metadata_log(tmp_path).read_bytes()
+    metadata_log(tmp_path).write_bytes(damaged(whole))
+    for _ in range(TICKS):
+        world.tick()
+    assert "files_removed" in world.log.names()
+    assert [path.name for path in (tmp_path / "orders-0").glob("*.deleted")] == [foreign.name]
+    assert logs(tmp_path) == kept
 
 
 def damaged(whole: bytes) -> bytes:
