@@ -70,6 +70,13 @@ def equivalents() -> set[tuple[str, str, str]]:
     return {(one["path"], one["gone"], one["come"]) for one in told["equivalent"]}
 
 
+def stale(known: set[tuple[str, str, str]], mutants: Sequence[tuple[str, Mutant]]) -> set[tuple[str, str, str]]:
+    """Return the listed mutants of code that is gone."""
+    paths = {path for path, _, _ in known if (ROOT / path).exists()}
+    sources = {path: (ROOT / path).read_bytes() for path in paths}
+    return known - {(m.path, *m.diff(sources[m.path])) for _, m in mutants if m.path in paths}
+
+
 def map_of(tree: Tree, path: Path | None) -> Map:
     """Return the map that a file holds, if it is of this tree; else make one, and keep it there."""
     fingerprint = tree.fingerprint()
@@ -158,6 +165,8 @@ def main() -> None:
             if options.report:
                 options.report.write_text(written(found))
     print(f"\n{len(found)} of {len(mutants)} mutants tried\n\n{table(found)}")
+    for path, gone, _ in sorted(stale(equivalents(), mutants)):
+        print(f"\n{path}: listed as equivalent, but the code is gone: {gone}")
     for one in found:
         if one.verdict.word == "survived":
             print(f"\n{one.place}\n    - {one.gone}\n    + {one.come}")

@@ -10,7 +10,7 @@ import pytest
 
 from cleaner.engine.journal import Journal, read_journal
 from storage.errors import OutOfSpace
-from storage.filesystem import Purpose
+from storage.filesystem import FileSystem, Purpose
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from tests.crash.power import Disk, RecordingFileSystem, lay_down
 from tests.faults import SteppingFileSystem
@@ -75,10 +75,16 @@ def test_entries_put_aside_outlast_a_power_loss_and_so_does_the_first_of_the_new
 
 
 class Failing(SteppingFileSystem):
-    """Refuses the steps of the journal with the errors of a list, in turn; None lets a step pass. Then all pass."""
+    """Refuses what adds to the journal with the errors of a list, in turn; None lets a step pass. Then all pass."""
 
     def __init__(self, *errors):
         self.errors = list(errors)
+
+    def unlink(self, path, purpose):
+        FileSystem.unlink(self, path, purpose)
+
+    def truncate(self, path, size_bytes, purpose):
+        FileSystem.truncate(self, path, size_bytes, purpose)
 
     def step(self, purpose):
         if purpose is Purpose.JOURNAL and self.errors and (error := self.errors.pop(0)):
@@ -95,7 +101,7 @@ def broken():
 
 def test_line_that_waits_for_a_full_disk_outlives_an_error_of_the_next_and_is_written_when_the_journal_closes(log_dir):
     fs = Failing(full(), broken())
-    journal = Journal(log_dir, fs)
+    journal = Journal(log_dir, fs, may_wait=True)
     assert not journal.record("delete", 0, n=1)
     with pytest.raises(OSError, match="Input/output error"):
         journal.record("delete", 0, n=2)
@@ -107,7 +113,7 @@ def test_line_that_waits_for_a_full_disk_outlives_an_error_of_the_next_and_is_wr
 @pytest.mark.parametrize("lines", [1, 2, 3])
 def test_all_lines_that_wait_outlive_an_error_in_their_order(log_dir, lines):
     fs = Failing(*[full()] * lines, broken(), full())
-    journal = Journal(log_dir, fs)
+    journal = Journal(log_dir, fs, may_wait=True)
     for n in range(lines):
         assert not journal.record("delete", 0, n=n)
     with pytest.raises(OSError, match="Input/output error"):
@@ -126,7 +132,7 @@ def test_line_that_is_refused_is_not_written_by_the_next_record(log_dir):
 
 
 def test_lines_that_find_no_room_to_the_end_are_given_up_with_the_run(log_dir):
-    journal = Journal(log_dir, Failing(full(), full()))
+    journal = Journal(log_dir, Failing(full(), full()), may_wait=True)
     assert not journal.record("delete", 0, n=1)
     journal.close()
     assert entries(log_dir) == []
@@ -138,7 +144,7 @@ def open_files():
 
 def test_error_when_the_journal_closes_is_raised_and_its_file_is_closed_all_the_same(log_dir):
     before = open_files()
-    journal = Journal(log_dir, Failing(None, full(), broken()))
+    journal = Journal(log_dir, Failing(None, full(), None, broken()), may_wait=True)
     assert not journal.record("delete", 0, n=1)
     with pytest.raises(OSError, match="Input/output error"):
         journal.close()
