@@ -138,6 +138,14 @@ def test_wrong_usage_is_told_before_anything_is_done(options, engine, run: Run, 
     assert engine.asked == []
 
 
+def test_forced_compaction_does_not_go_with_retention_alone(engine, run: Run, capsys) -> None:
+    for dry in ((), ("--dry-run",)):
+        assert run("clean", "--only", "retention", "--force-compaction", *dry) == 2
+        assert "--force-compaction: does not go with --only retention" in capsys.readouterr().err
+    assert engine.asked == []
+    assert run("clean", "--only", "compaction", "--force-compaction") == 0
+
+
 def test_every_wrong_setting_has_its_line(engine, run: Run, capsys) -> None:
     assert run("clean", "--set", "retention.msec=1", "--set", "retention.bytes=x") == 2
     told = capsys.readouterr().err
