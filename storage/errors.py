@@ -30,6 +30,18 @@ class NotALogDir(LogCleanerError):
         return f"{self.path}: {self.cause}; name the directory that log.dirs of the broker names"
 
 
+class IsAPartitionDir(NotALogDir):
+    """The directory of one partition, named where a log dir is wanted."""
+
+    def __init__(self, path: Path, topic_partition: str) -> None:
+        super().__init__(path, "is a partition directory")
+        self.args = path, topic_partition
+        self.topic_partition = topic_partition
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.topic_partition}"
+
+
 class UnlikePlaces(LogCleanerError):
     """Two places that are no two states of one thing, so that nothing can be said of what is gone."""
 

@@ -75,8 +75,14 @@ class Parser(argparse.ArgumentParser):
 
 def did_you_mean(written: str, names: Iterable[str]) -> str:
     """``; did you mean clean?``, or nothing if no name is near."""
+    near = nearest(written, names)
+    return f"; did you mean {near}?" if near else ""
+
+
+def nearest(written: str, names: Iterable[str]) -> str | None:
+    """Return the name that was probably meant; None if no name is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only after a mistake
 
     known = {name.casefold(): name for name in sorted(names)}
     near = get_close_matches(written.casefold(), known, n=1)
-    return f"; did you mean {known[near[0]]}?" if near else ""
+    return known[near[0]] if near else None

@@ -107,7 +107,7 @@ class Cleaner:
 
     def _take(self, configured: Configured) -> None:
         """Let a configuration hold from now on."""
-        self._log_dirs = [LogDir.open(path) for path in configured.log_dirs]
+        self._log_dirs = list(dict.fromkeys(LogDir.open(path) for path in configured.log_dirs))
         self._layers = configured.layers
         self._config_facts = configured.facts
         self._means = replace(self._means, broker=configured.layers.broker_policy())

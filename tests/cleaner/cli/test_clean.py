@@ -109,7 +109,9 @@ def test_json_is_one_document_and_nothing_else_on_stdout(engine, run: Run, capsy
     assert json.loads(capsys.readouterr().out)["dry_run"] is True
 
 
-def test_dry_run_never_cleans(engine, run: Run) -> None:
+def test_dry_run_never_cleans(engine, run: Run, tmp_path) -> None:
+    for name in ("orders-0", "prices-0"):
+        (tmp_path / name).mkdir()
     run("clean", "--dry-run", "--exact", "--delete-delay", "0", "--topic", "orders", "p*")
     assert engine.asked == [
         ("plan", ("orders", "p*")),
@@ -295,5 +297,6 @@ def test_output_does_not_go_with_what_makes_no_sense_there(run, engine, option, 
 
 
 def test_output_goes_with_one_log_dir(run, engine, tmp_path, capsys):
-    assert run("clean", "--output", str(tmp_path / "copy"), "--log-dir", str(tmp_path)) == ExitStatus.USAGE
+    (tmp_path / "other").mkdir()
+    assert run("clean", "--output", str(tmp_path / "copy"), "--log-dir", str(tmp_path / "other")) == ExitStatus.USAGE
     assert "goes with one log dir" in capsys.readouterr().err
