@@ -176,6 +176,17 @@ class ForbiddenLogDir(UnreadableFile):
         return f"{self.path}: belongs to uid {self.uid} gid {self.gid}, who let no other user in; {_BE_THE_OWNER}"
 
 
+class ImmutableFile(LogCleanerError):
+    """A file or directory that nobody may rename or remove, root neither."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a"
+
+
 class UnsafeFile(LogCleanerError):
     """A file that is to be changed in place, and is no plain file, or has a second name outside our sight."""
 

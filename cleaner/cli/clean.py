@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     _tell_unknown(plan)
     tell_guards(plan)
     if not args.output:  # the log dir is as it was
-        tell_metrics(loaded.settings, plan, outcome, started_ms, missing)
+        tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 
