@@ -10,7 +10,6 @@ import atexit
 import gc
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import NoReturn
@@ -19,7 +18,7 @@ from cleaner import __version__
 from cleaner.cli import analyze, clean, completion, demo, diff, export, free, history, restore, run, systemd, topics
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
 from cleaner.cli.parser import Parser
-from cleaner.cli.streams import prepare_streams, status_if_shown
+from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
 
 _COMMANDS: dict[str, ModuleType] = {
     "clean": clean,
@@ -96,10 +95,11 @@ def _run(args: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         status: int = args.run(args)
-        sys.stdout.flush()
     except SystemExit:
         raise
     except BaseException as error:
+        if is_of_stdout(error):
+            return ExitStatus.FAILED  # ``main`` tells it
         return exit_status_of(error, show_traceback=args.verbose > 1)
     finally:
         signal.signal(signal.SIGTERM, previous)

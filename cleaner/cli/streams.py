@@ -53,13 +53,30 @@ def prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
+def is_of_stdout(error: BaseException) -> bool:
+    """Return whether it is stdout that could not be written: what it did not take is still waiting for it."""
+    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError) or error.filename is not None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
 def status_if_shown(status: int) -> int:
-    """Return the exit status, or FAILED in place of DONE if stdout is closed and the result is lost."""
+    """Return the exit status, or FAILED in place of DONE if stdout does not take the result."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        if not isinstance(error, BrokenPipeError):
+            complain(f"stdout: cannot be written: {error.strerror}")
+        return status or ExitStatus.FAILED
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", None)
     if not isinstance(raw, _Unread):
         return status
-    sys.stdout.flush()
     if not raw.lost_bytes:
         return status
     complain("stdout is closed, so nobody got the result; say >/dev/null if nobody needs it")

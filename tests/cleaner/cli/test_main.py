@@ -1,5 +1,6 @@
 import gc
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -160,7 +161,8 @@ def test_value_of_an_option_may_begin_with_a_dash_and_a_digit(demo: Path, capsys
 
 def run_in_shell(command: str, demo: Path) -> subprocess.CompletedProcess[str]:
     line = f"{sys.executable} -m cleaner {command.format(demo=demo)}"
-    return subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True, cwd=ROOT)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True, cwd=ROOT, env=buffered)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +191,13 @@ def test_closed_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: 
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("command", ["topics --log-dir {demo}", "clean --dry-run --log-dir {demo}", "--help"])
+def test_full_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: Path) -> None:
+    done = run_in_shell(f"{command} >/dev/full", demo)
+    assert done.stderr == "logcleaner: stdout: cannot be written: No space left on device\n"
+    assert done.returncode == 1
+
+
 def test_command_with_closed_stdout_does_its_work_first(demo: Path, tmp_path: Path) -> None:
     log_dir = shutil.copytree(demo, tmp_path / "data")
     assert run_in_shell("clean --log-dir {demo} >&-", log_dir).returncode == 1
@@ -201,7 +210,7 @@ def test_other_closed_streams_change_no_result(closed: str, demo: Path) -> None:
     assert done.returncode == 0
     assert json.loads(done.stdout)["partitions"]
     done = run_in_shell(f"topics --log-dir /nowhere {closed}", demo)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (6, "")
 
 
 def test_question_without_stdin_is_refused(demo: Path) -> None:
