@@ -146,6 +146,15 @@ class ConfigLayers:
     def _tables(self, topic: str) -> list[StatedLayer]:
         return [table for pattern, table in self.topics_file if pattern == topic or fnmatchcase(topic, pattern)]
 
+    def patterns_without(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Return the names and globs of ``[topics]`` that match none of some topics."""
+        topics = set(topics)
+        return tuple(
+            pattern
+            for pattern, _ in self.topics_file
+            if pattern not in topics and not any(fnmatchcase(topic, pattern) for topic in topics)
+        )
+
     def _unknown_because(self, topic: str, policy: Stated, *, compacted_before: bool) -> str | None:
         is_known = self.topic_ids is not None and topic in self.topic_ids
         in_broad_terms = policy.layer in (Layer.DEFAULTS, Layer.SET)

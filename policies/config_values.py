@@ -20,6 +20,14 @@ RawValue = str | int | float | bool | Sequence[str]
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d{1,30}\.?\d{0,30}|\.\d{1,30})([eE][+-]?\d{1,3})?", re.ASCII)
 _WITH_SUFFIX = re.compile(r"(\d{1,18})\s*([A-Za-z]+)", re.ASCII)
+_MEANT: Final = {
+    **{f"{letter}{i}": f"{letter.upper()}iB" for letter in "kmgt" for i in ("", "i", "ib")},
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+}
+"""What other programs write, in small letters -> the suffix that is meant."""
 _MAX: Final = {Kind.INT: INT_MAX, Kind.LONG: LONG_MAX}
 
 
@@ -81,7 +89,7 @@ def _boolean(raw: RawValue) -> bool:
 def _integer(raw: RawValue, suffixes: Mapping[str, int], kind: Kind) -> int:
     number = _number_of_text(raw.strip(), suffixes) if isinstance(raw, str) else raw
     if isinstance(number, bool) or not isinstance(number, int):
-        raise ValueError(f"must be {kind.value}{_or_with_suffix(suffixes)}")  # noqa: TRY004
+        raise ValueError(f"must be {kind.value}{_or_with_suffix(suffixes)}{_meant(raw, suffixes)}")  # noqa: TRY004
     if not -_MAX[kind] - 1 <= number <= _MAX[kind]:
         raise ValueError(f"is out of range for {kind.value}")
     return number
@@ -100,6 +108,20 @@ def _or_with_suffix(suffixes: Mapping[str, int]) -> str:
     return f", or one with {', '.join(suffixes)}" if suffixes else ""
 
 
+def meant_suffix(text: str, unit: Unit) -> str:
+    """``; did you mean 20GiB?`` for ``20G``, or nothing if the text is no number with a suffix of that kind."""
+    return _meant(text, unit.factors)
+
+
+def _meant(raw: RawValue, suffixes: Mapping[str, int]) -> str:
+    found = _WITH_SUFFIX.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if found is None:
+        return ""
+    word = found[2].lower()
+    right = _MEANT.get(word) or next((suffix for suffix in suffixes if suffix.lower() == word), None)
+    return f"; did you mean {found[1]}{right}?" if right in suffixes else ""
+
+
 def _decimal(raw: RawValue, suffixes: Mapping[str, int]) -> float:
     if isinstance(raw, str):
         text = raw.strip()
@@ -108,7 +130,7 @@ def _decimal(raw: RawValue, suffixes: Mapping[str, int]) -> float:
             return float(text if whole is None else whole)
     elif isinstance(raw, int | float) and not isinstance(raw, bool):
         return float(raw)
-    raise ValueError(f"must be a number{_or_with_suffix(suffixes)}")
+    raise ValueError(f"must be a number{_or_with_suffix(suffixes)}{_meant(raw, suffixes)}")
 
 
 def _checked_decimal(key: ConfigKey, number: float) -> float:

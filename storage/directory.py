@@ -14,14 +14,16 @@ Not chosen: a descriptor kept for each partition: thousands of them stay open fo
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from storage.errors import UnreadableFile, UnsafeFile
+from storage.errors import ImmutableFile, UnreadableFile, UnsafeFile
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,6 +31,11 @@ _ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _ENTRY
 
 
+_FLAGS: Final = struct.Struct("@l")
+_GET_FLAGS: Final = 2 << 30 | _FLAGS.size << 16 | ord("f") << 8 | 1
+"""FS_IOC_GETFLAGS."""
+_UNCHANGEABLE: Final = 0x10 | 0x20
+"""FS_IMMUTABLE_FL, FS_APPEND_FL."""
 _LOOKS_MAX: Final = 4
 _T = TypeVar("_T")
 
@@ -45,6 +52,16 @@ def despite_vanishing(read: Callable[[], _T]) -> _T:
             if not error.has_vanished:
                 raise
     return read()
+
+
+def ensure_not_immutable(descriptor: int, path: Path) -> None:
+    """Refuse what ``chattr`` made immutable or append-only. Raises: ImmutableFile."""
+    try:
+        found = fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size))
+    except OSError:  # this file system has no such flags
+        return
+    if _FLAGS.unpack(found)[0] & _UNCHANGEABLE:
+        raise ImmutableFile(path)
 
 
 @contextmanager

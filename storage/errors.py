@@ -30,6 +30,18 @@ class NotALogDir(LogCleanerError):
         return f"{self.path}: {self.cause}; name the directory that log.dirs of the broker names"
 
 
+class IsAPartitionDir(NotALogDir):
+    """The directory of one partition, named where a log dir is wanted."""
+
+    def __init__(self, path: Path, topic_partition: str) -> None:
+        super().__init__(path, "is a partition directory")
+        self.args = path, topic_partition
+        self.topic_partition = topic_partition
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.topic_partition}"
+
+
 class UnlikePlaces(LogCleanerError):
     """Two places that are no two states of one thing, so that nothing can be said of what is gone."""
 
@@ -162,6 +174,17 @@ class ForbiddenLogDir(UnreadableFile):
 
     def __str__(self) -> str:
         return f"{self.path}: belongs to uid {self.uid} gid {self.gid}, who let no other user in; {_BE_THE_OWNER}"
+
+
+class ImmutableFile(LogCleanerError):
+    """A file or directory that nobody may rename or remove, root neither."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a"
 
 
 class UnsafeFile(LogCleanerError):

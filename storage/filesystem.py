@@ -377,5 +377,8 @@ def check_owner(directory: Path) -> None:
 
 
 def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
-    """The error to raise for an ``OSError``: OutOfSpace where the disk or quota is full, else itself."""
-    return OutOfSpace(path, wanted_bytes) if error.errno in _NO_SPACE else error
+    """Return the error to raise for an ``OSError``: OutOfSpace if the disk or quota is full, else the same with the
+    whole path, which a call relative to a directory does not know."""
+    if error.errno in _NO_SPACE:
+        return OutOfSpace(path, wanted_bytes)
+    return type(error)(error.errno, error.strerror, str(path)) if error.errno else error

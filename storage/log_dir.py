@@ -23,6 +23,7 @@ from storage.errors import (
     CorruptHoldIds,
     CorruptHolds,
     ForbiddenLogDir,
+    IsAPartitionDir,
     LogDirNotThere,
     NotALogDir,
     UnreadableFile,
@@ -44,6 +45,8 @@ from storage.names import (
     DirState,
     TopicPartition,
     parse_partition_dir_name,
+    parse_segment_file_name,
+    parse_topic_partition,
 )
 
 Offsets = Mapping[TopicPartition, int]
@@ -99,6 +102,7 @@ class LogDir:
         """
         try:
             names = set(os.listdir(path))  # noqa: PTH208 - its error says what is in the way
+            os.stat(f"{path}/.")  # noqa: PTH116 - whether names in it may be looked up; a Path has no /.
         except FileNotFoundError as error:
             raise LogDirNotThere(path, "does not exist") from error
         except NotADirectoryError as error:
@@ -109,6 +113,8 @@ class LogDir:
             raise UnreadableFile(path, error.strerror or str(error)) from error
         found = cls(path.resolve())
         if names.isdisjoint(_MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
+            if parse_topic_partition(found.path.name) and any(map(parse_segment_file_name, names)):
+                raise IsAPartitionDir(found.path, found.path.name)
             if names <= _IN_AN_EMPTY_FILE_SYSTEM:
                 raise LogDirNotThere(path, "is empty")
             raise NotALogDir(path, "holds no Kafka file and no partition directory")

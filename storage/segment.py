@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.directory import open_sized, opened, status_of
+from storage.directory import ensure_not_immutable, open_sized, opened, status_of
 from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
@@ -98,6 +98,27 @@ class Segment(NamedTuple):
     def companions(self) -> list[FileIdentity]:
         """The identities of the index files."""
         return [file.identity for kind, file in self.files.items() if kind is not FileKind.LOG]
+
+    def ensure_changeable(self, parent: int, *, and_readable: bool = False) -> None:
+        """Refuse a segment of which a file cannot be renamed or removed: before the first step, not in the middle.
+
+        Args:
+            parent: a descriptor of the segment's directory.
+            and_readable: refuse it also if the log cannot be opened.
+
+        Raises: ImmutableFile, UnreadableFile.
+        """
+        for kind, file in self.files.items():
+            try:
+                descriptor = open_to_read(file.location, parent)
+            except UnreadableFile:
+                if and_readable and kind is FileKind.LOG:
+                    raise
+                continue  # a rename needs no permission to read
+            try:
+                ensure_not_immutable(descriptor, file.path)
+            finally:
+                os.close(descriptor)
 
     def ensure_as_listed(self) -> None:
         """As of each of its files."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.errors import OutOfSpace, PlanOutOfDate
+from storage.errors import LogCleanerError, OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.names import SEGMENT_KINDS, FileKind, FileState, segment_file_name
@@ -70,7 +70,7 @@ def _expose(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
             segment.ensure_as_listed()
         for source, target in names:
             fs.rename(source, target, Purpose.SWAP_IN)
-    except (OutOfSpace, PlanOutOfDate):
+    except (LogCleanerError, OSError):
         for doomed in ([target for _, target in names], [source for source, _ in names]):
             for path in doomed:
                 fs.unlink(path, Purpose.SWAP_IN)

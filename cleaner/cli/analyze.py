@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms
 from cleaner.cli.missing import without_missing
+from cleaner.cli.naming import check_topics, warn_of_patterns
 from cleaner.cli.opening import add_log_dir_arguments, load
 from storage.errors import UnwritableFile
 
@@ -55,8 +56,11 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
     from cleaner.spark import open_session  # noqa: PLC0415 - not for --help
     from policies.plan import Request  # noqa: PLC0415 - not for --help
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
 
     loaded, missing = without_missing(load(args), args.log_dir)
+    check_topics(args.topic, [LogDir(path) for path in loaded.log_dirs])
+    warn_of_patterns(loaded)
     cleaner = Cleaner(loaded.log_dirs, loaded.layers)
     spark = open_session(args.master)
     try:

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     _tell_unknown(plan)
     tell_guards(plan)
     if not args.output:  # the log dir is as it was
-        tell_metrics(loaded.settings, plan, outcome, started_ms, missing)
+        tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 
@@ -119,6 +119,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
         if given and not args.dry_run:
             raise InvalidConfig(option, None, "goes with --dry-run only")
+    if args.force_compaction and args.only == "retention":
+        raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
     for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
         if given and args.output:
             raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import check_globs
 from cleaner.cli.values import moment
-from storage.errors import InvalidConfig, LogCleanerError
+from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
     from cleaner.engine.comparing import Place, RetentionOf
@@ -73,8 +74,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_named(topics: Sequence[str], before: Place, after: Place) -> None:
-    if topics and not before.partitions and not after.partitions:
-        raise InvalidConfig("--topic", " ".join(topics), "names no partition of either")
+    if topics:
+        known = {found for place in (before, after) for found in place.all_partitions()}
+        check_globs(topics, known, "either place")
 
 
 def _retention_ms_of(set_options: Sequence[str], before: Place, after: Place) -> RetentionOf:

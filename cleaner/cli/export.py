@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.values import topic_partition
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
     from cleaner.spark.partitions import FoundPartition
 
 HELP: Final = "write the records of a partition to a file: Parquet, or JSON lines"
-_OPERAND: Final = "TOPIC-PARTITION"
 _STDOUT: Final = Path("-")
 _ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``export`` takes."""
-    parser.usage = f"%(prog)s {_OPERAND} --to parquet|jsonl FILE [options]"
+    parser.usage = f"%(prog)s {OPERAND} --to parquet|jsonl FILE [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.USAGE: "wrong usage or configuration; the file is there already",
         },
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=topic_partition, metavar=_OPERAND, help="whose records")
+    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="whose records")
     parser.add_argument("file", type=Path, metavar="FILE", help="a new file, whole once it is there; -: stdout (jsonl)")
     parser.add_argument(
         "--to", choices=("parquet", "jsonl"), required=True, help="the format; parquet needs logcleaner[parquet]"
@@ -84,17 +84,12 @@ def _partition(args: argparse.Namespace) -> FoundPartition:
     from storage.names import LOG_START_OFFSET_CHECKPOINT  # noqa: PLC0415 - not for --help
 
     wanted = args.topic_partition
-    found = [
-        (log_dir, directory)
-        for log_dir in open_log_dirs(args)
-        for name, directory in log_dir.partitions()
-        if name == wanted
-    ]
-    if not found:
-        raise InvalidConfig(_OPERAND, str(wanted), "is in none of the log dirs; logcleaner topics lists what is")
+    here = [(log_dir, *found) for log_dir in open_log_dirs(args) for found in log_dir.partitions()]
+    check_partition(wanted, (name for _, name, _ in here))
+    found = [(log_dir, directory) for log_dir, name, directory in here if name == wanted]
     if len(found) > 1:
         both = " and ".join(str(log_dir.path) for log_dir, _ in found)
-        raise InvalidConfig(_OPERAND, str(wanted), f"lies in {both} (replicas?); name one with --log-dir")
+        raise InvalidConfig(OPERAND, str(wanted), f"lies in {both} (replicas?); name one with --log-dir")
     ((log_dir, directory),) = found
     return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
 

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_measured(rescued)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
-    tell_metrics(loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
+    tell_metrics(cleaner, loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
     if rescued.outcome.interrupted and signalled:
         return signalled
     if rescued.is_met and not missing:

@@ -7,6 +7,7 @@ import json
 import sys
 
 from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.naming import check_remembered
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.values import topic_partition
 
@@ -34,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.report.history import document, render  # noqa: PLC0415 - not for --help
     from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
 
+    log_dirs = open_log_dirs(args)
+    check_remembered(args.topic, args.topic_partition, log_dirs)
     wanted = wanted_partitions(args)
-    histories = [read_history(log_dir, wanted) for log_dir in open_log_dirs(args)]
+    histories = [read_history(log_dir, wanted) for log_dir in log_dirs]
     if args.json:
         json.dump(document(histories), sys.stdout)
         sys.stdout.write("\n")

@@ -10,15 +10,15 @@ import atexit
 import gc
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
 from cleaner.cli import analyze, clean, completion, demo, diff, export, free, history, restore, run, systemd, topics
-from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
-from cleaner.service import journald
+from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
+from cleaner.cli.parser import Parser
+from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
 
 _COMMANDS: dict[str, ModuleType] = {
     "clean": clean,
@@ -38,34 +38,15 @@ _DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, w
 _EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean --log-dir DIR --dry-run"
 
 
-class Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line, and loads what makes help pretty only when help is shown."""
-
-    def format_help(self) -> str:
-        """The help text, coloured on a terminal."""
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
-        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-            # loading rich takes twice as long as all the rest
-            from rich_argparse import RawDescriptionRichHelpFormatter  # noqa: PLC0415
-
-            self.formatter_class = RawDescriptionRichHelpFormatter
-        return super().format_help()
-
-    def error(self, message: str) -> NoReturn:
-        """One line on stderr, exit status 2."""
-        complain(f"{message}; see {self.prog} --help", journald.ERROR)
-        sys.exit(ExitStatus.USAGE)
-
-
 def build_parser() -> Parser:
     """The whole command line."""
-    parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
     parser.set_defaults(verbose=0, log_format="console", parser=parser)
     _add_common(parser)
     commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
     for name, module in _COMMANDS.items():
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
         _add_common(command)
         command.set_defaults(run=module.run)
@@ -99,13 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    for stream in (sys.stdout, sys.stderr):
-        _escape_undecodable(stream)
+    prepare_streams()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread a core for matrices we do not have
     try:
-        return _run(build_parser().parse_args(argv))
+        status = _run(build_parser().parse_args(argv))
     except SystemExit as exit_:  # argparse after --help and a mistake, rich where nobody reads stdout any more
-        return _int_status(exit_.code)
+        status = _int_status(exit_.code)
+    return status_if_shown(status)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -114,10 +95,11 @@ def _run(args: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         status: int = args.run(args)
-        sys.stdout.flush()
     except SystemExit:
         raise
     except BaseException as error:
+        if is_of_stdout(error):
+            return ExitStatus.FAILED  # ``main`` tells it
         return exit_status_of(error, show_traceback=args.verbose > 1)
     finally:
         signal.signal(signal.SIGTERM, previous)
@@ -134,12 +116,6 @@ def _collect_seldom() -> None:
 
 def _int_status(code: str | int | None) -> int:
     return code if isinstance(code, int) else ExitStatus.DONE
-
-
-def _escape_undecodable(stream: object) -> None:
-    """A file name that is no text of the locale must not end the program."""
-    if reconfigure := getattr(stream, "reconfigure", None):
-        reconfigure(errors="backslashreplace")
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
 from cleaner.cli.exit_status import complain
-from storage.errors import UnwritableFile
+from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cleaner.cli.missing import Missing
+    from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Outcome
     from cleaner.service.layers import Settings
     from policies.plan import Plan
@@ -25,22 +27,30 @@ def clock_ms() -> int:
 
 
 def tell_metrics(
-    settings: Settings, plan: Plan, outcome: Outcome, started_ms: int, missing: Sequence[Missing] = ()
+    cleaner: Cleaner,
+    settings: Settings,
+    plan: Plan,
+    outcome: Outcome,
+    started_ms: int,
+    missing: Sequence[Missing] = (),
 ) -> None:
     """Write the textfile; not for a dry run, which writes nothing.
 
-    Where it cannot be written that is told, and the run's exit status stays what the run was.
+    What lies in the log dirs is looked up again, of all topics: the plan tells how it was before the run. If the file
+    cannot be written that is told, and the run's exit status stays what the run was.
     """
     path = settings.metrics_textfile
     if path is None or outcome.dry_run:
         return
     from cleaner.service.metrics_textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
 
+    ended_ms = clock_ms()
     try:
         metrics = metrics_since(path, settings.metrics_per_partition, __version__)
         metrics.log_dirs({str(error.path): True for error in missing})
-        metrics.planned(plan, started_ms)
-        metrics.ran(plan, outcome, started_ms, clock_ms())
+        after = replace(plan.request, now_ms=ended_ms, only=None, force_compaction=False)
+        metrics.planned(cleaner.plan(after), ended_ms)
+        metrics.ran(plan, outcome, started_ms, ended_ms)
         write_textfile(path, metrics)
-    except UnwritableFile as error:
+    except (LogCleanerError, OSError) as error:
         complain(f"{error}; the run itself is not concerned")

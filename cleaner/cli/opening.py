@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
-from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
+from cleaner.cli.naming import check_topics, warn_of_patterns
+from storage.errors import InvalidConfig, IsAPartitionDir, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
@@ -118,11 +119,12 @@ def open_cleaner(
         one_log_dir_for: an option that goes with a single log dir only.
 
     Raises:
-        InvalidConfig, InvalidConfigs: of the configuration, or no log dir was named.
+        InvalidConfig, InvalidConfigs: of the configuration; no log dir was named; a ``--topic`` matches nothing.
         NotALogDir, LogDirNotThere, UnreadableFile: of a log dir; one of several may be missing.
     """
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
 
     reader = reader_of(args)
 
@@ -132,6 +134,7 @@ def open_cleaner(
             raise InvalidConfig(
                 one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
             )
+        check_topics(args.topic, [LogDir(path) for path in loaded.log_dirs])
         return loaded, missing
 
     loaded, missing = read()
@@ -146,6 +149,7 @@ def open_cleaner(
         config_facts=loaded.facts,
         read_again=lambda: read()[0].configured,
     )
+    warn_of_patterns(loaded)
     return Opened(cleaner, loaded, tuple(missing))
 
 
@@ -162,6 +166,9 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
         for found in missing:
             complain(str(found))
         return [LogDir.open(path) for path in loaded.log_dirs]
+    except IsAPartitionDir as error:
+        reason = f"is a partition directory; use its parent, --log-dir {error.path.parent}, with {error.path.name}"
+        raise InvalidConfig("--log-dir", str(error.path), reason) from error
     except NotALogDir as error:
         if parse_topic_partition(str(error.path)) and not error.path.exists():
             reason = "is taken for a directory; a TOPIC-PARTITION goes before the options"

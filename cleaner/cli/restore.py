@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import OPERAND, check_remembered
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.values import topic_partition
 from storage.errors import InvalidConfig
@@ -17,16 +18,13 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     from cleaner.engine.restorable import RestoreResult
     from cleaner.engine.restore import Restorer
-    from storage.log_dir import LogDir
-    from storage.names import TopicPartition
 
 HELP = "take back deletions whose files still wait, and put the partition on hold; alone: list them"
-_OPERAND = "TOPIC-PARTITION"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``restore`` takes."""
-    parser.usage = f"%(prog)s [{_OPERAND} | --all] [--release] [-n] [options]"
+    parser.usage = f"%(prog)s [{OPERAND} | --all] [--release] [-n] [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET
     )  # fmt: skip
@@ -34,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "topic_partition",
         nargs="?",
         type=topic_partition,
-        metavar=_OPERAND,
+        metavar=OPERAND,
         help="what to restore; without it nothing is done, and what could be restored or is on hold is listed",
     )
     parser.add_argument("--all", action="store_true", help="every partition, or those that --topic names")
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     confirm_force_lock(args)
     log_dirs = open_log_dirs(args)
-    _check_known(args, log_dirs)
+    check_remembered(args.topic, args.topic_partition, log_dirs)
     listener = EventLog(args.verbose, LogFormat(args.log_format))
     restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock)
     return _release(args, restorer) if args.release else _restore(args, restorer)
@@ -65,17 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> None:
     if args.all and args.topic_partition:
-        raise InvalidConfig("--all", None, f"goes without {_OPERAND}")
+        raise InvalidConfig("--all", None, f"goes without {OPERAND}")
     if args.release and not (args.all or args.topic_partition):
-        raise InvalidConfig("--release", None, f"needs {_OPERAND} or --all")
-
-
-def _check_known(args: argparse.Namespace, log_dirs: Sequence[LogDir]) -> None:
-    """A hold may outlive its partition; else a name that is nowhere is a mistake."""
-    wanted: TopicPartition | None = args.topic_partition
-    known = (tp for log_dir in log_dirs for tp in (*log_dir.holds(), *(found for found, _ in log_dir.partitions())))
-    if wanted and wanted not in known:
-        raise InvalidConfig(_OPERAND, str(wanted), "is in none of the log dirs; logcleaner topics lists what is")
+        raise InvalidConfig("--release", None, f"needs {OPERAND} or --all")
 
 
 def _restore(args: argparse.Namespace, restorer: Restorer) -> int:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
 from cleaner.cli.missing import check_metadata, find_missing
+from cleaner.cli.naming import patterns_without_topic
 from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
+    from cleaner.engine.outcome import Listener
     from cleaner.service.daemon import Daemon
     from cleaner.service.events import EventLog
     from cleaner.service.layers import LoadedLayers
@@ -63,7 +65,8 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     from cleaner.service.metrics_http import observer_of  # noqa: PLC0415 - not for --help
     from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
 
-    configuration = Configuration(_Opening(args).read)
+    opening, told_once = _Opening(args), _UnmatchedOnce(log)
+    configuration = Configuration(lambda: told_once(opening.read()))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
     with observer_of(configuration.loaded.settings, log, __version__) as observer:
         daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
@@ -71,6 +74,22 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
             return _once(daemon)
         daemon.run()
     return ExitStatus.DONE
+
+
+class _UnmatchedOnce:
+    """Tells the ``[topics]`` patterns that match no topic when it first sees them so: also behind a reload."""
+
+    def __init__(self, log: Listener) -> None:
+        self._log = log
+        self._told: set[str] = set()
+
+    def __call__(self, loaded: LoadedLayers) -> LoadedLayers:
+        """Return what was loaded."""
+        patterns = patterns_without_topic(loaded)
+        if set(patterns) - self._told:
+            self._log.event("topics_unmatched", path=str(loaded.settings.path), patterns=list(patterns))
+        self._told = set(patterns)
+        return loaded
 
 
 class _Opening:

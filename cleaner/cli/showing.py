@@ -46,6 +46,10 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
     for failed in plan.failures:
         topic, partition = failed.topic_partition
         listener.event("partition_failed", topic=topic, partition=partition, error=failed.error)
+    if outcome.dry_run:  # a run tells them itself
+        for (_, (topic, partition)), result in outcome.results.items():
+            if result.error:
+                listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
     for error in log_dir_errors(plan, outcome):
         listener.event("log_dir_failed", error=error)
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.parser import did_you_mean
 from storage.errors import InvalidConfig, UnwritableFile
 
 if TYPE_CHECKING:
@@ -22,11 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``systemd`` takes."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    printing = actions.add_parser("print", help="print one file, or all", allow_abbrev=False)
+    printing = actions.add_parser("print", help="print one file, or all")
     printing.add_argument("name", nargs="?", metavar="NAME", help="e.g. logcleaner.service; all of them without it")
-    installing = actions.add_parser(
-        "install", help="write them; what is in /etc already stays as it is", allow_abbrev=False
-    )
+    installing = actions.add_parser("install", help="write them; what is in /etc already stays as it is")
     installing.add_argument(
         "--root",
         type=Path,
@@ -49,7 +48,7 @@ def _print(name: str | None) -> int:
     from cleaner.service.unit_files import BY_NAME  # noqa: PLC0415 - not for --help
 
     if name is not None and name not in BY_NAME:
-        raise InvalidConfig(name, None, f"is none of {', '.join(BY_NAME)}")
+        raise InvalidConfig(name, None, f"is none of {', '.join(BY_NAME)}{did_you_mean(name, BY_NAME)}")
     for file in (BY_NAME[name],) if name else BY_NAME.values():
         heading = "" if name else f"# ==== {file.name}\n"
         sys.stdout.write(heading + file.text() + ("" if name else "\n"))

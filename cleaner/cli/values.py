@@ -20,6 +20,7 @@ Moment = Callable[[int], int]
 
 _EPOCH_MS = re.compile(r"-?\d{1,19}", re.ASCII)
 _PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
+_PLAIN_BYTES_MIN = 1 << 20
 _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 
 
@@ -74,9 +75,9 @@ def topic_partition(text: str) -> TopicPartition:
 
 
 def target(text: str) -> Target:
-    """How much is to be free: bytes, ``20GiB``, or ``15%`` of the file system."""
-    from policies.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
-    from policies.config_values import parse_value  # noqa: PLC0415 - not for --help
+    """Return how much is to be free: bytes, from 1 MiB on; ``20GiB``; or ``15%`` of the file system."""
+    from policies.config_keys import TOPIC_KEY, Unit  # noqa: PLC0415 - not for --help
+    from policies.config_values import meant_suffix, parse_value  # noqa: PLC0415 - not for --help
     from policies.rescue import Target  # noqa: PLC0415 - not for --help
 
     if found := _PERCENT.fullmatch(text):
@@ -86,5 +87,8 @@ def target(text: str) -> Target:
     except ValueError:
         value = 0
     if not isinstance(value, int) or value <= 0:
-        raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%")
+        raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%{meant_suffix(text, Unit.BYTES)}")
+    if text.isdigit() and value < _PLAIN_BYTES_MIN:  # 20, where 20GiB or 20% was meant, would always be free
+        meant = f"{value}GiB or {value}%" if value < 100 else f"{value}KiB"
+        raise ArgumentTypeError(f"{text!r} would be {value} bytes: say what it counts, e.g. {meant}")
     return Target(value)

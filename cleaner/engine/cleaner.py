@@ -87,8 +87,11 @@ class Cleaner:
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
         self._wanted = wanted
+        self._lent = lock
         self._lock = lock or (lambda log_dir, fs: log_dir.lock(fs, forced=force_lock))
         self._lock_to_read: _TakeReadLock = lock or LogDir.lock_to_read
+        self._locked_by_us: set[Path] = set()
+        """The log dirs whose locks this run took."""
         self._fs = fs or FileSystem()
         self._stopping = False
         self._compactor = compactor or Local()
@@ -107,7 +110,7 @@ class Cleaner:
 
     def _take(self, configured: Configured) -> None:
         """Let a configuration hold from now on."""
-        self._log_dirs = [LogDir.open(path) for path in configured.log_dirs]
+        self._log_dirs = list(dict.fromkeys(LogDir.open(path) for path in configured.log_dirs))
         self._layers = configured.layers
         self._config_facts = configured.facts
         self._means = replace(self._means, broker=configured.layers.broker_policy())
@@ -311,6 +314,8 @@ class Cleaner:
         for _ in range(_READINGS_MAX):
             taken = {log_dir.path: locks.enter_context(self._lock(log_dir, self._fs)) for log_dir in self._log_dirs}
             guarded = Guarded(self._fs, {path: lock for path, lock in taken.items() if lock})
+            self._locked_by_us.update(taken)
+            locks.callback(self._locked_by_us.clear)
             self._means = replace(self._means, fs=guarded)
             if self._read_again is None:
                 return
@@ -329,6 +334,8 @@ class Cleaner:
         for _ in range(_READINGS_MAX):
             (log_dir,) = self._log_dirs
             locks.enter_context(self._lock_to_read(log_dir, self._fs))
+            self._locked_by_us.add(log_dir.path)
+            locks.callback(self._locked_by_us.clear)
             moment = Moment.of(log_dir, topics)
             if self._read_again is None:
                 return log_dir, moment
@@ -344,10 +351,19 @@ class Cleaner:
 
     def _facts(self, log_dir: LogDir, survey: Survey) -> LogDirFacts:
         facts = survey_log_dir(log_dir, survey)
+        if facts.locked_by and self._is_ours(log_dir):
+            facts = replace(facts, locked_by=None)
         try:
             return facts if facts.errors else self._with_guard_facts(log_dir, facts)
         except LogCleanerError as error:  # an unreadable journal: what cannot be written down is not done
             return replace(facts, partitions=(), errors=(str(error),))
+
+    def _is_ours(self, log_dir: LogDir) -> bool:
+        """Whether the lock of a log dir is held by this run, or by its caller."""
+        if self._lent is None:
+            return log_dir.path in self._locked_by_us
+        with self._lent(log_dir, self._fs) as lock:
+            return lock is not None
 
     def _with_guard_facts(self, log_dir: LogDir, facts: LogDirFacts) -> LogDirFacts:
         """Add what the guard rails of a whole log dir go by."""

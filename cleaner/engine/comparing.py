@@ -5,7 +5,7 @@ A place is a log dir, a copy of one, or a single partition directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,6 +104,10 @@ class Place:
             raise NotALogDir(path, f"{error.cause}, and is no partition directory with segments either") from error
         found = {tp: directory for tp, directory in log_dir.partitions() if is_named(tp, topics)}
         return cls(log_dir, found, is_whole=True)
+
+    def all_partitions(self) -> Iterable[TopicPartition]:
+        """Return the partitions that are there, those too that no glob names. Raises: UnreadableFile."""
+        return [found for found, _ in self.log_dir.partitions()] if self.is_whole else self.partitions
 
     @cached_property
     def origin(self) -> Origin | None:

@@ -26,7 +26,8 @@ from pathlib import Path
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.checkpoints import format_leader_epochs, truncate_from_start
-from storage.errors import OutOfSpace, PlanOutOfDate
+from storage.directory import ensure_not_immutable, opened
+from storage.errors import LogCleanerError, OutOfSpace, PlanOutOfDate, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
@@ -61,7 +62,7 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
                 done.append((file.path, _retired(file)))
             fs.fsync_dir(listing.directory, Purpose.RETIRE)
         truncate_leader_epochs(fs, listing.directory, deletion.new_log_start_offset)
-    except (OutOfSpace, PlanOutOfDate):
+    except (LogCleanerError, OSError):
         _undo(fs, listing.directory, done, rolled)
         raise
 
@@ -112,6 +113,27 @@ def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -
     return segments
 
 
+def ensure_changeable(listing: Listing, planned: Iterable[SegmentFacts], *, and_readable: bool = False) -> None:
+    """Refuse a partition of which some file cannot be renamed or removed, before anything of it is touched.
+
+    Args:
+        listing: the partition.
+        planned: the segments that a deletion or a compaction takes out of the log; those that are gone are passed over.
+        and_readable: refuse also a ``.log`` that cannot be opened.
+
+    Raises: ImmutableFile, UnreadableFile.
+    """
+    wanted = {facts.base_offset for facts in planned}
+    try:
+        with opened(listing.directory) as parent:
+            ensure_not_immutable(parent, listing.directory)
+            for segment in listing.segments:
+                if segment.base_offset in wanted:
+                    segment.ensure_changeable(parent, and_readable=and_readable)
+    except OSError as error:
+        raise UnreadableFile(listing.directory, error.strerror or str(error)) from error
+
+
 def _roll(
     fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]
 ) -> tuple[Path, ...]:
@@ -126,7 +148,7 @@ def _roll(
             write_snapshot(fs, listing.directory, offset, snapshot_at_end())
             made.append(listing.directory / segment_file_name(offset, FileKind.SNAPSHOT))
         segment = create_segment(fs, listing.directory, offset)
-    except OutOfSpace:
+    except (LogCleanerError, OSError):
         _unlink(fs, listing.directory, made)
         raise
     return (*(file.path for file in segment.files.values()), *made)

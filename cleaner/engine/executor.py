@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor, Local
-from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
+from cleaner.engine.deletion import (
+    check_unchanged,
+    ensure_changeable,
+    remove_segments,
+    retire_segments,
+    truncate_leader_epochs,
+)
 from cleaner.engine.entries import compaction_entry, deletion_entry
 from cleaner.engine.journal import Journal
 from cleaner.engine.leftovers import sweep
@@ -231,6 +237,7 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
+        ensure_changeable(listing, deletion.segments)
         undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
         self._record("delete", facts.topic_partition, **deletion_entry(partition, deletion), **undo)
         remove = remove_segments if self._is_at_once else retire_segments
@@ -295,6 +302,7 @@ class Executor:
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
         round_ = round_of(partition, listing, self._now_ms, self._means)
+        ensure_changeable(listing, compaction.segments, and_readable=True)
         self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
         done = self._compactor.compact(round_, means or self._means)

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.causes import told
+from cleaner.engine.deletion import ensure_changeable
 from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from policies.plan import LogDirPlan, PartitionPlan, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
-from storage.log.listing import list_partition
+from storage.log.listing import Listing, list_partition
 from storage.recovery import plan_recovery
 
 
@@ -24,16 +25,18 @@ class Rehearsal:
 
     def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
         """What one partition's actions would give: exact for deletions, and for compactions where the data is read."""
-        expected = self._expected(partition)
-        if not exact or partition.compaction is None:
-            return expected
+        expected, begun = self._expected(partition), PartitionResult(Basis.EXACT)
         start_seconds = self._means.clock.seconds()
         try:
-            measured = self._measured(partition, expected)
+            listing = self._checked(partition)
+            begun = self._expected(replace(partition, compaction=None))
+            if partition.compaction:
+                ensure_changeable(listing, partition.compaction.segments, and_readable=True)
+            measured = self._measured(partition, expected) if exact and partition.compaction else expected
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
                 return expected  # a live broker changed what was planned: the estimate has to do
-            measured = replace(expected, error=told(error))
+            measured = replace(begun, error=told(error))
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
     def swept_bytes(self, plan: LogDirPlan) -> int:
@@ -58,6 +61,16 @@ class Rehearsal:
             compacted_from_bytes=from_bytes,
             compacted_to_bytes=from_bytes,
         )
+
+    def _checked(self, partition: PartitionPlan) -> Listing:
+        """Meet what a deletion would meet before its first step; return the partition as if recovered.
+
+        Raises: ImmutableFile, UnreadableFile.
+        """
+        listing = plan_recovery(list_partition(Path(path_of(partition.facts)))).listing
+        if partition.deletion:
+            ensure_changeable(listing, partition.deletion.segments)
+        return listing
 
     def _measured(self, partition: PartitionPlan, expected: PartitionResult) -> PartitionResult:
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels

@@ -257,7 +257,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_
             "Interrupted: what is marked 'not' was not begun, and every file is whole. Run again for the rest.",
             "bold yellow",
         )
-    elif not (has_work or totals.failed or totals.unknown or totals.guarded):
+    elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
     if totals.waiting_bytes > 0 and delete_delay_ms != 0:
         _deletion_note(plan, totals, outcome, page, delete_delay_ms)
@@ -265,6 +265,10 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_
         page.line("What compaction makes of it is not known without reading; --exact reads and says it.")
     if outcome.dry_run and has_work:
         page.line("DRY RUN - nothing was changed. To do it, run the same without --dry-run.", "bold yellow")
+
+
+def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:
+    return bool(totals.failed or outcome.errors or any(log_dir.facts.errors for log_dir in plan.log_dirs))
 
 
 def _deletion_note(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_delay_ms: int | None) -> None:

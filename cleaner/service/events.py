@@ -19,6 +19,7 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
                                       is kept in memory until there is space; log_dir in place of topic and partition
                                       where a clock was confirmed
     world_writable           warning  path, mode: everybody may change this log dir or configuration file
+    topics_unmatched         warning  path, patterns: no topic here matches these names and globs of ``[topics]``
     partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
                                       partition was skipped, and is planned anew once
     metrics_exposed          warning  listen: other machines can read the metrics
@@ -87,6 +88,7 @@ class Event(StrEnum):
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
     JOURNAL_WAITS = "journal_waits"
     WORLD_WRITABLE = "world_writable"
+    TOPICS_UNMATCHED = "topics_unmatched"
     PARTITION_CHANGED = "partition_changed"
     METRICS_EXPOSED = "metrics_exposed"
     METRICS_UNAVAILABLE = "metrics_unavailable"
@@ -127,6 +129,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.UNKEYED_RECORDS_DROPPED: logging.WARNING,
     Event.JOURNAL_WAITS: logging.WARNING,
     Event.WORLD_WRITABLE: logging.WARNING,
+    Event.TOPICS_UNMATCHED: logging.WARNING,
     Event.PARTITION_CHANGED: logging.WARNING,
     Event.METRICS_EXPOSED: logging.WARNING,
     Event.METRICS_UNAVAILABLE: logging.WARNING,

@@ -8,6 +8,7 @@ during the reading makes the next call read again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -89,7 +90,7 @@ class ConfigurationReader:
     def _read_with(self, settings: Settings) -> LoadedLayers:
         properties = read_properties(settings.server_properties) if settings.server_properties else None
         stated = build_layers(settings, server_properties=properties, set_options=self._set_options).broker_policy()
-        log_dirs = self._log_dirs or tuple(map(Path, stated.log_dirs))
+        log_dirs = _distinct(self._log_dirs or tuple(map(Path, stated.log_dirs)))
         cluster = self._cluster(stated, log_dirs) if settings.cluster_metadata else None
         own = {path: _own_properties(path) or {} for path in log_dirs}
         node_id = next(filter(None, map(_node_id, own.values())), None)
@@ -117,9 +118,23 @@ class ConfigurationReader:
         return known.metadata
 
 
+def _distinct(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return each directory once, however often it is named, and whatever paths lead to it."""
+    return tuple({_identity_of(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def _identity_of(path: Path) -> tuple[object, ...]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (str(path),)
+    return status.st_dev, status.st_ino
+
+
 def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path]) -> Path | None:
     if stated.metadata_log_dir is None:
-        return next((path for log_dir in log_dirs if (path := log_dir / METADATA_DIR).is_dir()), None)
+        opened = filter(_is_open, log_dirs)
+        return next((path for log_dir in opened if (path := log_dir / METADATA_DIR).is_dir()), None)
     found = Path(stated.metadata_log_dir) / METADATA_DIR
     if not found.is_dir():
         _check_mounted(Path(stated.metadata_log_dir))
@@ -141,10 +156,15 @@ def _check_mounted(metadata_log_dir: Path) -> None:
         return
 
 
+def _is_open(log_dir: Path) -> bool:
+    """Whether this user may look into a directory: what is wrong with another one is told by who opens it."""
+    return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
+
+
 def _own_properties(log_dir: Path) -> Properties | None:
     """What ``meta.properties`` of a log dir says; None if there is none."""
     path = log_dir / META_PROPERTIES_FILE
-    data = read_file(path) if log_dir.is_dir() else None  # who opens the log dir tells what it is
+    data = read_file(path) if _is_open(log_dir) else None  # who opens the log dir tells what it is
     return None if data is None else parse_properties(data, str(path))
 
 

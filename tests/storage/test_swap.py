@@ -125,6 +125,20 @@ def test_full_disk_before_the_swap_is_durable_leaves_the_sources_and_nothing_els
         assert offsets(directory.path) == [0, 10, 20]
 
 
+def test_rename_that_is_refused_before_the_swap_is_durable_leaves_the_sources_and_nothing_else(tmp_path):
+    class Refusing(FileSystem):
+        def rename(self, source, target, purpose):
+            if target.name.endswith(".timeindex.swap"):
+                raise PermissionError(1, "Operation not permitted", str(source))
+            super().rename(source, target, purpose)
+
+    directory, cleaned, sources = a_swap(tmp_path, *SURVIVORS["covers all sources"])
+    names = {path.name for source in sources for path, _ in source.names(FileState.PLAIN)}
+    with pytest.raises(PermissionError):
+        swap_in(Refusing(), cleaned, sources)
+    assert file_names(directory.path) == names
+
+
 @swaps
 def test_source_whose_longer_name_finds_no_room_is_unlinked(tmp_path, survivors):
     directory, cleaned, sources = a_swap(tmp_path, *survivors)

@@ -57,8 +57,16 @@ def found(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Callable[[Analys
     return lambda analysis: monkeypatch.setattr("cleaner.spark.analysis.analyze", lambda *given: analysis)
 
 
-def test_tables_go_to_stdout(found: Any, spark: FakeSpark, run: Any, capsys: Any) -> None:
+def test_topic_that_no_log_dir_has_is_wrong_usage(spark: FakeSpark, run: Any, log_dir: Path, capsys: Any) -> None:
+    (log_dir / "orders-0").mkdir()
+    assert run("analyze", "--topic", "ordres") == 2
+    assert "did you mean orders?" in capsys.readouterr().err
+    assert spark.masters == []
+
+
+def test_tables_go_to_stdout(found: Any, spark: FakeSpark, run: Any, log_dir: Path, capsys: Any) -> None:
     found(an_analysis())
+    (log_dir / "orders-0").mkdir()
     assert run("analyze", "--topic", "orders") == 0
     assert "Hottest and largest keys" in capsys.readouterr().out
     assert (spark.masters, spark.stopped) == (["local[*]"], True)

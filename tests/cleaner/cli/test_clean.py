@@ -109,7 +109,9 @@ def test_json_is_one_document_and_nothing_else_on_stdout(engine, run: Run, capsy
     assert json.loads(capsys.readouterr().out)["dry_run"] is True
 
 
-def test_dry_run_never_cleans(engine, run: Run) -> None:
+def test_dry_run_never_cleans(engine, run: Run, tmp_path) -> None:
+    for name in ("orders-0", "prices-0"):
+        (tmp_path / name).mkdir()
     run("clean", "--dry-run", "--exact", "--delete-delay", "0", "--topic", "orders", "p*")
     assert engine.asked == [
         ("plan", ("orders", "p*")),
@@ -136,6 +138,14 @@ def test_wrong_usage_is_told_before_anything_is_done(options, engine, run: Run, 
     assert run("clean", *options) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert engine.asked == []
+
+
+def test_forced_compaction_does_not_go_with_retention_alone(engine, run: Run, capsys) -> None:
+    for dry in ((), ("--dry-run",)):
+        assert run("clean", "--only", "retention", "--force-compaction", *dry) == 2
+        assert "--force-compaction: does not go with --only retention" in capsys.readouterr().err
+    assert engine.asked == []
+    assert run("clean", "--only", "compaction", "--force-compaction") == 0
 
 
 def test_every_wrong_setting_has_its_line(engine, run: Run, capsys) -> None:
@@ -287,5 +297,6 @@ def test_output_does_not_go_with_what_makes_no_sense_there(run, engine, option, 
 
 
 def test_output_goes_with_one_log_dir(run, engine, tmp_path, capsys):
-    assert run("clean", "--output", str(tmp_path / "copy"), "--log-dir", str(tmp_path)) == ExitStatus.USAGE
+    other = str(a_log_dir(tmp_path / "other"))
+    assert run("clean", "--output", str(tmp_path / "copy"), "--log-dir", other) == ExitStatus.USAGE
     assert "goes with one log dir" in capsys.readouterr().err

@@ -117,7 +117,8 @@ def test_tombstone_that_nothing_explains_is_damage(deleted, options, status, tol
     [
         ("after/orders-0", [], "before/orders-0 in place of the log dir"),
         ("other", [], "have no partition in common (orders-0 in the first)"),
-        ("after", ["--topic", "paymnts"], "names no partition of either"),
+        ("after", ["--topic", "ordres"], "either place; did you mean orders?"),
+        ("after", ["--topic", "paymnts"], "either place; logcleaner topics lists what is there"),
     ],
 )
 def test_unlike_things_are_not_compared_and_the_line_says_what_to_name(sides, tmp_path, after, topics, told, capsys):

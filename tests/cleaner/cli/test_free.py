@@ -57,14 +57,14 @@ def files_of(log_dir: Path) -> dict[str, int]:
 
 
 def test_full_disk_has_as_much_free_as_was_asked(full: Path, capsys) -> None:
-    assert free(full, "--target", "500000") == 0
+    assert free(full, "--target", "500000B") == 0
     assert 500_000 <= free_bytes(full) < 600_000
     said, told = capsys.readouterr()
     assert f"{full}: " in said
     assert "free, 0 Bytes before; target 488.3 KiB met" in said
     assert "TARGET_MET" in said
     assert "journal_waits" in told
-    assert free(full, "--target", "500000") == 0
+    assert free(full, "--target", "500000B") == 0
     assert offsets(full) == list(range(offsets(full)[0], SEGMENTS))
 
 
@@ -87,7 +87,7 @@ def test_target_that_policy_does_not_allow_is_one_line_and_status_1(full: Path, 
 
 def test_dry_run_changes_nothing_and_says_what_would_go(full: Path, capsys) -> None:
     before = files_of(full)
-    assert free(full, "--target", "500000", "--dry-run") == 0
+    assert free(full, "--target", "500000B", "--dry-run") == 0
     assert files_of(full) == before
     assert "would delete" in capsys.readouterr().out
 
@@ -96,7 +96,7 @@ def test_target_that_is_met_needs_no_lock_and_reads_no_log(log_dir: Path, monkey
     monkeypatch.setattr(Cleaner, "plan", None)
     with LogDirLock.acquire(log_dir, FileSystem()):
         before = files_of(log_dir)
-        assert free(log_dir, "--target", "1") == 0
+        assert free(log_dir, "--target", "1B") == 0
         assert files_of(log_dir) == before
     assert "target 1 Byte met" in capsys.readouterr().out
 
@@ -110,7 +110,7 @@ def test_broker_that_runs_is_left_alone(log_dir: Path, capsys) -> None:
 
 
 def test_document_is_that_of_clean(full: Path, capsys) -> None:
-    assert free(full, "--target", "500000", "--json") == 0
+    assert free(full, "--target", "500000B", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "logcleaner.plan/1"
     (partition,) = document["partitions"]
@@ -118,13 +118,13 @@ def test_document_is_that_of_clean(full: Path, capsys) -> None:
     assert result["freed_bytes"] == result["deleted_bytes"] > 450_000
     codes = {segment["reason"]["code"] for segment in partition["segments"]}
     assert codes == {"RETENTION_TIME", "TARGET_MET", "TIME_NOT_REACHED"}
-    assert free(full, "--target", "500000", "--json") == 0
+    assert free(full, "--target", "500000B", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["partitions"][0]["result"] is None
 
 
 def test_topic_nobody_speaks_of_is_named_as_the_cause(full: Path, capsys) -> None:
-    assert main(["free", "--log-dir", str(full), "--target", "500000"]) == 1
+    assert main(["free", "--log-dir", str(full), "--target", "500000B"]) == 1
     assert "nobody stated what may go of 1 partition; state their cleanup.policy" in capsys.readouterr().err
     assert offsets(full) == list(range(SEGMENTS))
 
@@ -149,7 +149,7 @@ def test_signal_ends_it_between_two_steps(full: Path, monkeypatch) -> None:
         return plan(self, *arguments)
 
     monkeypatch.setattr(Cleaner, "plan", interrupted)
-    assert free(full, "--target", "500000") == 143
+    assert free(full, "--target", "500000B") == 143
     assert offsets(full) == list(range(SEGMENTS))
 
 
@@ -160,7 +160,7 @@ def test_wrong_usage(log_dir: Path, options: tuple[str, ...], capsys) -> None:
 
 
 def test_what_was_measured_is_told(full: Path, capsys) -> None:
-    assert free(full, "--target", "500000") == 0
+    assert free(full, "--target", "500000B") == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if ": measured: " in line]
     assert line.startswith(f"{full}: measured: deleted files took ")
     assert line.endswith(" more are unused now")

@@ -1,4 +1,7 @@
 import gc
+import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +121,106 @@ def test_reader_that_goes_away_is_no_error(options: str, demo: Path) -> None:
 def test_missing_directory_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--log-dir", str(tmp_path / "nowhere")]) == 6
     assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("clena",), "no such command: clena; did you mean clean?; see logcleaner --help"),
+        (("frobnicate",), "no such command: frobnicate; choose from clean, free, "),
+        (("clean", "--dryrun"), "no such option: --dryrun; did you mean --dry-run?; see logcleaner clean --help"),
+        (("clean", "--log-dir", "/d", "--Dry-Run"), "did you mean --dry-run?"),
+        (("clean", "--threads", "2", "-dry-run"), "unrecognized arguments: -dry-run; did you mean --dry-run?"),
+        (("free", "--targt=20GiB"), "no such option: --targt=20GiB; did you mean --target?; see logcleaner free"),
+        (("topics", "--logdir", "x"), "did you mean --log-dir?"),
+        (("topics", "--dry-run"), "no such option: --dry-run; see logcleaner topics --help"),
+        (("--verison",), "did you mean --version?"),
+        (("clean", "--only", "compact"), "argument --only: no such choice: compact; did you mean compaction?"),
+        (("export", "orders-0", "x", "--to", "json"), "argument --to: no such choice: json; did you mean jsonl?"),
+        (("completion", "bsh"), "did you mean bash?"),
+        (("systemd", "instal"), "no such command: instal; did you mean install?"),
+        (("systemd", "install", "--perfix", "x"), "did you mean --prefix?; see logcleaner systemd install --help"),
+        (("systemd", "print", "logcleaner.servce"), "did you mean logcleaner.service?"),
+    ],
+)
+def test_mistyped_word_is_told_with_the_nearest(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_value_of_an_option_may_begin_with_a_dash_and_a_digit(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["free", "--log-dir", str(demo), "--target", "-5GiB"]) == 2
+    assert "argument --target: '-5GiB' is no size" in capsys.readouterr().err
+    assert main(["clean", "--log-dir", str(demo), "--delete-delay", "-1d"]) == 2
+    assert "argument --delete-delay: '-1d' must be" in capsys.readouterr().err
+    assert main(["clean", "--dry-run", "--log-dir", str(demo), "--now", "-36h"]) == 0
+
+
+def run_in_shell(command: str, demo: Path) -> subprocess.CompletedProcess[str]:
+    line = f"{sys.executable} -m cleaner {command.format(demo=demo)}"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True, cwd=ROOT, env=buffered)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topics --log-dir {demo}",
+        "topics --log-dir {demo} --json",
+        "clean --dry-run --log-dir {demo}",
+        "history --log-dir {demo}",
+        "restore --log-dir {demo}",
+        "free --target 100% --dry-run --log-dir {demo}",
+        "diff {demo} {demo}",
+        "export orders-0 --to jsonl - --log-dir {demo}",
+        "completion bash",
+        "systemd print",
+        "--help",
+        "clean --help",
+        "--version",
+    ],
+)
+def test_closed_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: Path) -> None:
+    done = run_in_shell(f"{command} >&-", demo)
+    *_, line = done.stderr.splitlines()
+    assert line.startswith("logcleaner: stdout is closed, so nobody got the result")
+    assert "bug" not in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["topics --log-dir {demo}", "clean --dry-run --log-dir {demo}", "--help"])
+def test_full_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: Path) -> None:
+    done = run_in_shell(f"{command} >/dev/full", demo)
+    assert done.stderr == "logcleaner: stdout: cannot be written: No space left on device\n"
+    assert done.returncode == 1
+
+
+def test_command_with_closed_stdout_does_its_work_first(demo: Path, tmp_path: Path) -> None:
+    log_dir = shutil.copytree(demo, tmp_path / "data")
+    assert run_in_shell("clean --log-dir {demo} >&-", log_dir).returncode == 1
+    assert any(log_dir.rglob("*.deleted"))
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
+def test_other_closed_streams_change_no_result(closed: str, demo: Path) -> None:
+    done = run_in_shell(f"topics --json --log-dir {{demo}} {closed}", demo)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["partitions"]
+    done = run_in_shell(f"topics --log-dir /nowhere {closed}", demo)
+    assert (done.returncode, done.stdout) == (6, "")
+
+
+def test_question_without_stdin_is_refused(demo: Path) -> None:
+    done = run_in_shell("clean --assume-committed --log-dir {demo} <&-", demo)
+    assert done.returncode == 5
+    assert "say --yes" in done.stderr
+
+
+def test_closed_stream_leaves_its_number_to_no_file(demo: Path) -> None:
+    """A child would write into a log that was opened as number 1."""
+    program = "import os, sys; from cleaner.cli.main import main; main(['--version']); sys.exit(os.open('/', 0) < 3)"
+    line = f'{sys.executable} -c "{program}" <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", line], check=False, cwd=ROOT).returncode == 0

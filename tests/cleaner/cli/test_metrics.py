@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.engine.outcome import Outcome
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
 from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
 
 
@@ -53,3 +56,44 @@ def test_free_leaves_its_metrics(demo: Path, config: Path) -> None:
     assert main(["free", "--target", "100%", "--config", str(config), "--log-dir", str(log_dir)]) == 1
     written = (config.parent / "metrics/logcleaner.prom").read_text()
     assert int(float(re.search(r"^logcleaner_last_run_freed_bytes.* (\S+)$", written, re.MULTILINE)[1])) > 0
+
+
+def values(config: Path, name: str) -> dict[str, float]:
+    """Labels -> value, of one family."""
+    written = (config.parent / "metrics/logcleaner.prom").read_text()
+    return {labels: float(value) for labels, value in re.findall(rf"^{name}{{(.*)}} (\S+)$", written, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("command", [("clean", "--delete-delay", "0"), ("clean",), ("free", "--target", "100%")])
+def test_figures_are_those_behind_the_run(command: tuple[str, ...], demo: Path, config: Path) -> None:
+    log_dir = shutil.copytree(demo, config.parent / "data")
+    assert main([*command, "--config", str(config), "--log-dir", str(log_dir)]) in (0, 1)
+    logs = [path for path in log_dir.glob("*/*.log") if not path.parent.name.startswith("__")]
+    (segments,) = values(config, "logcleaner_segments").values()
+    assert segments == len(logs)
+    reclaimable = values(config, "logcleaner_reclaimable_bytes")
+    by_time = [value for labels, value in reclaimable.items() if "RETENTION" in labels]
+    assert by_time
+    assert not any(by_time)
+
+
+def test_figures_are_of_all_topics(demo: Path, config: Path) -> None:
+    log_dir = shutil.copytree(demo, config.parent / "data")
+    assert main(["clean", "--topic", "empty", "--config", str(config), "--log-dir", str(log_dir)]) == 0
+    assert len(values(config, "logcleaner_partition_size_bytes")) == 8
+
+
+@pytest.mark.parametrize("command", ["clean", "free"])
+def test_own_lock_is_nobody_elses(command: str, demo: Path, config: Path, capsys) -> None:
+    log_dir = shutil.copytree(demo, config.parent / "data")
+    options = ("--target", "100%") if command == "free" else ()
+    main([command, *options, "--config", str(config), "--log-dir", str(log_dir), "--json"])
+    assert json.loads(capsys.readouterr().out)["log_dirs"][0]["locked_by"] is None
+    assert list(values(config, "logcleaner_log_dir_locked").values()) == [0]
+
+
+def test_lock_of_another_is_told_by_a_dry_run(demo: Path, config: Path, capsys) -> None:
+    log_dir = shutil.copytree(demo, config.parent / "data")
+    with LogDir.open(log_dir).lock(FileSystem()):
+        assert main(["clean", "--dry-run", "--log-dir", str(log_dir), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["log_dirs"][0]["locked_by"]

@@ -3,7 +3,8 @@ import json
 from tests.cleaner.report.plans import a_partition, a_plan, unreadable
 
 
-def test_table_goes_to_stdout(engine, run, capsys) -> None:
+def test_table_goes_to_stdout(engine, run, tmp_path, capsys) -> None:
+    (tmp_path / "clicks-0").mkdir()
     engine.given = a_plan(a_partition("clicks-0", 9, 1))
     assert run("topics", "--topic", "clicks") == 0
     assert "clicks-0" in capsys.readouterr().out

@@ -85,7 +85,8 @@ def test_count_starts_at_one() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1", Target(1)),
+        ("1048576", Target(1 << 20)),
+        ("1KiB", Target(1 << 10)),
         ("20GiB", Target(20 << 30)),
         ("512MiB", Target(512 << 20)),
         ("15%", Target(15, is_percent=True)),
@@ -100,3 +101,22 @@ def test_target(text: str, expected: Target) -> None:
 def test_what_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="is no size"):
         target(text)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("20", "20GiB or 20%"), ("1048575", "1048575KiB")])
+def test_plain_number_below_a_mebibyte_is_no_target(text: str, meant: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"{text!r} would be {text} bytes: say what it counts, e.g. {meant}"):
+        target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("20G", "20GiB"), ("20g", "20GiB"), ("5 Mi", "5MiB"), ("1T", "1TiB"), ("3gb", "3GB")]
+)
+def test_size_with_the_suffix_of_another_program_is_told_with_the_right_one(text: str, meant: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"is no size: .*; did you mean {meant}"):
+        target(text)
+
+
+def test_time_with_the_suffix_of_another_program_is_told_with_the_right_one() -> None:
+    with pytest.raises(ArgumentTypeError, match="did you mean 5m"):
+        span_ms("5min")

@@ -8,7 +8,7 @@ from cleaner.engine.deletion import remove_segments, retire_segments
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.errors import CorruptCheckpoint, PlanOutOfDate
-from storage.filesystem import FileSystem
+from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.names import FileKind
 
@@ -158,3 +158,22 @@ def test_garbled_leader_epochs_stop_the_deletion_before_its_first_step(partition
     with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
         delete(deletion, how)
     assert sorted(p.name for p in PARTITION.iterdir()) == before
+
+
+def test_rename_that_is_refused_in_the_middle_leaves_the_partition_as_it_was(partition):
+    class Refusing(FileSystem):
+        renamed = 0
+
+        def rename(self, source, target, purpose):
+            if purpose is Purpose.RETIRE and target.name.endswith(".deleted"):
+                self.renamed += 1
+                if self.renamed == 2:
+                    raise PermissionError(1, "Operation not permitted", str(source))
+            super().rename(source, target, purpose)
+
+    before = sorted(path.name for path in PARTITION.iterdir())
+    deletion, disk = a_deletion(2, new_start=20), Refusing()
+    with pytest.raises(PermissionError):
+        retire_segments(disk, list_partition(PARTITION), deletion, lambda: b"")
+    assert disk.renamed == 2
+    assert sorted(path.name for path in PARTITION.iterdir()) == before

@@ -1,0 +1,121 @@
+"""Names of topics and partitions that the user said: one that nothing has is a mistake, told with the nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import complain
+from cleaner.cli.parser import did_you_mean, nearest
+from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
+from storage.names import TopicPartition, parse_topic_partition
+
+if TYPE_CHECKING:
+    from cleaner.service.layers import LoadedLayers
+    from storage.log_dir import LogDir
+
+TOPIC_OPTION = "--topic"
+OPERAND = "TOPIC-PARTITION"
+_LIST = "; logcleaner topics lists what is there"
+
+
+def check_topics(globs: Sequence[str], log_dirs: Sequence[LogDir]) -> None:
+    """Refuse a ``--topic`` that no log dir has anything for.
+
+    If a log dir cannot be read nothing is refused here: it may have the topic, and its own error is told.
+
+    Raises: InvalidConfigs.
+    """
+    if globs and (known := partitions_of(log_dirs)) is not None:
+        check_globs(globs, known, _all_of(log_dirs))
+
+
+def check_globs(globs: Sequence[str], known: Iterable[TopicPartition], where: str) -> None:
+    """Refuse each glob that names none of the known partitions. Raises: InvalidConfigs."""
+    from cleaner.engine.inventory import is_named  # noqa: PLC0415 - not for --help
+
+    known = set(known)
+    problems = [
+        InvalidConfig(TOPIC_OPTION, glob, f"matches no topic and no partition of {where}{_nearest(glob, known)}")
+        for glob in dict.fromkeys(globs)
+        if not any(is_named(topic_partition, (glob,)) for topic_partition in known)
+    ]
+    if problems:
+        raise InvalidConfigs(tuple(problems))
+
+
+def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> None:
+    """Refuse a partition that nothing knows. Raises: InvalidConfig."""
+    known = set(known)
+    if wanted not in known:
+        near = did_you_mean(str(wanted), map(str, known)) or _LIST
+        raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near}")
+
+
+def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_dirs: Sequence[LogDir]) -> None:
+    """Refuse names of which neither the log dirs, nor their journals and holds, know anything.
+
+    What a journal names may be gone by now. Raises: InvalidConfig, InvalidConfigs; UnreadableFile, CorruptHolds.
+    """
+    if not globs and wanted is None:
+        return
+    known = {found for log_dir in log_dirs for found in _remembered(log_dir)}
+    if wanted is not None:
+        check_partition(wanted, known)
+    if globs:
+        check_globs(globs, known, f"{_all_of(log_dirs)}, nor of the journal")
+
+
+def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
+    from cleaner.engine.journal import read_journal  # noqa: PLC0415 - not for --help
+
+    yield from (found for found, _ in log_dir.partitions())
+    yield from log_dir.holds()
+    for entry in read_journal(log_dir.path):
+        name = entry.get("partition")
+        if isinstance(name, str) and (parsed := parse_topic_partition(name)):
+            yield parsed
+
+
+def warn_of_patterns(loaded: LoadedLayers) -> None:
+    """Tell in one line which ``[topics]`` patterns match no topic: nobody would see that they have no effect."""
+    if patterns := patterns_without_topic(loaded):
+        known = _topics_of(loaded) or ()
+        near = [nearest(pattern, known) for pattern in patterns]
+        told = [f"{p} (did you mean {n}?)" if n else p for p, n in zip(patterns, near, strict=True)]
+        complain(f"{loaded.settings.path}: [topics] without a topic here: {', '.join(told)}")
+
+
+def patterns_without_topic(loaded: LoadedLayers) -> tuple[str, ...]:
+    """Return the names and globs of ``[topics]`` that match no topic of a log dir or of the cluster metadata.
+
+    If a log dir cannot be read nobody knows, and there are none.
+    """
+    known = _topics_of(loaded) if loaded.layers.topics_file else None
+    return () if known is None else loaded.layers.patterns_without(known)
+
+
+def _topics_of(loaded: LoadedLayers) -> set[str] | None:
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+
+    found = partitions_of([LogDir(path) for path in loaded.log_dirs])
+    if found is None:
+        return None
+    layers = loaded.layers
+    return {topic for topic, _ in found} | set(layers.topic_metadata) | set(layers.topic_ids or ())
+
+
+def partitions_of(log_dirs: Iterable[LogDir]) -> set[TopicPartition] | None:
+    """Return the partitions of all log dirs; None if one of them cannot be read."""
+    try:
+        return {found for log_dir in log_dirs for found, _ in log_dir.partitions()}
+    except UnreadableFile:
+        return None
+
+
+def _all_of(log_dirs: Sequence[LogDir]) -> str:
+    return ", ".join(str(log_dir.path) for log_dir in log_dirs)
+
+
+def _nearest(glob: str, known: Iterable[TopicPartition]) -> str:
+    return did_you_mean(glob, {name for found in known for name in (found.topic, str(found))}) or _LIST

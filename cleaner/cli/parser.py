@@ -1,0 +1,88 @@
+"""The parser of the command line: a mistake is one line, with the nearest right word."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
+
+from cleaner.cli.exit_status import ExitStatus, complain
+from cleaner.service import journald
+
+_NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line, and loads what makes help pretty only when help is shown."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+        self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values, too: no option begins with a digit
+
+    def format_help(self) -> str:
+        """The help text, coloured on a terminal."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+            # loading rich takes twice as long as all the rest
+            from rich_argparse import RawDescriptionRichHelpFormatter  # noqa: PLC0415
+
+            self.formatter_class = RawDescriptionRichHelpFormatter
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """One line on stderr, exit status 2."""
+        complain(f"{message}; see {self.prog} --help", journald.ERROR)
+        sys.exit(ExitStatus.USAGE)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, as argparse does, which hands each command's arguments to the command's own parser.
+
+        An unknown option is told first: that it is misspelt explains why a required one is missing.
+        """
+        arguments = sys.argv[1:] if args is None else list(args)
+        for argument in self._own(arguments):
+            name = argument.partition("=")[0]
+            if name.startswith("--") and name not in self._option_string_actions:
+                self.error(f"no such option: {argument}{did_you_mean(name, self._option_string_actions)}")
+        parsed, unknown = super().parse_known_args(arguments, namespace)
+        if unknown:
+            one = unknown[0]
+            near = did_you_mean(f"-{one}", self._option_string_actions) if one.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed, unknown
+
+    def _own(self, arguments: Sequence[str]) -> Iterable[str]:
+        """The arguments in front of ``--``, and of a command's name, whose parser sees to the others."""
+        for argument in arguments:
+            if argument == "--" or (self._subparsers and not argument.startswith("-")):
+                return
+            yield argument
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Name the nearest choice; all of them if none is near."""
+        choices = list(map(str, action.choices or ()))
+        if not choices or value in choices:
+            return
+        what = "command" if isinstance(action, argparse._SubParsersAction) else "choice"
+        told = did_you_mean(str(value), choices) or f"; choose from {', '.join(choices)}"
+        raise argparse.ArgumentError(None if what == "command" else action, f"no such {what}: {value}{told}")
+
+
+def did_you_mean(written: str, names: Iterable[str]) -> str:
+    """``; did you mean clean?``, or nothing if no name is near."""
+    near = nearest(written, names)
+    return f"; did you mean {near}?" if near else ""
+
+
+def nearest(written: str, names: Iterable[str]) -> str | None:
+    """Return the name that was probably meant; None if no name is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only after a mistake
+
+    known = {name.casefold(): name for name in sorted(names)}
+    near = get_close_matches(written.casefold(), known, n=1)
+    return known[near[0]] if near else None

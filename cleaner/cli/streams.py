@@ -1,0 +1,93 @@
+"""The three standard streams, made usable: one may be closed, or not take every character."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.exit_status import ExitStatus, complain
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_STREAMS: Final = 3
+
+
+class _Unread(io.RawIOBase):
+    """What stands in for a closed stdout: it takes everything, keeps nothing, and knows that something was lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost_bytes = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Count the bytes and forget them."""
+        size_bytes = memoryview(data).nbytes
+        self.lost_bytes += size_bytes
+        return size_bytes
+
+
+def prepare_streams() -> None:
+    """Escape what the locale cannot show, and replace closed streams.
+
+    A closed one also leaves its number to the next file that is opened: that could be a log, and a child process
+    would write its messages into it.
+    """
+    for number in range(_STREAMS):
+        _occupy(number)
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - as long as the process
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Unread()), encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as above
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):  # a file name that is no text must not end the program
+            reconfigure(errors="backslashreplace")
+
+
+def is_of_stdout(error: BaseException) -> bool:
+    """Return whether it is stdout that could not be written: what it did not take is still waiting for it."""
+    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError) or error.filename is not None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def status_if_shown(status: int) -> int:
+    """Return the exit status, or FAILED in place of DONE if stdout does not take the result."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        if not isinstance(error, BrokenPipeError):
+            complain(f"stdout: cannot be written: {error.strerror}")
+        return status or ExitStatus.FAILED
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", None)
+    if not isinstance(raw, _Unread):
+        return status
+    if not raw.lost_bytes:
+        return status
+    complain("stdout is closed, so nobody got the result; say >/dev/null if nobody needs it")
+    return status or ExitStatus.FAILED
+
+
+def _occupy(number: int) -> None:
+    try:
+        os.fstat(number)
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor != number:  # a lower one is closed, too, and was left so
+            os.dup2(descriptor, number)
+            os.close(descriptor)
