@@ -127,7 +127,7 @@ def appended(referee: Referee, log_dir: Path, drawn: Drawn, number: int, now_ms:
         config=drawn.sizes,
         now_ms=now_ms or None,
         checkpoints=True,
-        steps=20,
+        steps=12,
         codecs=drawn.codecs,
         transactions=drawn.transactions[number],
         first_key=drawn.first_keys[number],
