@@ -4,7 +4,8 @@ What destroys must have been said. A retention limit comes from Kafka's built-in
 server.properties was read, or where it was said that the broker runs on the defaults. A topic that nobody
 speaks of keeps everything, and so does a once compacted one while only a default or a glob says that it is
 not compacted. A topic whose own configuration in the cluster metadata says ``delete`` is compacted only if
-``[topics]`` says so by its exact name; a glob or ``--set`` leaves it alone. Topics named ``__*`` take their
+``[topics]`` says so by its exact name; a glob or ``--set`` leaves it alone. So is one that says ``compact``, the
+other way round. Topics named ``__*`` take their
 retention from the cluster metadata or by exact name alone.
 """
 
@@ -25,6 +26,7 @@ _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
 _NO_LIMITS: Final = {
     key: Stated(key, NO_LIMIT, Layer.KAFKA_DEFAULT, NOBODY, key) for key in ("retention.ms", "retention.bytes")
 }
+_FOR_ALL: Final = "--set cleanup.policy=..."
 _GLOB: Final = re.compile(r"[*?\[]")
 _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
 
@@ -158,16 +160,19 @@ class ConfigLayers:
     def _unknown_because(self, topic: str, policy: Stated, *, compacted_before: bool) -> str | None:
         is_known = self.topic_ids is not None and topic in self.topic_ids
         in_broad_terms = policy.layer in (Layer.DEFAULTS, Layer.SET)
-        remedy = f'state cleanup.policy under [topics."{topic}"]'
+        remedy = f'state cleanup.policy under [topics."{topic}"] of a --config FILE'
         if not (is_known or in_broad_terms or self._tables(topic)):
-            return f"neither the cluster metadata nor the configuration speaks of this topic; {remedy}"
+            known = (
+                "the cluster metadata" if self.topic_ids is not None else "the cluster metadata, which was not found,"
+            )
+            return f"neither {known} nor the configuration speaks of this topic; {remedy}, or for all with {_FOR_ALL}"
         if policy.layer is Layer.KAFKA_DEFAULT and not is_known:
-            return f"nobody stated its cleanup.policy; {remedy}"
+            return f"nobody stated its cleanup.policy; {remedy}, or for all with {_FOR_ALL}"
         is_stated_by_name = policy.layer in _SPEAKS_OF_ONE_TOPIC
         if compacted_before and "compact" not in policy.shown and not is_stated_by_name:
             return f"it was compacted before, and only {policy.origin} says that it is not; {remedy}"
         stated = self.topic_metadata.get(topic, {}).get("cleanup.policy")
-        if stated and "compact" in policy.shown and "compact" not in stated.shown and not is_stated_by_name:
+        if stated and not is_stated_by_name and ("compact" in policy.shown) != ("compact" in stated.shown):
             return f"its own configuration says {stated.shown}, and only {policy.origin} says {policy.shown}; {remedy}"
         return None
 

@@ -152,12 +152,16 @@ class ConfigFacts:
     """The same in ``meta.properties`` of the log dir."""
     names_log_dir: bool = True
     """Whether ``log.dirs`` of that file, or the configuration file, names the log dir."""
+    missing: str | None = None
+    """What would be needed to know the limits of the log dir's broker, and was not found."""
     metadata_cluster_id: str | None = None
     """``cluster.id`` beside the cluster metadata that was read."""
     own_cluster_id: str | None = None
     """``cluster.id`` in ``meta.properties`` of the log dir."""
     metadata_newest_ms: int | None = None
     """Timestamp of the newest record in the cluster metadata that was read, epoch ms."""
+    metadata_torn_bytes: int = 0
+    """At the end of the cluster metadata, bytes that are no batch: a record that was there may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

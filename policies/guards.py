@@ -49,8 +49,9 @@ def config_guard(config: ConfigFacts) -> Reason | None:
     Args:
         config: what the configuration and the log dir say of themselves.
     """
-    cause = _foreign_because(config)
-    return None if cause is None else Reason(ReasonCode.FOREIGN_CONFIG, f"{cause}: its limits may be another broker's")
+    if (cause := _foreign_because(config)) is not None:
+        return Reason(ReasonCode.FOREIGN_CONFIG, f"{cause}: its limits may be another broker's")
+    return Reason(ReasonCode.FOREIGN_CONFIG, config.missing) if config.missing else None
 
 
 def _foreign_because(config: ConfigFacts) -> str | None:

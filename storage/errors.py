@@ -327,6 +327,17 @@ class BatchTooLarge(LogCleanerError):
         return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
 
 
+class NoSegments(LogCleanerError):
+    """A partition directory that had a log, and has no ``.log`` file left."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"{self.directory}: holds no .log file any more, and a cleaning leaves at least one"
+
+
 class LogEndsBeforeItsStart(LogCleanerError):
     """Segments are missing at the end of a log: a starting broker would delete all that is left."""
 

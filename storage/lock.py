@@ -210,7 +210,11 @@ def _open(path: Path, directory: Path, fs: FileSystem, *, forced: bool) -> tuple
     try:
         status = _plain(descriptor, path)
         if status.st_nlink > 1:
-            return (_renewed(path, directory, descriptor, fs, forced=forced), descriptor), False
+            fresh = _renewed(path, directory, descriptor, fs, forced=forced)
+            if fresh is None:
+                os.close(descriptor)
+                return None
+            return (fresh, descriptor), False
         _hand_over(descriptor, status, directory.stat())
     except BaseException:
         os.close(descriptor)
@@ -249,13 +253,17 @@ def _unreadable(path: Path, error: OSError) -> UnreadableFile:
     return UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error))
 
 
-def _renewed(path: Path, directory: Path, linked: int, fs: FileSystem, *, forced: bool) -> int:
+def _renewed(path: Path, directory: Path, linked: int, fs: FileSystem, *, forced: bool) -> int | None:
     """Put a fresh file in the place of one that has several names, as ``cp -al`` gives it.
+
+    Return None if somebody else did so between our opening of the file and our lock on it.
 
     A lock on the old file would hold for the backup, too. The old file is locked first, so it is replaced only if
     nobody holds it, and stays locked as long as the new one: a broker may have opened it before.
     """
     _set_lock(linked, directory, forced=forced)
+    if not _is_at(path, linked):
+        return None
     fresh = path.with_name(f"{path.name}.tmp")
     fs.unlink(fresh, Purpose.LOCK)
     descriptor = _made(fresh, directory)

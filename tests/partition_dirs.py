@@ -94,6 +94,12 @@ def configured(*set_options: str, **topics: dict[str, str]) -> ConfigLayers:
     return build_layers(Settings(topics=said), set_options=(f"clock.jump.max={LONG_MAX}", *set_options))
 
 
+def deleted_from_by_name(log_dir: Path) -> Settings:
+    """Every topic there is deleted from, whatever its own configuration says: that takes its exact name."""
+    names = {found.topic for path in log_dir.iterdir() if (found := parse_topic_partition(path.name))}
+    return Settings(topics={name: {"cleanup.policy": Said("delete", "test")} for name in names})
+
+
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}
 EXPIRING = {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
 

@@ -161,8 +161,7 @@ def _tell_unknown(plan: Plan) -> None:
     if unknown:
         topic, because = next(iter(unknown.items()))
         others = f" and {len(unknown) - 1} more topics" if len(unknown) > 1 else ""
-        remedy = f"{because} of a --config FILE, or for all with --set cleanup.policy=..."
-        complain(f"CONFIG_UNKNOWN: nothing of topic {topic}{others} was touched: {remedy}")
+        complain(f"CONFIG_UNKNOWN: nothing of topic {topic}{others} was touched: {because}")
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:

@@ -34,6 +34,7 @@ from cleaner.engine.compaction.survivors import Finder
 from cleaner.engine.expiry import Between, Leftovers, Markers, Tombstones
 from cleaner.engine.two_states import OFFSET_END, Opened, State, aborted_in_both, joined
 from policies.retain import AbortedTransaction
+from storage.errors import LogEndsBeforeItsStart, NoSegments
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
 from storage.kernels.signatures import Integers, Table, Words
 from storage.kernels.status import Disposition
@@ -105,6 +106,7 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
     secret = new_secret()
     with ExitStack() as stack:
         earlier, later = Opened.of(before, stack), Opened.of(after, stack)
+        _check_still_a_log(earlier, later)
         aborted = aborted_in_both(earlier, later)
         latest = _latest(earlier, later, lambda: _fates(before, aborted, now_ms))
         reader = _Reader(_runs(later.sources, secret, None))
@@ -113,6 +115,17 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
         for run in _runs(earlier.sources, secret, _fates(before, aborted, now_ms)):
             comparison.take(run)
         return comparison.finish()
+
+
+def _check_still_a_log(earlier: Opened, later: Opened) -> None:
+    """Refuse to call retention what leaves no log: neither we nor Kafka take the last segment without a new one.
+
+    Raises: NoSegments, LogEndsBeforeItsStart.
+    """
+    if earlier.sources and not later.sources:
+        raise NoSegments(later.state.listing.directory)
+    if later.end_offset < later.state.log_start_offset:
+        raise LogEndsBeforeItsStart(later.state.listing.directory, later.end_offset, later.state.log_start_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +226,8 @@ class _Comparison:
     def _causes(self, met: _Met) -> Iterator[tuple[Cause, Flags]]:
         """The causes of a cleaner, in the order of its decisions."""
         yield Cause.ABORTED, met.is_compacted & ~met.is_control & met.is_discarded
-        yield Cause.UNKEYED, met.is_data & ~met.has_key
+        # without a checkpoint nothing tells that the log is compacted, and only a compaction drops such records
+        yield Cause.UNKEYED, met.is_data & ~met.has_key & (self._compacted_to != OFFSET_END)
         yield Cause.SUPERSEDED, met.is_data & met.has_key & ~met.is_latest
         is_due = self._is_due(met)
         is_tombstone = self._is_tombstone(met)

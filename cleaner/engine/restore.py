@@ -27,7 +27,7 @@ from cleaner.engine.outcome import Listener
 from cleaner.engine.restorable import RestoreResult, epochs_before, survey_restores
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts
 from storage.checkpoints import format_leader_epochs, truncate_from_start
-from storage.errors import JournalFull, LogCleanerError
+from storage.errors import JournalFull, LogCleanerError, OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log.leader_epochs import read_leader_epochs
@@ -40,6 +40,18 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
+
+
+class NoSpaceToRestore(LogCleanerError):
+    """A restore, or a release, found no space for a small file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        remedy = "move something that is not Kafka's off this disk, then run again"
+        return f"{self.path}: no space; {remedy} (free and --delete-delay 0 would unlink what waits to be restored)"
 
 
 class Restorer:
@@ -123,7 +135,8 @@ class Restorer:
             _record(journal, self._clock.now_ms(), planned)
             held_since_ms = self._hold(log_dir, planned.facts)
             put_back(self._fs, log_dir, planned)
-        except (LogCleanerError, OSError) as error:
+        except (LogCleanerError, OSError) as found:
+            error = NoSpaceToRestore(found.path) if isinstance(found, OutOfSpace) else found
             self._listener.event("partition_failed", topic=topic, partition=partition, error=told(error))
             return replace(result, error=told(error))
         segments = len(planned.restorable)
@@ -151,7 +164,10 @@ class Restorer:
             for topic, partition in released:
                 if not journal.record("release", self._clock.now_ms(), partition=f"{topic}-{partition}"):
                     self._listener.event("journal_waits", topic=topic, partition=partition, what="release")
-        log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
+        try:
+            log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
+        except OutOfSpace as error:
+            raise NoSpaceToRestore(error.path) from error
         for topic, partition in released:
             self._listener.event("partition_released", topic=topic, partition=partition)
         return released

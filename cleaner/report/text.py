@@ -24,6 +24,8 @@ from policies.steps import scratch_bytes
 
 _STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
 _YEAR_9999_MS: Final = 253_402_300_799_000
+_JOURNAL_BYTES: Final = 4096
+"""A block for the journal's next lines."""
 _WORD_WIDTH: Final = len("would compact")
 
 
@@ -102,6 +104,17 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
         age = duration(max(now_ms - newest_ms, 0))
         page.line(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old", indent=2, hanging=2)
+    if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
+        torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
+        page.line(f"{torn}: what was altered last may be missing", "bold yellow", indent=2, hanging=2)
+    if (
+        outcome.dry_run
+        and not at_once
+        and facts.free_bytes < _JOURNAL_BYTES
+        and any(p.has_work for p in _plans(planned))
+    ):
+        words = "its file system has no space for the journal, so a run changes nothing here"
+        page.line(f"{words}: free, or --delete-delay 0, makes space first", "bold yellow", indent=2, hanging=2)
     if planned.foreign and not planned.guard:
         page.line(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow", indent=2, hanging=2)
     if planned.guard:
@@ -113,6 +126,10 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
     for group in groups:
         _group(group, outcome, page)
         page.line()
+
+
+def _plans(planned: LogDirPlan) -> list[PartitionPlan]:
+    return [p for p in planned.partitions if isinstance(p, PartitionPlan)]
 
 
 def _group(group: Sequence[PartitionPlan | UnreadablePartition], outcome: Outcome, page: Page) -> None:

@@ -66,14 +66,17 @@ class Configuration:
 
     def _state(self) -> State:
         dirs = self.loaded.log_dirs
-        places = (*dirs, *self._metadata_dir())
+        places = dict.fromkeys((*dirs, *self._metadata_dirs()))
         metadata = [(str(path), state_of_directory(path / METADATA_DIR)) for path in places]
         files = (*self.files, *(path / META_PROPERTIES_FILE for path in dirs))
         return (*((str(path), state_of_files((path,))) for path in files), *metadata)
 
-    def _metadata_dir(self) -> Iterator[Path]:
+    def _metadata_dirs(self) -> Iterator[Path]:
+        """Return where the cluster metadata is to lie, or was found."""
         if self.broker.metadata_log_dir:
             yield Path(self.broker.metadata_log_dir)
+        if self.loaded.cluster:
+            yield self.loaded.cluster.directory.parent
 
 
 def _resolved(loaded: LoadedLayers) -> LoadedLayers:

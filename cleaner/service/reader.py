@@ -19,7 +19,7 @@ from cleaner.service.states import State, state_of_directory
 from policies.config import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing
-from storage.errors import InvalidConfig, LogCleanerError, LogDirNotThere, NotALogDir
+from storage.errors import InvalidConfig, LogCleanerError, LogDirNotThere, NotALogDir, UnreadableFile
 from storage.log_dir import LogDir, read_file
 from storage.metadata_log import ClusterMetadata, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
@@ -106,8 +106,18 @@ class ConfigurationReader:
         return LoadedLayers(layers, log_dirs, cluster, settings, facts)
 
     def _cluster(self, stated: BrokerPolicy, log_dirs: Sequence[Path]) -> ClusterMetadata | None:
-        """The metadata log in ``metadata.log.dir`` if that is stated, else the first one in the log dirs."""
-        directory = _metadata_directory(stated, log_dirs)
+        """Read the metadata log in ``metadata.log.dir`` if that is stated, else the first one in the log dirs.
+
+        Log dirs that the configuration names count also if the command line names others: a broker with several keeps
+        the metadata of all its topics in one of them.
+
+        Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that still is configured.
+        """
+        places = (*log_dirs, *map(Path, stated.log_dirs), *filter(None, [_as_path(stated.metadata_log_dir)]))
+        known = self._remembered.directory if self._remembered else None
+        if known and known.parent in places and not known.is_dir():
+            raise UnreadableFile(known, "the cluster metadata was read here before, and is gone")
+        directory = _metadata_directory(stated, places)
         return despite_vanishing(partial(self._metadata_in, directory)) if directory else None
 
     def _metadata_in(self, directory: Path) -> ClusterMetadata:
@@ -161,6 +171,10 @@ def _is_open(log_dir: Path) -> bool:
     return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
 
 
+def _as_path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
 def _own_properties(log_dir: Path) -> Properties | None:
     """What ``meta.properties`` of a log dir says; None if there is none."""
     path = log_dir / META_PROPERTIES_FILE
@@ -195,16 +209,28 @@ class _Whose(NamedTuple):
             stated_node_id=stated_node_id,
             own_node_id=_node_id(own),
             names_log_dir=self._names(log_dir),
+            missing=self._missing(own),
             metadata_cluster_id=_cluster_id(beside or {}),
             own_cluster_id=_cluster_id(own),
             metadata_newest_ms=self.cluster.newest_record_ms if self.cluster else None,
+            metadata_torn_bytes=self.cluster.torn_tail_bytes if self.cluster else 0,
         )
 
     def _stated_id(self) -> tuple[str, str | None]:
-        if self.server_properties is not None:
-            return str(self.settings.server_properties), _node_id(self.server_properties)
-        taken = self.cluster.broker_configs.get(self.node_id or "") if self.cluster else None
-        return ("the cluster metadata, broker configs", self.node_id) if taken else ("", None)
+        if self.server_properties is not None and (stated := _node_id(self.server_properties)):
+            return str(self.settings.server_properties), stated
+        own_configs = self.cluster.broker_configs if self.cluster else {}
+        return ("what the cluster metadata says of one broker", self.node_id) if own_configs else ("", None)
+
+    def _missing(self, own: Properties) -> str | None:
+        """Return what would be needed to know the limits of this log dir's broker, and was not found."""
+        if self.cluster and self.cluster.broker_configs and _node_id(own) is None:
+            return "meta.properties names no node.id, and the cluster metadata has configs of single brokers"
+        is_kraft = self.server_properties is not None and "process.roles" in self.server_properties
+        if is_kraft and self.settings.cluster_metadata and self.cluster is None:
+            remedy = "name its metadata.log.dir, or say cluster.metadata = false in a --config FILE"
+            return f"no {METADATA_DIR} was found, in which topics state their own limits ({remedy})"
+        return None
 
     def _names(self, log_dir: Path) -> bool:
         """Whether ``server.properties`` names the log dir, or a configuration file names both of them."""

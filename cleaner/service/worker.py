@@ -189,7 +189,7 @@ class Worker:
 
     def _survey(self, job: Job, round_: Round, now_ms: int) -> None:
         """Plan everything; where nothing changed since the last time, what was found then holds still."""
-        if job.is_full and self._configuration.unreadable:
+        if job.is_full and (self._configuration.unreadable or self._configuration.loaded.rejected):
             self._reload()
         elif job.is_full or not self._teller.held:  # a broker that runs writes metadata all the time
             self._reload_if_stale()

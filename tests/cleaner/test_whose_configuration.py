@@ -210,3 +210,87 @@ def test_the_age_of_the_newest_metadata_record_is_told(place, capsys):
     place.broker("node.id=1")
     assert place.run("clean", "--dry-run", "--now", "86400001") in (0, 5)
     assert "newest record of the cluster metadata: 1970-01-01T00:00:00Z, 1d old" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [("clean",), ("free", "--target", "100%")], ids=lambda command: command[0])
+def test_metadata_in_another_log_dir_of_the_configuration_counts_for_one_that_is_named(tmp_path, command):
+    """A broker with several log dirs keeps the metadata of all its topics in one of them."""
+    first, second = tmp_path / "1", tmp_path / "2"
+    write_metadata(first, orders={"retention.ms": "-1"})
+    PartitionDir(second, "orders-0").segment(0, keyed(0, "a=1", timestamp_ms=1)).segment(1, keyed(1, "a=1"))
+    high_watermark = PartitionDir(second, "other-0").segment(0, keyed(0, "a=1"))
+    committed(second, high_watermark)
+    (second / "replication-offset-checkpoint").write_text("0\n1\norders 0 2\n")
+    config = tmp_path / "c.toml"
+    config.write_text(
+        f'log.dirs = ["{first}", "{second}"]\n[defaults]\ncleanup.policy = "delete"\nretention.ms = "7d"\n'
+    )
+    before = logs(second)
+    main([*command, "--config", str(config), "--log-dir", str(second)])
+    assert logs(second) == before
+
+
+def test_a_kraft_broker_whose_metadata_was_not_found_is_held_back(tmp_path, capsys):
+    log_dir, properties = drawn(tmp_path / "data"), tmp_path / "server.properties"
+    (log_dir / METADATA_DIR).rename(tmp_path / "away")
+    properties.write_text(f"process.roles=broker\nlog.dirs={log_dir}\n")
+    before = logs(log_dir)
+    args = ["--server-properties", str(properties), "--set", "cleanup.policy=delete", "--set", "retention.ms=1"]
+    assert main(["clean", "--log-dir", str(log_dir), *args]) == 5
+    assert "no __cluster_metadata-0 was found" in capsys.readouterr().err
+    assert logs(log_dir) == before
+
+
+def _broker_config(log_dir: Path, node: str, key: str, value: str) -> None:
+    from storage.metadata_encode import encode_config
+    from storage.metadata_records import ConfigSet, ResourceType
+    from tests.metadata_dirs import _append
+
+    _append(log_dir, [encode_config(ConfigSet(ResourceType.BROKER, node, key, value))])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_configs_of_single_brokers_are_not_taken_for_the_log_dirs_of_others(tmp_path, order, capsys):
+    """Broker 2 keeps everything; the metadata is read for broker 1, which has no configs of its own."""
+    dirs = [drawn(tmp_path / "1"), drawn(tmp_path / "2")]
+    for number, path in enumerate(dirs, 1):
+        (path / "meta.properties").write_text(f"version=1\nnode.id={number}\ncluster.id=abc\n")
+        _broker_config(path, "", "log.retention.ms", "1000")
+        _broker_config(path, "2", "log.retention.ms", "-1")
+    before = [logs(path) for path in dirs]
+    named = [str(dirs[place]) for place in order]
+    assert main(["clean", "--log-dir", *named]) == 5
+    assert "FOREIGN_CONFIG" in capsys.readouterr().err
+    other = order[1]
+    assert logs(dirs[other]) == before[other]
+
+
+def test_without_a_node_id_configs_of_single_brokers_hold_back(tmp_path, capsys):
+    log_dir = drawn(tmp_path / "data")
+    _broker_config(log_dir, "2", "log.retention.ms", "-1")
+    before = logs(log_dir)
+    assert main(["clean", "--log-dir", str(log_dir)]) == 5
+    assert "names no node.id" in capsys.readouterr().err
+    assert logs(log_dir) == before
+
+
+@pytest.mark.parametrize("how", ["--set", "glob", "name"])
+def test_a_topic_whose_own_configuration_says_compact_is_deleted_from_by_its_exact_name_alone(tmp_path, how, capsys):
+    log_dir = drawn(tmp_path / "data")
+    before = logs(log_dir)
+    args = ["clean", "--topic", "state", "--log-dir", str(log_dir)]
+    table = f'[topics."{"state" if how == "name" else "st*"}"]\ncleanup.policy="delete"\nretention.ms=1\n'
+    (tmp_path / "c.toml").write_text(table)
+    says = ["--set", "cleanup.policy=delete", "--set", "retention.ms=1"]
+    assert main([*args, *(says if how == "--set" else ["--config", str(tmp_path / "c.toml")])]) == (
+        0 if how == "name" else 5
+    )
+    assert (logs(log_dir) == before) == (how != "name")
+
+
+def test_a_torn_tail_of_the_metadata_is_told(place, capsys):
+    place.broker("node.id=1")
+    with (place.log_dir / METADATA_DIR / f"{0:020d}.log").open("ab") as file:
+        file.write(b"\0" * 7)
+    place.run("clean", "--dry-run")
+    assert "ends in 7 bytes that are no batch" in capsys.readouterr().out.replace("\n    ", " ")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine import deletion, restore
-from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
 from policies.plan import PartitionPlan
@@ -106,7 +105,7 @@ def checkpoints_before_it_compacts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def never_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cleaner, "_recover", lambda *_: iter(()))
+    monkeypatch.setattr("cleaner.engine.cleaner.recover_log_dir", lambda *_: iter(()))
 
 
 @pytest.mark.parametrize(

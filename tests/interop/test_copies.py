@@ -23,6 +23,7 @@ from storage.records import Record
 from tests.conftest import Samples
 from tests.interop.referee import Referee
 from tests.interop.verdicts import Log
+from tests.partition_dirs import deleted_from_by_name
 
 pytestmark = pytest.mark.kafka
 
@@ -31,7 +32,8 @@ PARTITIONS = ["orders-0", "payments-0", "ledger-0"]
 
 def a_source(samples: Samples, to: Path, *options: str) -> tuple[Path, ConfigLayers, Request]:
     source = samples.copy("before", to, PARTITIONS)
-    layers = load_layers(Settings(), [source], options).layers
+    settings = deleted_from_by_name(source) if options else Settings()
+    layers = load_layers(settings, [source], options).layers
     return source, layers, Request(samples.cleaned_at_ms("after"), confirmed=True)
 
 
@@ -49,7 +51,7 @@ def assert_whole(copy: Path) -> None:
 
 
 def test_copy_that_leaves_nothing_out_is_the_same_log_dir(samples: Samples, referee: Referee, tmp_path: Path) -> None:
-    source, layers, request = a_source(samples, tmp_path / "data", "cleanup.policy=delete", "retention.ms=-1")
+    source, layers, request = a_source(samples, tmp_path / "data", "retention.ms=-1")
     Cleaner([source], layers).copy(request, tmp_path / "copy", tool_version="1")
     assert_whole(tmp_path / "copy")
     assert logs(referee, tmp_path / "copy") == logs(referee, source)

@@ -10,7 +10,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
 from cleaner.engine.restore import Restorer
-from cleaner.service.layers import Settings, load_layers
+from cleaner.service.layers import load_layers
 from policies import Request
 from policies.plan import Only
 from policies.restoring import RestoreCode
@@ -28,6 +28,7 @@ from tests.partition_dirs import (
     a_cleaner,
     committed,
     configured,
+    deleted_from_by_name,
     keyed,
     request,
 )
@@ -44,7 +45,7 @@ def test_broker_that_starts_within_a_restore_has_a_log_without_a_gap(
 ) -> None:
     before = samples.copy("before", tmp_path / "before", [partition])
     cleaned = shutil.copytree(before, tmp_path / "cleaned")
-    loaded = load_layers(Settings(), [cleaned], ["cleanup.policy=delete", "retention.ms=-1", limit])
+    loaded = load_layers(deleted_from_by_name(cleaned), [cleaned], ["retention.ms=-1", limit])
     Cleaner(loaded.log_dirs, loaded.layers).clean(Request(NOW_MS))
     whole = read(referee, before, partition)
     work, logs = tmp_path / "work", []

@@ -189,6 +189,26 @@ def test_a_lock_file_of_several_names_is_replaced_and_its_backup_keeps_no_broker
         assert broker.answer == "locked"
 
 
+def test_a_lock_file_of_several_names_that_somebody_renewed_meanwhile_is_not_renewed_again(tmp_path, fs, monkeypatch):
+    """Else the fresh file would take the name from the one that a broker holds by then."""
+    (tmp_path / ".lock").touch()
+    (tmp_path / "backup").hardlink_to(tmp_path / ".lock")
+    real, brokers = fcntl.fcntl, []
+
+    def after_another_renewed_it(descriptor, *args):
+        if not brokers:
+            (tmp_path / ".lock").unlink()
+            brokers.append(Broker(tmp_path))
+        return real(descriptor, *args)
+
+    monkeypatch.setattr(fcntl, "fcntl", after_another_renewed_it)
+    with pytest.raises(LogDirLocked):
+        LogDirLock.acquire(tmp_path, fs)
+    with brokers[0] as broker:
+        assert broker.answer == "locked"
+        assert holder_of(tmp_path) == f"process {broker.pid}"
+
+
 def test_a_lock_file_of_several_names_that_a_broker_holds_is_left_alone(tmp_path, fs):
     (tmp_path / ".lock").touch()
     (tmp_path / "backup").hardlink_to(tmp_path / ".lock")

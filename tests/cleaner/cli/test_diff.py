@@ -151,3 +151,29 @@ def test_two_rounds_of_kafkas_own_cleaner_are_explained_by_the_metadata_log(samp
     assert main(["diff", before, after, "--topic", "ledger", "--set", "delete.retention.ms=1d", "--json"]) == 0
     *_, last = capsys.readouterr().out.splitlines()
     assert json.loads(last)["partitions"][0]["delete_retention_ms"] == DAY_MS
+
+
+@pytest.mark.parametrize("what", ["all files", "the logs", "empty logs below the start"])
+def test_log_that_was_wiped_is_damage_and_no_retention(tmp_path, what, capsys):
+    drawn = {}
+    for place in ("before", "after"):
+        drawn[place] = (
+            PartitionDir(tmp_path / place).segment(0, keyed(0, "a=1", "b=1")).segment(2, keyed(2, "c=1", "d=1"))
+        )
+        committed(tmp_path / place, drawn[place])
+    for path in list(drawn["after"].path.iterdir()):
+        if what == "empty logs below the start":
+            path.write_bytes(b"")
+        elif what == "all files" or path.suffix == ".log":
+            path.unlink()
+    if what == "empty logs below the start":
+        (tmp_path / "after/log-start-offset-checkpoint").write_text("0\n1\norders 0 4\n")
+    assert main(["diff", str(tmp_path / "before"), str(tmp_path / "after")]) == ExitStatus.DAMAGED
+    assert "DAMAGE" in capsys.readouterr().out
+
+
+def test_unkeyed_records_of_a_partition_directory_that_nothing_calls_compacted_are_damage(tmp_path):
+    unkeyed = [encode_batch([Record(offset, NOW_MS, None, b"x")]) for offset in range(3)]
+    before = PartitionDir(tmp_path / "before").segment(0, *unkeyed)
+    after = PartitionDir(tmp_path / "after").segment(0, unkeyed[0], unkeyed[2])
+    assert main(["diff", str(before.path), str(after.path)]) == ExitStatus.DAMAGED

@@ -12,7 +12,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import Journal, encode_entry, read_journal
 from cleaner.engine.outcome import Silent
 from cleaner.engine.restore import Restorer
-from cleaner.service.layers import Settings, load_layers
+from cleaner.service.layers import load_layers
 from policies import Request
 from policies.facts import Boot
 from policies.reasons import ReasonCode
@@ -33,6 +33,7 @@ from tests.partition_dirs import (
     a_cleaner,
     committed,
     configured,
+    deleted_from_by_name,
     keyed,
     records_in,
     request,
@@ -526,7 +527,7 @@ RETAINED = ("clicks-0", "sized-0", "mixed-0", "trimmed-0", "single-0")
 def test_real_log_dir_is_restored_in_every_byte(samples, tmp_path, limit, rolls):
     path = samples.copy("before", tmp_path / "data", RETAINED)
     before, starts = data(path), LogDir(path).offsets("log-start-offset-checkpoint")
-    loaded = load_layers(Settings(), [path], ["cleanup.policy=delete", "retention.ms=-1", limit])
+    loaded = load_layers(deleted_from_by_name(path), [path], ["retention.ms=-1", limit])
     planned, _ = Cleaner(loaded.log_dirs, loaded.layers).clean(Request(samples.cleaned_at_ms("after")))
     deletions = [p.deletion for p in planned.partitions if p.deletion]
     assert len(deletions) >= 4

@@ -226,3 +226,46 @@ def test_the_lock_is_free_between_the_rounds(tmp_path):
         world.tick()
         with LogDir(tmp_path).lock(FileSystem()):
             pass
+
+
+@pytest.mark.parametrize("gone", ["__cluster_metadata-0", "."])
+def test_metadata_that_was_read_and_is_gone_changes_nothing(tmp_path, gone):
+    """The broker made it after the daemon started, or a disk died: what the topics state is not known any more."""
+    log_dir, meta = drawn(tmp_path / "data", 5 * TICK_MS), tmp_path / "meta"
+    meta.mkdir()
+    (log_dir / "__cluster_metadata-0").rename(meta / "__cluster_metadata-0")
+    world = World(log_dir, "cleanup.policy=delete", "retention.ms=1")
+    world.reader = ConfigurationReader(
+        Settings, [log_dir], [f"clock.jump.max={LONG_MAX}", f"log.dirs={log_dir},{meta}", "retention.ms=1000"]
+    )
+    world.configuration = Configuration(world.reader.read)
+    world.worker._configuration = world.configuration
+    kept = logs(log_dir)
+    (meta / gone).rename(tmp_path / "away")
+    for _ in range(TICKS):
+        world.tick()
+    assert logs(log_dir) == kept
+    assert "config_rejected" in world.log.names()
+
+
+def test_a_file_that_was_rejected_is_tried_again_although_it_did_not_change(tmp_path):
+    """It names a server.properties that is written later."""
+    from cleaner.service.settings import read_settings
+
+    log_dir, file = drawn(tmp_path / "data", 25 * TICK_MS), tmp_path / "c.toml"
+    file.write_text("")
+    reader = ConfigurationReader(
+        lambda: read_settings(file), [log_dir], [f"clock.jump.max={LONG_MAX}"], keeps_settings=True
+    )
+    world = World(log_dir)
+    world.configuration = world.worker._configuration = Configuration(reader.read)
+    stays = 'cleanup.policy = "delete"\nretention.ms = -1\n'
+    file.write_text(f'server.properties = "sp"\n[topics."orders"]\n{stays}[topics."state"]\n{stays}')
+    world.tick()
+    (tmp_path / "sp").write_text("")
+    kept = logs(log_dir)
+    for _ in range(3 * TICKS):
+        world.tick()
+    assert logs(log_dir) == kept
+    assert "config_rejected" in world.log.names()
+    assert "config_reloaded" in world.log.names()

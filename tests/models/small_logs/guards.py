@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from policies.config import TopicPolicy
-from policies.facts import ClockFacts, LogDirFacts, PartitionFacts
+from policies.facts import ClockFacts, ConfigFacts, LogDirFacts, PartitionFacts
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
 from policies.rescue import Target, Volume, narrowed
@@ -51,6 +51,19 @@ def _checked_linked(facts: PartitionFacts, policy: TopicPolicy, volume: Volume) 
 
 def _plan(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> Plan:
     return plan([LogDirFacts("/data", None, 0, 0, (facts,), clock=clock)], lambda _: policy, Request(NOW_MS))
+
+
+def _foreign(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    """Under the configuration of another node."""
+    config = ConfigFacts("server.properties", "2", "1")
+    log_dir = LogDirFacts("/data", None, 0, 0, (facts,), config=config)
+    (planned,) = plan([log_dir], lambda _: policy, Request(NOW_MS, in_place=True)).partitions
+    return planned
+
+
+def _switched_off(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    compacted = replace(policy, cleanup_policy="compact,delete")
+    return plan_partition(facts, compacted, Request(NOW_MS), is_cleaner_on=False)
 
 
 def _planned(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> PartitionPlan:
@@ -116,6 +129,8 @@ GUARDS: Final[tuple[Callable[[PartitionFacts, TopicPolicy], PartitionPlan], ...]
     _unknown,
     _remote,
     _jumped,
+    _foreign,
+    _switched_off,
     _too_much,
     _uncommitted,
     _not_asked,
