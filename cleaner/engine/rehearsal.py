@@ -32,7 +32,7 @@ class Rehearsal:
             begun = self._expected(replace(partition, compaction=None))
             if partition.compaction:
                 ensure_changeable(listing, partition.compaction.segments, and_readable=True)
-            measured = self._measured(partition, expected) if exact and partition.compaction else expected
+            measured = self._measured(partition, expected, listing) if exact and partition.compaction else expected
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
                 return expected  # a live broker changed what was planned: the estimate has to do
@@ -72,10 +72,9 @@ class Rehearsal:
             ensure_changeable(listing, partition.deletion.segments)
         return listing
 
-    def _measured(self, partition: PartitionPlan, expected: PartitionResult) -> PartitionResult:
+    def _measured(self, partition: PartitionPlan, expected: PartitionResult, listing: Listing) -> PartitionResult:
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
-        listing = plan_recovery(list_partition(Path(path_of(partition.facts)))).listing
         round_ = round_of(partition, listing, self._now_ms, self._means, _log_start(partition))
         done = measure(round_, self._means)
         return replace(
