@@ -47,7 +47,7 @@ _TOLD = {
     ExitStatus.LOCKED: "another process holds a log dir",
     ExitStatus.DAMAGED: "damage was found",
     ExitStatus.REFUSED: "a guard rail stopped it; the message names the remedy",
-    ExitStatus.NOT_YET: "not there yet: no log dir is mounted; a later try may work",
+    ExitStatus.NOT_YET: "not there yet: a log dir of --log-dir, or all configured ones, are missing; try later",
     ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
     ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
