@@ -17,7 +17,7 @@ from storage.errors import InvalidConfig, LogDirLocked, NotALogDir, PartitionExi
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, TopicPartition
 from storage.records import Record
 from tests.partition_dirs import NOW_MS, records_in
 from tests.spark.tables import read
@@ -45,7 +45,8 @@ def row(key: str, topic: str | None = "orders", partition: int | None = 0) -> tu
 
 
 def names(log_dir: Path) -> list[str]:
-    return sorted(path.name for path in log_dir.iterdir())
+    """All but the lock, which whoever takes it leaves."""
+    return sorted(path.name for path in log_dir.iterdir() if path.name != LOCK_FILE)
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
