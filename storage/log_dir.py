@@ -290,7 +290,7 @@ def read_file(path: Path) -> bytes | None:
     try:
         with os.fdopen(open_plain(path), "rb") as file:
             return file.read()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
