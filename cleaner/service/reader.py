@@ -111,13 +111,15 @@ class ConfigurationReader:
         Log dirs that the configuration names count also if the command line names others: a broker with several keeps
         the metadata of all its topics in one of them.
 
-        Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that still is configured.
+        Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that still is configured,
+            or may lie in one that this user cannot look into.
         """
-        places = (*log_dirs, *map(Path, stated.log_dirs), *filter(None, [_as_path(stated.metadata_log_dir)]))
+        others = [path for path in map(Path, stated.log_dirs) if path not in log_dirs]
+        own_dir = [Path(stated.metadata_log_dir)] if stated.metadata_log_dir is not None else []
         known = self._remembered.directory if self._remembered else None
-        if known and known.parent in places and not known.is_dir():
+        if known and known.parent in (*log_dirs, *others, *own_dir) and not known.is_dir():
             raise UnreadableFile(known, "the cluster metadata was read here before, and is gone")
-        directory = _metadata_directory(stated, places)
+        directory = _metadata_directory(stated, log_dirs, others)
         return despite_vanishing(partial(self._metadata_in, directory)) if directory else None
 
     def _metadata_in(self, directory: Path) -> ClusterMetadata:
@@ -141,10 +143,16 @@ def _identity_of(path: Path) -> tuple[object, ...]:
     return status.st_dev, status.st_ino
 
 
-def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path]) -> Path | None:
+def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path], others: Sequence[Path]) -> Path | None:
+    """Return where the cluster metadata lies: ``others`` are configured, but nobody else opens them in this run."""
     if stated.metadata_log_dir is None:
-        opened = filter(_is_open, log_dirs)
-        return next((path for log_dir in opened if (path := log_dir / METADATA_DIR).is_dir()), None)
+        for log_dir in (*log_dirs, *others):
+            if not _is_open(log_dir):
+                if log_dir in others and log_dir.is_dir():
+                    raise UnreadableFile(log_dir, "this user may not look for the cluster metadata in it")
+            elif (path := log_dir / METADATA_DIR).is_dir():
+                return path
+        return None
     found = Path(stated.metadata_log_dir) / METADATA_DIR
     if not found.is_dir():
         _check_mounted(Path(stated.metadata_log_dir))
@@ -169,10 +177,6 @@ def _check_mounted(metadata_log_dir: Path) -> None:
 def _is_open(log_dir: Path) -> bool:
     """Whether this user may look into a directory: what is wrong with another one is told by who opens it."""
     return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
-
-
-def _as_path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
 
 
 def _own_properties(log_dir: Path) -> Properties | None:

@@ -294,3 +294,21 @@ def test_a_torn_tail_of_the_metadata_is_told(place, capsys):
         file.write(b"\0" * 7)
     place.run("clean", "--dry-run")
     assert "ends in 7 bytes that are no batch" in capsys.readouterr().out.replace("\n    ", " ")
+
+
+def test_another_configured_log_dir_that_cannot_be_looked_into_changes_nothing(tmp_path, monkeypatch, capsys):
+    """The metadata may lie there."""
+    from cleaner.service import reader
+
+    first, second = tmp_path / "1", drawn(tmp_path / "2")
+    (second / METADATA_DIR).rename(tmp_path / "away")
+    write_metadata(first, orders={"retention.ms": "-1"})
+    config = tmp_path / "c.toml"
+    limits = '[defaults]\ncleanup.policy = "delete"\nretention.ms = "7d"\n'
+    config.write_text(f'log.dirs = ["{first}", "{second}"]\n{limits}')
+    is_open = reader._is_open
+    monkeypatch.setattr(reader, "_is_open", lambda path: path != first and is_open(path))
+    before = logs(second)
+    assert main(["clean", "--config", str(config), "--log-dir", str(second)]) == 1
+    assert f"{first}: cannot be read: this user may not look for the cluster metadata" in capsys.readouterr().err
+    assert logs(second) == before
