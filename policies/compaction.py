@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
 from policies.reasons import Reason, ReasonCode, as_int64, duration
 

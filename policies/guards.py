@@ -5,7 +5,7 @@ Pure functions: facts in, the reason to stop out, or None. The plan asks them, s
 
 from __future__ import annotations
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, PartitionFacts
 from policies.reasons import Reason, ReasonCode, duration, moment
 

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Final
 
 from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
-from policies.config import BrokerPolicy, TopicPolicy
+from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.guards import clock_guard, config_guard, delete_ratio_guard
 from policies.reasons import Action, Reason, ReasonCode, Verdict, moment

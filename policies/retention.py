@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
 from policies.reasons import Action, Reason, ReasonCode, Verdict, as_int64, duration, moment
 

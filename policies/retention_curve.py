@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.retention import barrier, newest
 

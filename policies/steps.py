@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from policies.config import BrokerPolicy
-from policies.config_keys import DOUBLE_MAX
+from policies.config.config_keys import DOUBLE_MAX
+from policies.config.policy import BrokerPolicy
 from policies.facts import PartitionFacts
 from policies.plan import LogDirPlan, PartitionPlan, deletion_of
 

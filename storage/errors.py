@@ -165,15 +165,16 @@ class UnreadableFile(LogCleanerError):
 
 
 class ForbiddenLogDir(UnreadableFile):
-    """A log directory that this user may not read."""
+    """A log directory that this user may not read: it, or a directory above it, lets nobody else in."""
 
-    def __init__(self, path: Path, uid: int, gid: int) -> None:
+    def __init__(self, path: Path, shut: Path, uid: int, gid: int) -> None:
         super().__init__(path, "Permission denied")
-        self.args = (path, uid, gid)
-        self.uid, self.gid = uid, gid
+        self.args = (path, shut, uid, gid)
+        self.shut, self.uid, self.gid = shut, uid, gid
 
     def __str__(self) -> str:
-        return f"{self.path}: belongs to uid {self.uid} gid {self.gid}, who let no other user in; {_BE_THE_OWNER}"
+        who = "" if self.shut == self.path else f"{self.shut} "
+        return f"{self.path}: {who}belongs to uid {self.uid} gid {self.gid}, who let no other user in; {_BE_THE_OWNER}"
 
 
 class ImmutableFile(LogCleanerError):

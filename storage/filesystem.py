@@ -24,7 +24,7 @@ from typing import Final, Self
 
 from storage.directory import open_entry, open_to_change, opened, status_of
 from storage.errors import OutOfSpace, UnsafeFile, UnsafeOwner
-from storage.extents import data_extents
+from storage.holes import data_extents
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COPY_BYTES_MAX: Final = 1 << 30

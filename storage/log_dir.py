@@ -277,12 +277,12 @@ class LogDir:
 
 
 def forbidden(path: Path, error: OSError) -> UnreadableFile:
-    """Return the error for a log dir that does not let this user in."""
-    try:
-        status = path.stat()
-    except OSError:  # a directory above it lets nobody through
-        return UnreadableFile(path, error.strerror or str(error))
-    return ForbiddenLogDir(path, status.st_uid, status.st_gid)
+    """Return the error for a log dir that does not let this user in, with the directory that is shut."""
+    for shut in (path, *path.parents):
+        with suppress(OSError):
+            status = shut.stat()
+            return ForbiddenLogDir(path, shut, status.st_uid, status.st_gid)
+    return UnreadableFile(path, error.strerror or str(error))
 
 
 def read_file(path: Path) -> bytes | None:

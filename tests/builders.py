@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from policies.config import Layer, Stated, TopicPolicy
+from policies.config.policy import Layer, Stated, TopicPolicy
 from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
 from storage.names import FileIdentity, TopicPartition
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch, encode_message, encode_wrapper
 from storage.records.legacy import PREFIX
 from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, committed

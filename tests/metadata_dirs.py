@@ -6,9 +6,9 @@ from pathlib import Path
 
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.metadata_encode import encode_config, encode_topic
-from storage.metadata_log import read_cluster_metadata
-from storage.metadata_records import ConfigSet, ResourceType, TopicCreated
+from storage.metadata.metadata_encode import encode_config, encode_topic
+from storage.metadata.metadata_log import read_cluster_metadata
+from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
 from storage.records.encode import encode_batch
 from storage.records.record import Record
 

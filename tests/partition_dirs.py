@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
+from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.service.layers import Settings, build_layers
 from policies import Request
-from policies.config_keys import LONG_MAX
-from policies.config_layers import ConfigLayers
-from policies.config_sources import Said
+from policies.config.config_keys import LONG_MAX
+from policies.config.config_layers import ConfigLayers
+from policies.config.config_sources import Said
 from policies.facts import Boot
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem

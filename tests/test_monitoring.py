@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from cleaner.daemon.observer import DaemonState, JobDone, JobKind
 from cleaner.engine.outcome import Silent
-from cleaner.service import metric_families as names
-from cleaner.service.metrics import Metrics
-from cleaner.service.metrics_http import MetricsServer
-from cleaner.service.observer import DaemonState, JobDone, JobKind
+from cleaner.metrics import families as names
+from cleaner.metrics.http import MetricsServer
+from cleaner.metrics.registry import Metrics
 from policies.runway import Growth
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run
 from tests.daemons import free_port

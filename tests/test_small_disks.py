@@ -14,7 +14,7 @@ from tests.small_disks import KINDS, MOUNTED, a_small_disk, fill, free_bytes
 ROOT = Path(__file__).parent.parent
 MODULES = (
     "tests/cleaner/engine/test_full_disk.py",
-    "tests/cleaner/engine/test_rescue.py",
+    "tests/cleaner/engine/test_freeing.py",
     "tests/cleaner/cli/test_free.py",
 )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.service.settings import read_settings
+from cleaner.config.settings import read_settings
 
 ROOT = Path(__file__).parent.parent
 UNITS = ROOT / "systemd"
@@ -37,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the units lie once they are installed with the extra, calling a program that is there."""
     root = tmp_path_factory.mktemp("root")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cleaner.service.unit_files.has_spark", lambda: True)
+        patched.setattr("cleaner.cli.setup.unit_files.has_spark", lambda: True)
         assert main(["systemd", "install", "--root", str(root), "--prefix", "/usr", "--command", sys.executable]) == 0
     return root / "usr/lib/systemd/system"
 

@@ -37,7 +37,7 @@ def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
         yield None
         return
     try:
-        from cleaner.spark.bulk import Bulk  # noqa: PLC0415 - only where Spark is asked for
+        from cleaner.spark.bulk.bulk import Bulk  # noqa: PLC0415 - only where Spark is asked for
         from cleaner.spark.session import start_session  # noqa: PLC0415 - only where Spark is asked for
     except ImportError as error:
         raise SparkUnavailable(f"{error.name} is not installed", "pip install 'logcleaner[spark]'") from error

@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Mapping
 from enum import IntEnum
 
-from cleaner.engine.causes import told
-from cleaner.report.printable import printable
-from cleaner.service import journald
+from cleaner import journald
+from cleaner.errors import told
+from cleaner.printable import printable
 from storage.errors import (
     AddressNotThere,
     InvalidConfig,

@@ -15,9 +15,11 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli import analyze, clean, completion, demo, diff, export, free, history, restore, run, systemd, topics
+from cleaner.cli.change import clean, free, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
+from cleaner.cli.look import analyze, diff, export, history, topics
 from cleaner.cli.parser import Parser
+from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
 
 _COMMANDS: dict[str, ModuleType] = {

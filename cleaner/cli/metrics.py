@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cleaner.cli.missing import Missing
+    from cleaner.config.layers import Settings
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Outcome
-    from cleaner.service.layers import Settings
     from policies.plan import Plan
 
 
@@ -42,7 +42,7 @@ def tell_metrics(
     path = settings.metrics_textfile
     if path is None or outcome.dry_run:
         return
-    from cleaner.service.metrics_textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
+    from cleaner.metrics.textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
 
     ended_ms = clock_ms()
     try:

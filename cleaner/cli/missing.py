@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from storage.errors import LogDirNotThere, UnreadableFile
 
 if TYPE_CHECKING:
-    from cleaner.service.layers import LoadedLayers
+    from cleaner.config.layers import LoadedLayers
 
 Missing = LogDirNotThere | UnreadableFile
 

@@ -11,7 +11,7 @@ from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.names import TopicPartition, parse_topic_partition
 
 if TYPE_CHECKING:
-    from cleaner.service.layers import LoadedLayers
+    from cleaner.config.layers import LoadedLayers
     from storage.log_dir import LogDir
 
 TOPIC_OPTION = "--topic"

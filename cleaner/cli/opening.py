@@ -15,12 +15,12 @@ from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
     from cleaner.cli.missing import Missing
+    from cleaner.config.layers import LoadedLayers, Settings
+    from cleaner.config.reader import ConfigurationReader
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
     from cleaner.engine.outcome import Listener
-    from cleaner.service.layers import LoadedLayers, Settings
-    from cleaner.service.reader import ConfigurationReader
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
 
@@ -122,8 +122,8 @@ def open_cleaner(
         InvalidConfig, InvalidConfigs: of the configuration; no log dir was named; a ``--topic`` matches nothing.
         NotALogDir, LogDirNotThere, UnreadableFile: of a log dir; one of several may be missing.
     """
+    from cleaner.cli.trust import tell_world_writable  # noqa: PLC0415 - not for --help
     from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
-    from cleaner.service.trust import tell_world_writable  # noqa: PLC0415 - not for --help
     from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
 
     reader = reader_of(args)
@@ -194,7 +194,7 @@ def reader_of(
         with_cluster_metadata: the cluster metadata, too.
         keeps_settings: as for ``ConfigurationReader``.
     """
-    from cleaner.service.reader import ConfigurationReader  # noqa: PLC0415 - not for --help
+    from cleaner.config.reader import ConfigurationReader  # noqa: PLC0415 - not for --help
 
     def read_settings() -> Settings:
         settings = _settings(args)
@@ -226,11 +226,11 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
 
 def _settings(args: argparse.Namespace) -> Settings:
     """The configuration file, and what the command line says in its place."""
-    from cleaner.service.layers import Settings  # noqa: PLC0415 - not for --help
+    from cleaner.config.layers import Settings  # noqa: PLC0415 - not for --help
 
     settings = Settings()
     if args.config:
-        from cleaner.service.settings import read_settings  # noqa: PLC0415 - pydantic, only where a file is read
+        from cleaner.config.settings import read_settings  # noqa: PLC0415 - pydantic, only where a file is read
 
         settings = read_settings(args.config)
     return replace(

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
+from cleaner import journald
 from cleaner.cli.exit_status import ExitStatus, complain
-from cleaner.service import journald
 
 _NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
 

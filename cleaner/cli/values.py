@@ -46,8 +46,8 @@ def moment(text: str) -> Moment:
 
 def span_ms(text: str) -> int:
     """A time span as the configuration has it: milliseconds, or ``90s``, ``36h``, ``7d``."""
-    from policies.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
-    from policies.config_values import parse_value  # noqa: PLC0415 - not for --help
+    from policies.config.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
+    from policies.config.config_values import parse_value  # noqa: PLC0415 - not for --help
 
     try:
         value = parse_value(TOPIC_KEY["file.delete.delay.ms"], text, synonym=None, as_broker=False)
@@ -76,8 +76,8 @@ def topic_partition(text: str) -> TopicPartition:
 
 def target(text: str) -> Target:
     """Return how much is to be free: bytes, from 1 MiB on; ``20GiB``; or ``15%`` of the file system."""
-    from policies.config_keys import TOPIC_KEY, Unit  # noqa: PLC0415 - not for --help
-    from policies.config_values import meant_suffix, parse_value  # noqa: PLC0415 - not for --help
+    from policies.config.config_keys import TOPIC_KEY, Unit  # noqa: PLC0415 - not for --help
+    from policies.config.config_values import meant_suffix, parse_value  # noqa: PLC0415 - not for --help
     from policies.rescue import Target  # noqa: PLC0415 - not for --help
 
     if found := _PERCENT.fullmatch(text):

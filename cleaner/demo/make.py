@@ -15,12 +15,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from cleaner.demo.topics import TOPICS, DemoTopic, Scene
+from cleaner.demo.sample_topics import TOPICS, DemoTopic, Scene
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem, Purpose
 from storage.log import Log, LogConfig
-from storage.metadata_encode import encode_config, encode_feature_level, encode_partition, encode_topic
-from storage.metadata_records import ConfigSet, ResourceType, TopicCreated
+from storage.metadata.metadata_encode import encode_config, encode_feature_level, encode_partition, encode_topic
+from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_TOPIC,

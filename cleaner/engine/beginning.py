@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means
+from cleaner.errors import told
 from storage.errors import JournalFull, LogCleanerError
 from storage.log.listing import list_partition
+from storage.log.recovery import Recovery, plan_recovery, recover
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
-from storage.recovery import Recovery, plan_recovery, recover
 
 
 @dataclass(slots=True)

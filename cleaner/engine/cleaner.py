@@ -11,21 +11,21 @@ from typing import Final
 from cleaner.engine.beginning import Begun, recover_log_dir
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.compactor import Compactor, Local
-from cleaner.engine.configured import Configured
-from cleaner.engine.copying import Copier
+from cleaner.engine.copy.copying import Copier
+from cleaner.engine.copy.moment import Moment
+from cleaner.engine.copy.output import check_usable
+from cleaner.engine.freeing import Rescue, Rescued, volumes_of
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.moment import Moment
 from cleaner.engine.outcome import Listener, Outcome, Silent
-from cleaner.engine.output import check_usable
 from cleaner.engine.rehearsal import Rehearsal
-from cleaner.engine.rescue import Rescue, Rescued, volumes_of
 from cleaner.engine.spending import spend
 from cleaner.engine.uncleanable import uncleanable_in
-from policies.config import TopicPolicy
-from policies.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers
+from policies.config.configured import Configured
+from policies.config.policy import TopicPolicy
 from policies.facts import ConfigFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan

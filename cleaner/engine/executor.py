@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cleaner.engine.causes import told
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import (
     check_unchanged,
@@ -28,14 +27,14 @@ from cleaner.engine.deletion import (
     retire_segments,
     truncate_leader_epochs,
 )
-from cleaner.engine.entries import compaction_entry, deletion_entry
-from cleaner.engine.journal import Journal
+from cleaner.engine.inventory import producer_state_of
+from cleaner.engine.journal import Journal, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
-from cleaner.engine.producers import producer_state_of
 from cleaner.engine.uncleanable import Uncleanable
-from cleaner.engine.undo import undo_of
+from cleaner.engine.undo_notes import undo_of
+from cleaner.errors import told
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
-from policies.config import TopicPolicy
-from policies.config_layers import ConfigLayers
+from cleaner.engine.means import Means
+from policies.config.config_layers import ConfigLayers
+from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.restoring import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened
@@ -21,12 +22,13 @@ from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
+from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import largest_unindexed_timestamp
+from storage.log.recovery import plan_recovery
 from storage.log.topic_id import read_topic_id, topic_id_if_readable
 from storage.log_dir import Checkpoints, LogDir, Offsets
 from storage.names import FileKind, FileState, TopicPartition
-from storage.recovery import plan_recovery
 from storage.segment import Segment, hash_of, open_to_read
 
 _FIRST_BATCH_MAX_TIMESTAMP = struct.Struct(">q")
@@ -275,3 +277,15 @@ def _last_stable_offset(
     )
     unstable = state.first_unstable_offset(bound)
     return bound if unstable is None else min(bound, unstable)
+
+
+def producer_state_of(facts: PartitionFacts, listing: Listing, now_ms: int, means: Means) -> ProducerState:
+    """Return the producer state at the end of a log, replayed from its newest snapshot.
+
+    A new snapshot holds it, and a compaction keeps the last batch of each of its producers.
+    Raises: as ``load_producer_state``.
+    """
+    return load_producer_state(
+        listing.snapshots, listing.segments, facts.log_start_offset, facts.log_end_offset,
+        now_ms, means.broker.producer_id_expiration_ms,
+    )  # fmt: skip

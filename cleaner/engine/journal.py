@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies.facts import Boot, LastRun
+from policies.plan import Compaction, Deletion, PartitionPlan
 from storage.directory import open_plain
 from storage.errors import JournalFull, OutOfSpace, UnreadableFile
 from storage.filesystem import FileSystem, NewFile, Purpose
@@ -207,3 +208,30 @@ def _ends_within_a_line(path: Path) -> bool:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(max(size_bytes - 1, 0))
         return file.read() not in (b"", b"\n")
+
+
+def deletion_entry(partition: PartitionPlan, deletion: Deletion) -> dict[str, object]:
+    """Return the fields of a ``delete`` line, but those that take it back."""
+    return {
+        "bytes": deletion.size_bytes,
+        "log_start_offset": deletion.new_log_start_offset,
+        "segments": [
+            {
+                "base_offset": v.base_offset,
+                "bytes": v.size_bytes,
+                "code": v.reason.code.value,
+                "text": v.reason.text,
+            }
+            for v in partition.verdicts[: len(deletion.segments)]
+        ],
+    }
+
+
+def compaction_entry(compaction: Compaction) -> dict[str, object]:
+    """Return the fields of a ``compact`` line."""
+    return {
+        "bytes": compaction.size_bytes,
+        "first_dirty_offset": compaction.round.first_dirty_offset,
+        "end_offset": compaction.round.end_offset,
+        "groups": [list(group) for group in compaction.round.groups],
+    }

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cleaner.engine.causes import told
 from cleaner.engine.means import Means
-from cleaner.engine.undo import RenameTimes, rename_times
+from cleaner.engine.undo_notes import RenameTimes, rename_times
+from cleaner.errors import told
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, path_of
 from policies.restoring import RetiredFile
 from storage.errors import LogCleanerError, UnreadableFile

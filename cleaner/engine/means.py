@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.outcome import Listener
-from policies.config import BrokerPolicy
+from policies.config.policy import BrokerPolicy
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 

@@ -67,7 +67,7 @@ class Listener(Protocol):
     """Hears what the engine does while it does it: log events and progress."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Something happened; names and fields are listed in ``cleaner.service.events``."""
+        """Something happened; names and fields are listed in ``cleaner.events``."""
 
     def progress(self, done_bytes: int) -> None:
         """So many more bytes of the compaction's input were dealt with."""

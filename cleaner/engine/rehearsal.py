@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.engine.causes import told
 from cleaner.engine.deletion import ensure_changeable
 from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
+from cleaner.errors import told
 from policies.plan import LogDirPlan, PartitionPlan, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
-from storage.recovery import plan_recovery
+from storage.log.recovery import plan_recovery
 
 
 class Rehearsal:

@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from cleaner.spark.chunks import Chunk
-from cleaner.spark.legacy import NO_TIMESTAMP_TYPE
-from cleaner.spark.slices import Slice
-from storage.compression import Compression
+from storage.arrays import Table
+from storage.codecs.compression import Compression
 from storage.kernels.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
-from storage.kernels.signatures import Table
 from storage.records.header import sequence_after
 from storage.records.v2 import decode_headers
+from storage.scan.chunks import Chunk
+from storage.scan.extents import Slice
+from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
 
 Fields = dict[str, Any]
 

@@ -7,10 +7,10 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner.spark.chunks import Chunk
-from cleaner.spark.columns import record_batches
-from cleaner.spark.schema import BATCH_COLUMNS, RECORD_COLUMNS, arrow_schema
-from cleaner.spark.slices import Slice
+from cleaner.arrow.columns import record_batches
+from cleaner.arrow.schema import BATCH_COLUMNS, RECORD_COLUMNS, arrow_schema
+from storage.scan.chunks import Chunk
+from storage.scan.extents import Slice
 
 ROW_GROUP_BYTES: Final = 64 << 20
 """In memory, before they are encoded; what is not yet written is no more."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from cleaner.spark.chunks import Chunk, Damage, SliceReader
-from cleaner.spark.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
-from cleaner.spark.slices import Slice, Wanted, cut_partition
-from cleaner.spark.windows import open_window
 from storage.errors import SegmentGone, UnreadableFile
+from storage.scan.chunks import Chunk, Damage, SliceReader
+from storage.scan.extents import Slice, Wanted, cut_partition
+from storage.scan.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
+from storage.scan.windows import open_window
 
 SLICE_BYTES: Final = 8 << 20
 """What is read between two signs of progress."""

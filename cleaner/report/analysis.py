@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cleaner.engine.analysis import TABLES, Analysis, CurveStep, Row, TopKey
-from cleaner.report.printable import printable
+from cleaner.printable import printable
+from cleaner.report.findings import TABLES, Analysis, CurveStep, Row, TopKey
 from cleaner.report.text import counted, size
 from policies.reasons import duration, moment
 

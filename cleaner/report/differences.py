@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
-    from cleaner.engine.comparing import Compared
-    from cleaner.engine.diff import Difference
+    from cleaner.engine.compare.comparing import Compared
+    from cleaner.engine.compare.diff import Difference
 
 SCHEMA: Final = "logcleaner.diff/1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cleaner.report.printable import printable
+from cleaner.printable import printable
 from cleaner.report.text import counted, size
 
 SCHEMA: Final = "logcleaner.export/1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cleaner.engine.history import History
+from cleaner.engine.undo.history import History
 from cleaner.report.text import Page, counted, size
 from policies.reasons import moment
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cleaner.report.printable import printable
+from cleaner.printable import printable
 from cleaner.report.text import size
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from cleaner.engine.restorable import RestoreResult
+from cleaner.engine.undo.restorable import RestoreResult
 from cleaner.report.text import Page, counted, size
 from policies.reasons import moment
 from policies.restoring import RestoreCode, RestoreVerdict

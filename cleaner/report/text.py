@@ -14,7 +14,7 @@ import humanize
 from rich.text import Text
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
-from cleaner.report.printable import printable
+from cleaner.printable import printable
 from cleaner.report.runs import Run, folded, runs_of
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition

@@ -53,7 +53,7 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
 
 def _source() -> type[DataSource]:
     try:
-        from cleaner.spark.source import KafkaLogSource  # noqa: PLC0415
+        from cleaner.spark.table.source import KafkaLogSource  # noqa: PLC0415
     except ImportError as error:
         raise SparkUnavailable(f"{error.name} is not installed", "pip install 'logcleaner[spark]'") from error
     return KafkaLogSource

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage.kernels.intrinsics import popcount
-from storage.kernels.kernel import kernel
-from storage.kernels.signatures import I64, VOID, WORDS, WORDS_READ, Words
+from storage.arrays import Words
+from storage.machine.intrinsics import popcount
+from storage.machine.kernel import kernel
+from storage.machine.signatures import I64, VOID, WORDS, WORDS_READ
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 

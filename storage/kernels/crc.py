@@ -13,9 +13,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.intrinsics import HAS_CRC32C, crc32c_u8, crc32c_u64, load_le64, load_u8, prefetch
-from storage.kernels.kernel import kernel
-from storage.kernels.signatures import BATCHES, BYTES, I64, U32, Bytes, Table
+from storage.arrays import Bytes, Table
+from storage.kernels.layout import BATCHES
+from storage.machine.intrinsics import HAS_CRC32C, crc32c_u8, crc32c_u64, load_le64, load_u8, prefetch
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, U32
 
 POLYNOMIAL: Final = 0x82F63B78  # bit-reversed
 _ALL_ONES: Final = np.uint64(0xFFFFFFFF)

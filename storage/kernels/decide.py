@@ -7,13 +7,14 @@ or rebuilt.
 
 from __future__ import annotations
 
+from storage.arrays import Bytes, Table, Words
 from storage.kernels.bitmap import count_bits, get_bit, holds
-from storage.kernels.kernel import kernel
-from storage.kernels.layout import DELETE_HORIZON, NOT_HERE
+from storage.kernels.layout import BATCHES, DELETE_HORIZON, NOT_HERE
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record
-from storage.kernels.signatures import BATCHES, BYTES, I64, WORDS_READ, Bytes, Table, Words, integers
 from storage.kernels.status import Disposition, Outcome, Status
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, WORDS_READ, integers
 
 
 @kernel()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage.kernels.kernel import kernel
+from storage.arrays import Bytes, Table
 from storage.kernels.keys import hash_bytes
-from storage.kernels.layout import LOG_APPEND_TIME
+from storage.kernels.layout import BATCHES, DIGESTS, LOG_APPEND_TIME
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record
-from storage.kernels.signatures import BATCHES, BOOLEAN, BYTES, DIGESTS, I64, U64, Bytes, Table, integers
 from storage.kernels.status import Disposition, Status
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BOOLEAN, BYTES, I64, U64, integers
 
 
 @kernel()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.kernels.kernel import kernel
-from storage.kernels.signatures import I64, INDEX, INTEGERS, WRITTEN_BATCHES, Integers, Table, integers
+from storage.arrays import Integers, Table
+from storage.kernels.layout import INDEX, WRITTEN_BATCHES
 from storage.kernels.status import Status
+from storage.machine.kernel import kernel
+from storage.machine.signatures import I64, INTEGERS, integers
 
 _INT32_MAX: Final = 2**31 - 1
 

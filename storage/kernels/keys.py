@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.intrinsics import load_le64, load_u8, stack_words
-from storage.kernels.kernel import kernel
-from storage.kernels.signatures import BYTES, I64, U64, Bytes, Words, integers, signed
+from storage.arrays import Bytes, Words
+from storage.machine.intrinsics import load_le64, load_u8, stack_words
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, U64, integers, signed
 
 GROUP: Final = 64
 """Keys hashed side by side, in the lanes of vector registers: 5 ns a key of 16 bytes, one by one 15."""

@@ -11,6 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from storage.machine.signatures import Array
+
 HEADER_BYTES: Final = 61
 RECORD_BYTES_MIN: Final = 7
 NOT_HERE: Final = -1  # records_start of a compressed batch that nobody decompressed
@@ -87,6 +89,12 @@ INDEX_STATE: Final = np.dtype(
     align=True,
 )
 """Where ``index.index_batches`` stands within one segment; ``index_state`` makes its start."""
+
+BATCHES: Final = Array(BATCH)
+WRITTEN_BATCHES: Final = Array(WRITTEN)
+DIGESTS: Final = Array(DIGEST)
+INDEX: Final = Array(INDEX_STATE)
+"""Parameters of kernels that take these tables."""
 
 
 def index_state(base_offset: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:

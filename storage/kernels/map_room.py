@@ -6,9 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.kernel import kernel
+from storage.arrays import Integers, Words
 from storage.kernels.offset_map import USED, WORDS_A_SLOT, home_of, slot_of, tag_of
-from storage.kernels.signatures import BOOLEAN, INTEGERS, U64, VOID, WORDS, Integers, Words
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BOOLEAN, INTEGERS, U64, VOID, WORDS
 
 ASIDE_WORDS: Final = WORDS_A_SLOT << 12
 """Of the slots at the front: their keys find no room behind themselves when a map doubles."""

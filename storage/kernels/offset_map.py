@@ -24,9 +24,14 @@ from typing import Final
 
 import numpy as np
 
+from storage.arrays import Bytes, Integers, Table, Words
 from storage.kernels.bitmap import clear_bit, holds, set_bit
 from storage.kernels.crc import is_sound
-from storage.kernels.intrinsics import (
+from storage.kernels.keys import GROUP, hash_group
+from storage.kernels.layout import BATCHES, NOT_HERE
+from storage.kernels.records import parse_record
+from storage.kernels.status import Disposition, Status
+from storage.machine.intrinsics import (
     compare_and_swap,
     load_acquire,
     popcount,
@@ -35,28 +40,8 @@ from storage.kernels.intrinsics import (
     stack_words,
     store_release,
 )
-from storage.kernels.kernel import kernel
-from storage.kernels.keys import GROUP, hash_group
-from storage.kernels.layout import NOT_HERE
-from storage.kernels.records import parse_record
-from storage.kernels.signatures import (
-    BATCHES,
-    BOOLEAN,
-    BYTES,
-    I64,
-    INTEGERS,
-    U64,
-    VOID,
-    WORDS,
-    WORDS_READ,
-    Bytes,
-    Integers,
-    Table,
-    Words,
-    integers,
-    signed,
-)
-from storage.kernels.status import Disposition, Status
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BOOLEAN, BYTES, I64, INTEGERS, U64, VOID, WORDS, WORDS_READ, integers, signed
 
 SLOT_BYTES: Final = 16
 WORDS_A_SLOT: Final = SLOT_BYTES // 8

@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.intrinsics import load_u8, store_u8
-from storage.kernels.kernel import kernel
-from storage.kernels.signatures import Bytes, signed
+from storage.arrays import Bytes
 from storage.kernels.status import Status
+from storage.machine.intrinsics import load_u8, store_u8
+from storage.machine.kernel import kernel
+from storage.machine.signatures import signed
 
 PAST_END: Final = 2**62
 _INT_BYTES_MAX: Final = 5

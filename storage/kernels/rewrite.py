@@ -8,28 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from storage.arrays import Bytes, Table, Words
 from storage.kernels.bitmap import holds
 from storage.kernels.crc import checksum
 from storage.kernels.decide import drops_tombstones, has_horizon, keeps
-from storage.kernels.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
-from storage.kernels.kernel import kernel
-from storage.kernels.layout import CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
+from storage.kernels.layout import BATCHES, CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, WRITTEN_BATCHES
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record, varlong_size, write_varlong
-from storage.kernels.signatures import (
-    BATCHES,
-    BYTES,
-    I64,
-    OUTPUT,
-    WORDS_READ,
-    WRITTEN_BATCHES,
-    Bytes,
-    Table,
-    Words,
-    integers,
-    signed,
-)
 from storage.kernels.status import Disposition, Outcome, Status
+from storage.machine.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, OUTPUT, WORDS_READ, integers, signed
 
 _NO_TIMESTAMP: Final = -1
 _FLAGS_OF_EMPTY: Final = 0x38  # timestamp type, transactional, control

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.kernels.intrinsics import load_be16, load_be32, load_be64, load_u8
-from storage.kernels.kernel import kernel
-from storage.kernels.layout import CODEC_MASK, CONTROL, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN, UNKNOWN
-from storage.kernels.signatures import BATCHES, BYTES, I64, Bytes, Table, integers
+from storage.arrays import Bytes, Table
+from storage.kernels.layout import BATCHES, CODEC_MASK, CONTROL, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN, UNKNOWN
 from storage.kernels.status import Disposition, Status
+from storage.machine.intrinsics import load_be16, load_be32, load_be64, load_u8
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, integers
 
 _OFFSET_MAX: Final = 2**63 - 1 - 2**31  # base offsets above it could overflow on adding a delta
 _PREFIX_BYTES: Final = 17  # up to and with the magic byte: the same in every version

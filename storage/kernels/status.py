@@ -23,8 +23,8 @@ class Status(IntEnum):
     MAP_FULL = 12
     OUTPUT_FULL = 13
     BITMAP_SHORT = 14  # the batch's ordinals are not all in the bitmap
-    BAD_COMPRESSED = 15  # damaged or cut short; ``storage.compression`` has the last word
-    NEEDS_PYTHON = 16  # valid or not: nothing that a codec kernel handles; ask ``storage.compression``
+    BAD_COMPRESSED = 15  # damaged or cut short; ``storage.codecs.compression`` has the last word
+    NEEDS_PYTHON = 16  # valid or not: nothing that a codec kernel handles; ask ``storage.codecs.compression``
     BAD_CRC = 17
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import BatchTooLarge, CorruptBatch
 from storage.log.config import LogConfig
 from storage.log.roll import Arrival

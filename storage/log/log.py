@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from storage import recovery  # the module: it imports from this package, so its names are not there yet
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
+from storage.log import recovery
 from storage.log.active import ActiveSegment
 from storage.log.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
 from storage.log.config import LogConfig
@@ -29,10 +29,10 @@ from storage.log.end import SegmentEnd, find_end
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
 from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
+from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch, largest_timestamp, limited, read_batches
 from storage.log.roll import create_segment, must_roll, write_snapshot
-from storage.producer_state import ProducerState
 from storage.records import Batch, Record
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.compression import Compression, compress
+from storage.codecs.compression import Compression, compress
 from storage.records.control import ControlType, format_control_key, format_txn_marker_value
 from storage.records.header import (
     ATTRIBUTE_COMPRESSION,

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.records.record import NO_PRODUCER_ID, NO_SEQUENCE
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage.compression import Compression, decompress
+from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
 from storage.records.header import (
     ATTRIBUTE_COMPRESSION,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from storage.compression import Compression, compress
+from storage.codecs.compression import Compression, compress
 from storage.records.header import ATTRIBUTE_LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, MAGIC_POSITION
 from storage.records.legacy import FIELD_LENGTH, PREFIX, TIMESTAMP
 from storage.records.record import Record

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.compression import decompress
+from storage.codecs.compression import decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
 from storage.records.control import CONTROL_BYTES_MAX, TxnMarker, parse_txn_marker
 from storage.records.header import CRC_START, V2_HEADER_BYTES, BatchHeader, sequence_after

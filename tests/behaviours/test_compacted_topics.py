@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.checkpoints import parse_offset_checkpoint
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.names import TopicPartition
 from tests.partition_dirs import (
     COMPACT,

@@ -6,7 +6,7 @@ import pytest
 
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
-from storage.recovery import plan_recovery, recover
+from storage.log.recovery import plan_recovery, recover
 from tests.partition_dirs import PartitionDir, file_names, keyed, records_in
 
 KINDS = (".log", ".index", ".timeindex")

@@ -10,7 +10,7 @@ from storage.errors import CorruptIndex
 from storage.indexes import IndexBuilder, parse_offset_index, parse_time_index
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
-from storage.producer_state import ProducerState
+from storage.log.producer_state import ProducerState
 from storage.segment import open_to_read
 from storage.txn_index import AbortedTxn, collect_aborted_txns, format_aborted_txn, parse_txn_index
 from tests.behaviours.lives import AMPLE, FS, Life, Writer

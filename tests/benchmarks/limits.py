@@ -12,14 +12,14 @@ import numpy as np
 
 from cleaner.engine.compaction.arena import ARENA_BYTES, Arena
 from cleaner.engine.compaction.sources import Slice, Source
-from storage.kernels.codecs import body_bytes_max, compress_records, open_codecs
+from storage.arrays import Bytes, Integers, Table
+from storage.codecs.batches import body_bytes_max, compress_records, open_codecs
+from storage.codecs.snappy_compress import LastSeen
 from storage.kernels.crc import crc32c
-from storage.kernels.kernel import kernel
 from storage.kernels.layout import CODEC_MASK
-from storage.kernels.signatures import Bytes, Integers, Table
-from storage.kernels.snappy_compress import LastSeen
 from storage.kernels.status import Status
 from storage.log.listing import list_partition
+from storage.machine.kernel import kernel
 
 ROUNDS: Final = 3
 BUFFER_BYTES: Final = 256 << 20

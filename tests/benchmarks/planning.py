@@ -21,6 +21,7 @@ from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint
 from storage.indexes import IndexBuilder
+from storage.log.producer_state import format_snapshot
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
@@ -28,7 +29,6 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
-from storage.producer_state import format_snapshot
 from storage.records import Record, encode_batch
 from tests.benchmarks.processes import Cost, run
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from cleaner.spark import chunks, columns
-from cleaner.spark.options import parse_options
-from cleaner.spark.source import KafkaLogReader
+from cleaner.arrow import columns
+from cleaner.spark.table.options import parse_options
+from cleaner.spark.table.source import KafkaLogReader
+from storage.scan import chunks
 
 KERNELS: Final = {
     chunks: ("scan_batches", "first_bad_crc", "locate_records"),

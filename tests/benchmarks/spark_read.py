@@ -27,9 +27,9 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as greatest
 
+from cleaner.arrow.schema import KEY_COLUMNS, RECORD_COLUMNS
 from cleaner.spark import open_session
-from cleaner.spark.bulk import Bulk
-from cleaner.spark.schema import KEY_COLUMNS, RECORD_COLUMNS
+from cleaner.spark.bulk.bulk import Bulk
 from tests.benchmarks.spark_log import write_log
 from tests.benchmarks.spark_profile import read_in_one_thread
 from tests.benchmarks.spark_sources import BareSource, RowSource

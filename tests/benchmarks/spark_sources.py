@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cleaner.spark.schema import HEADERS, TIMESTAMP, arrow_schema, ddl
+from cleaner.arrow.schema import HEADERS, TIMESTAMP, arrow_schema, ddl
 from storage.records import iter_batches
 from tests.benchmarks.spark_log import NOW_MS, key_bytes
 

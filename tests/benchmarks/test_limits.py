@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
 from tests.benchmarks.limits import measure_codec, measure_machine
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.service.layers import load_layers
-from cleaner.service.settings import parse_settings
+from cleaner.config.reader import load_layers
+from cleaner.config.settings import parse_settings
 from policies import Request
 from policies.reasons import ReasonCode
 from tests.benchmarks.planning import CONFIG, main, make_log_dir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cleaner.spark.schema import RECORD_COLUMNS
+from cleaner.arrow.schema import RECORD_COLUMNS
 from tests.benchmarks.spark_log import POOL_BATCHES, key_bytes, write_log
 from tests.benchmarks.spark_profile import read_in_one_thread
 from tests.benchmarks.spark_sources import BARE_TASKS, BareReader

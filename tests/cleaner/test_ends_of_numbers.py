@@ -20,7 +20,7 @@ from cleaner.engine.outcome import Outcome
 from cleaner.report import listing
 from cleaner.report.document import document
 from cleaner.report.text import Page, render
-from policies.config_keys import (
+from policies.config.config_keys import (
     BROKER_KEYS,
     DOUBLE_MAX,
     INT_MAX,
@@ -31,8 +31,8 @@ from policies.config_keys import (
     Kind,
     Unit,
 )
-from policies.config_layers import ConfigLayers
-from policies.config_values import parse_value
+from policies.config.config_layers import ConfigLayers
+from policies.config.config_values import parse_value
 from policies.plan import Plan
 from storage.errors import InvalidConfigs
 from storage.records import Record

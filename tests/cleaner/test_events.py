@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import cleaner.engine
+from cleaner import events
 from cleaner.cli.exit_status import complain
 from cleaner.cli.main import main
-from cleaner.service import events
-from cleaner.service.events import LEVELS, Event, EventLog, LogFormat, format_under
+from cleaner.events import LEVELS, Event, EventLog, LogFormat, format_under
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.outcome import Silent
-from cleaner.engine.restore import Restorer
+from cleaner.engine.undo.restore import Restorer
 from policies.rescue import Target
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir

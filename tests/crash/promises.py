@@ -15,9 +15,9 @@ from storage.log import Log, LogConfig
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition
 from storage.log.read import AnyBatch
+from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, FileKind
-from storage.recovery import plan_recovery
 from storage.txn_index import AbortedTxn, parse_txn_index
 from tests.crash.acts import AT_MS, FS, TOPICS
 from tests.crash.scenes import Scene

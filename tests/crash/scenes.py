@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.log import Log, LogConfig
 from storage.log.append import Producer
 from storage.names import (

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine import deletion, restore
+from cleaner.engine import deletion
 from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
+from cleaner.engine.undo import restore
 from policies.plan import PartitionPlan
 from policies.restoring import Restoration
-from storage import swap
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
+from storage.log import swap
 from storage.names import CLEANER_OFFSET_CHECKPOINT, FileKind, FileState, segment_file_name
 from storage.segment import Segment
 from tests.crash.power import Inode, RecordingFileSystem

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.compression import Compression, decompress
+from storage.codecs import batches, recompress
+from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptCompressedData
-from storage.kernels import codecs, crc, decide, keys, offset_map, recompress, rewrite, scan
+from storage.kernels import crc, decide, keys, offset_map, rewrite, scan
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.layout import BATCH, CODEC_MASK, WRITTEN
 from storage.kernels.status import Outcome, Status
@@ -30,7 +31,7 @@ class Bench:
 
     def __init__(self) -> None:
         self._source, self._arena, self._plain, self._out = (Guarded(_BYTES_MAX) for _ in range(4))
-        self._calls = codecs.open_codecs()
+        self._calls = batches.open_codecs()
 
     def scan(self, data: bytes, random: Random) -> None:
         """Headers, checksums and key hashes."""
@@ -119,7 +120,7 @@ class Bench:
         table["record_count"] = np.minimum(table["record_count"], 1)
         arena = self._arena.room(ROOM_BYTES, at_end=random.random() < 0.5)
         for row in range(table.size):
-            status, _, end = codecs.decompress_batches(buf, table, row, row + 1, arena, 0, self._calls.words, False)
+            status, _, end = batches.decompress_batches(buf, table, row, row + 1, arena, 0, self._calls.words, False)
             if status == Status.OK and table["record_count"][row]:
                 body = data[table["position"][row] + 61 : table["position"][row] + table["size"][row]]
                 assert arena[:end].tobytes() == _by_twin(int(table["attributes"][row]) & 7, body)

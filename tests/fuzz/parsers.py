@@ -16,8 +16,8 @@ from storage.checkpoints import (
 )
 from storage.errors import LogCleanerError
 from storage.indexes import parse_offset_index, parse_time_index
-from storage.metadata_records import parse_metadata_record
-from storage.producer_state import parse_snapshot
+from storage.log.producer_state import parse_snapshot
+from storage.metadata.metadata_records import parse_metadata_record
 from storage.properties import parse_properties
 from storage.records import iter_batches
 from storage.txn_index import parse_txn_index

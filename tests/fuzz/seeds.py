@@ -12,12 +12,12 @@ from typing import Final
 
 from cleaner.engine.journal import Journal
 from storage.checkpoints import HoldId, format_hold_ids, format_offset_checkpoint
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.append import Producer
-from storage.metadata_encode import encode_config, encode_feature_level, encode_topic
-from storage.metadata_records import ConfigSet, ResourceType, TopicCreated
+from storage.metadata.metadata_encode import encode_config, encode_feature_level, encode_topic
+from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,

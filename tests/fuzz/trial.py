@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from cleaner.config.layers import Settings
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Outcome
 from cleaner.report.listing import rows
-from cleaner.service.layers import Settings, load_layers
 from policies import Request
 from policies.plan import Plan
 from storage.checkpoints import parse_offset_checkpoint

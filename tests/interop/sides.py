@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from cleaner import Cleaner
 from policies import Request
-from policies.config_layers import ConfigLayers
-from policies.config_sources import ConfigSources, Said
+from policies.config.config_layers import ConfigLayers
+from policies.config.config_sources import ConfigSources, Said
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
 from storage.records import iter_batches

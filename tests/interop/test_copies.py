@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.config.layers import Settings
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.comparing import Place, compared
-from cleaner.engine.manifest import damaged_files, read_manifest
-from cleaner.service.layers import Settings, load_layers
+from cleaner.engine.compare.comparing import Place, compared
+from cleaner.engine.copy.manifest import damaged_files, read_manifest
 from policies import Request
-from policies.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log import Log as Appending

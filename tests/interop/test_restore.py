@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
-from cleaner.engine.restore import Restorer
-from cleaner.service.layers import load_layers
+from cleaner.engine.undo.restore import Restorer
 from policies import Request
 from policies.plan import Only
 from policies.restoring import RestoreCode

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cleaner.spark.schema import HEADERS, TIMESTAMP
-from cleaner.spark.sink import KafkaLogWriter
+from cleaner.arrow.schema import HEADERS, TIMESTAMP
+from cleaner.spark.table.sink import KafkaLogWriter
 from tests.interop.clients import record_of
 from tests.interop.referee import Referee
 from tests.partition_dirs import NOW_MS

@@ -12,7 +12,7 @@ from itertools import product
 
 import pytest
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
 from policies.plan import Only, PartitionPlan, Request, plan_partition
 from policies.reasons import Action, ReasonCode, Verdict

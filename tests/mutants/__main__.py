@@ -24,13 +24,14 @@ from tests.mutants.mutator import Mutant, mutants_of
 from tests.mutants.suite import ROOT, Map, Tree, Verdict
 
 AREAS: Final = {
-    "policies": ("policies/*.py",),
-    "storage": tuple(
-        f"storage/{name}.py" for name in ("swap", "recovery", "lock", "checkpoints", "producer_state", "key_filter")
+    "policies": ("policies/**/*.py",),
+    "storage": (
+        *(f"storage/log/{name}.py" for name in ("swap", "recovery", "producer_state")),
+        *(f"storage/{name}.py" for name in ("lock", "checkpoints")),
     ),
-    "engine": ("cleaner/engine/*.py",),
-    "compaction": ("cleaner/engine/compaction/*.py",),
-    "service": ("cleaner/service/*.py",),
+    "engine": tuple(f"cleaner/engine/{folder}*.py" for folder in ("", "copy/", "undo/", "compare/")),
+    "compaction": ("cleaner/engine/compaction/*.py", "storage/scan/*.py"),
+    "service": ("cleaner/daemon/*.py", "cleaner/config/*.py", "cleaner/metrics/*.py", "cleaner/events.py"),
 }
 _WORDS: Final = ("killed", "timeout", "survived", "equivalent")
 

@@ -60,6 +60,7 @@ class Tree:
 
     def __init__(self, directory: Path) -> None:
         """Copy the tree to an empty directory."""
+        directory.chmod(0o755)  # tests that are another user come through it
         self.path = directory / "tree"
         self._scratch = directory / "scratch"
         self._cache = directory / "cache"

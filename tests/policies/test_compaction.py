@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.compaction import RELATIVE_OFFSET_MAX, Cleanable, cleanable, compaction_round, refusal
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP
 from policies.reasons import Reason
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy

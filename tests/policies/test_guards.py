@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.config import BrokerPolicy, TopicPolicy
+from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import Boot, ClockFacts, LastRun, LogDirFacts
 from policies.guards import clock_guard, delete_ratio_guard
 from policies.plan import Only, Request, plan, plan_partition

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import pytest
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
 from policies.plan import Only, PartitionPlan, Plan, Request, assume_committed, path_of, plan, plan_partition
 from policies.reasons import Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, PartitionFacts, TimestampSource
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import Retention, retention

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.reasons import Action
 from policies.retention import retention

@@ -2,8 +2,8 @@
 
 import pytest
 
-from policies.config import BrokerPolicy
-from policies.config_keys import DOUBLE_MAX
+from policies.config.config_keys import DOUBLE_MAX
+from policies.config.policy import BrokerPolicy
 from policies.facts import LogDirFacts
 from policies.plan import Request, plan
 from policies.steps import (

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.spark import bulk as bulk_module
-from cleaner.spark.bulk import Bulk
+from cleaner.spark.bulk import bulk as bulk_module
+from cleaner.spark.bulk.bulk import Bulk
 from cleaner.spark.session import start_session
 from storage.errors import UnseenLogDir
 from tests.spark.cluster import Cluster, standalone

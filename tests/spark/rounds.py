@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from cleaner.config.layers import Settings
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compactor import Compactor
-from cleaner.service.layers import Settings, load_layers
 from policies import Request
-from policies.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, FakeClock, PartitionDir, committed, configured, keyed, request
 

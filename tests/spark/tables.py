@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cleaner.spark.options import parse_options
-from cleaner.spark.source import KafkaLogReader, PushdownReader
+from cleaner.spark.table.options import parse_options
+from cleaner.spark.table.source import KafkaLogReader, PushdownReader
 
 Row = dict[str, Any]
 

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from cleaner.engine.analysis import TABLES, Analysis, CurveStep, Row, Savings
+from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.service.layers import Settings, build_layers
-from cleaner.spark.analysis import TOP_KEYS, analyze
-from cleaner.spark.parquet import write_tables
+from cleaner.report.findings import TABLES, Analysis, CurveStep, Row, Savings
+from cleaner.spark.analysis.analyzing import TOP_KEYS, analyze
+from cleaner.spark.analysis.snapshot import Snapshot, take_snapshot
+from cleaner.spark.analysis.write_tables import write_tables
 from cleaner.spark.session import cause_of
-from cleaner.spark.snapshot import Snapshot, take_snapshot
 from policies import Plan, Request
-from policies.config_sources import Said
+from policies.config.config_sources import Said
 from policies.plan import path_of
 from policies.reasons import Action
 from policies.retention import retention
-from storage.compression import Compression, decompress
+from storage.codecs.compression import Compression, decompress
 from storage.errors import AnalysisFailed, UnwritableFile
 from storage.log.listing import list_partition
 from storage.records import Batch, ControlType, LegacyBatch, Record, encode_batch, encode_control_batch, iter_batches
@@ -308,7 +308,7 @@ def test_a_table_that_cannot_be_written_is_told(analyzed: Analyzed, tmp_path: Pa
 
 
 def test_a_job_that_fails_is_told_in_one_line(spark: Any, analyzed: Analyzed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner.spark.analysis._sums", lambda stretches: stretches.select("no_such_column"))
+    monkeypatch.setattr("cleaner.spark.analysis.analyzing._sums", lambda stretches: stretches.select("no_such_column"))
     with pytest.raises(AnalysisFailed, match="no_such_column") as told:
         analyze(spark, replace(analyzed.snapshot, slices=()), build_layers(Settings()).broker_policy(), print)
     assert "\n" not in str(told.value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cleaner.spark.bulk import Bulk
+from cleaner.spark.bulk.bulk import Bulk
 from tests.partition_dirs import COMPACT, PartitionDir, committed, configured, keyed
 from tests.spark.bulk_on_a_cluster import PARTITIONS
 from tests.spark.rounds import assert_same_by

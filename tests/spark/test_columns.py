@@ -23,5 +23,5 @@ def test_chunks_of_any_length_repeat_what_is_their_own_slices(tmp_path: Path, co
 
 
 def test_a_worker_starts_without_pandas() -> None:
-    told = "import sys, cleaner.spark.columns, cleaner.spark.chunks; sys.exit('pandas' in sys.modules)"
+    told = "import sys, cleaner.arrow.columns, storage.scan.chunks; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from cleaner.spark import chunks
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper
+from storage.scan import chunks
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import Row, read
 

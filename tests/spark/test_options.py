@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.spark.options import Mode, parse_options, parse_sink_options
-from storage.compression import Compression
+from cleaner.spark.table.options import Mode, parse_options, parse_sink_options
+from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig, NoSuchOffset, NotALogDir
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from cleaner.spark.options import parse_options
-from cleaner.spark.pushdown import EVERYTHING, narrowing_of
-from cleaner.spark.source import PushdownReader
+from cleaner.spark.table.options import parse_options
+from cleaner.spark.table.pushdown import EVERYTHING, narrowing_of
+from cleaner.spark.table.source import PushdownReader
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read_pushed
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cleaner.spark.schema import ddl
+from cleaner.arrow.schema import ddl
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import read
 

@@ -48,7 +48,12 @@ def test_a_newer_java_found_in_the_path_will_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("call", [cleaner.spark.open_session, lambda: cleaner.spark.register(None)])
 @pytest.mark.parametrize("missing", ["pyspark.sql.datasource", "pyarrow"])
 def test_a_package_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, call: Any, missing: str) -> None:
-    for name in ("cleaner.spark.source", "cleaner.spark.schema", "cleaner.spark.options", "cleaner.spark.slices"):
+    for name in (
+        "cleaner.spark.table.source",
+        "cleaner.arrow.schema",
+        "cleaner.spark.table.options",
+        "storage.scan.extents",
+    ):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(SparkUnavailable, match=r"is not installed; pip install 'logcleaner\[spark\]'"):

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cleaner.spark.parts import Part
-from cleaner.spark.schema import HEADERS, TIMESTAMP
-from cleaner.spark.sink import KafkaLogWriter, Written
+from cleaner.arrow.schema import HEADERS, TIMESTAMP
+from cleaner.spark.table.parts import Part
+from cleaner.spark.table.sink import KafkaLogWriter, Written
 from storage.errors import InvalidConfig, LogDirLocked, NotALogDir, PartitionExists
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig

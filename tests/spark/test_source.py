@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, InvalidConfig, SegmentGone
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
@@ -87,7 +87,7 @@ def test_columns_asked_for_are_the_rows(log_dir: Path, options: dict[str, str], 
 
 def test_columns_not_asked_for_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     PartitionDir(tmp_path).segment(0, keyed(0, "a=1"))
-    from cleaner.spark import columns
+    from cleaner.arrow import columns
 
     gathered = []
     monkeypatch.setattr(columns, "gather_bytes", lambda *args: gathered.append(args) or (0, 0))

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from cleaner.spark.options import parse_options
-from cleaner.spark.stream import KafkaLogStreamReader, from_json, limited, to_json
+from cleaner.spark.table.options import parse_options
+from cleaner.spark.table.stream import KafkaLogStreamReader, from_json, limited, to_json
 from storage.errors import InvalidConfig, NoSuchOffset, PartitionGone, SegmentGone
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig

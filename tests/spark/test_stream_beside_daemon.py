@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.cleaner.service.test_daemon import Writer, configure
+from tests.cleaner.daemon.test_daemon import Writer, configure
 from tests.daemons import RunningDaemon, running
 
 RECORDS = 480

@@ -14,13 +14,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from cleaner.engine.means import Stopped
-from cleaner.spark import bulk as bulk_module
-from cleaner.spark import tasks
-from cleaner.spark.bulk import Bulk
-from cleaner.spark.scratch import new_suffix, sweep
-from cleaner.spark.tasks import Bitmaps, SpanWalk
-from cleaner.spark.work import PLACE_BITS, Unit
-from storage.compression import Compression
+from cleaner.spark.bulk import bulk as bulk_module
+from cleaner.spark.bulk.bulk import Bulk, tasks
+from cleaner.spark.bulk.scratch import new_suffix, sweep
+from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk
+from cleaner.spark.bulk.work import PLACE_BITS, Unit
+from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, SourceChanged, SparkJobFailed, UnseenLogDir
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition

@@ -15,7 +15,7 @@ from storage.indexes import (
     parse_offset_index,
     parse_time_index,
 )
-from storage.producer_state import BatchMetadata, ProducerEntry, format_snapshot, parse_snapshot
+from storage.log.producer_state import BatchMetadata, ProducerEntry, format_snapshot, parse_snapshot
 
 PATH = Path("00000000000000000100.snapshot")
 ENTRIES = 3

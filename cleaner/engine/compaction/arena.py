@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
-from storage.compression import Compression, compress, decompress_onto
+from storage.arrays import Bytes, Table, Words
+from storage.codecs.batches import compress_records, decompress_batches, open_codecs
+from storage.codecs.compression import Compression, compress, decompress_onto
+from storage.codecs.recompress import recompress_batches
 from storage.errors import CorruptBatch, CorruptCompressedData
-from storage.kernels.codecs import compress_records, decompress_batches, open_codecs
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
-from storage.kernels.recompress import recompress_batches
-from storage.kernels.signatures import Bytes, Table, Words
 from storage.kernels.status import Status
 from storage.records.record import DECOMPRESSED_BYTES_MAX
 

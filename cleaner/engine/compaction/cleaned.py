@@ -15,10 +15,10 @@ import numpy as np
 from cleaner.engine.compaction.draft import Copied, Draft
 from cleaner.engine.compaction.sources import Slice
 from policies.retain import AbortedTransaction
+from storage.arrays import Table
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
-from storage.kernels.signatures import Table
 from storage.kernels.status import Status
 from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile

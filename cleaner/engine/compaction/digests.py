@@ -11,10 +11,10 @@ from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.key_map import Secret
 from cleaner.engine.compaction.legacy import MESSAGES_BYTES_MAX
 from cleaner.engine.compaction.sources import Slice
+from storage.arrays import Integers, Table
 from storage.kernels.digest import digest_records
 from storage.kernels.keys import sip_hash
 from storage.kernels.layout import DIGEST
-from storage.kernels.signatures import Integers, Table
 from storage.kernels.status import Disposition, Status
 from storage.records import Record
 from storage.records.varint import write_varint

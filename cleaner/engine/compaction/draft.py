@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from storage.arrays import Bytes, Table
 from storage.kernels.layout import WRITTEN
-from storage.kernels.signatures import Bytes, Table
 
 _GROWTH: Final = 2
 _OUTPUT_BYTES: Final = 10 << 20

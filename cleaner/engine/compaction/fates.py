@@ -15,8 +15,8 @@ from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd,
 from storage.errors import ContradictedTxnIndex, CorruptBatch, CorruptIndex, InvalidRecord
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.kernels.status import Disposition
+from storage.log.producer_state import ProducerState
 from storage.names import FileKind
-from storage.producer_state import ProducerState
 from storage.records.control import CONTROL_BYTES_MAX, ControlType, parse_control_type
 
 TRANSACTIONAL: Final = 0x10

@@ -21,15 +21,21 @@ from typing import IO, Final, Self
 import numpy as np
 
 from cleaner.engine.compaction.fates import TRANSACTIONAL
+from cleaner.engine.compaction.key_filter import (
+    About,
+    KeyFilter,
+    format_key_filter,
+    hashes_of,
+    parse_about,
+    parse_key_filter,
+)
 from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
 from cleaner.engine.compaction.rewrite import Times
 from cleaner.engine.compaction.sources import NEVER_MS, Slice, Source
-from storage.kernels.cache import cache_root
+from storage.arrays import Words
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
-from storage.kernels.private_directory import UNFINISHED_SUFFIX, PrivateDirectory
-from storage.kernels.signatures import Words
-from storage.key_filter import About, KeyFilter, format_key_filter, hashes_of, parse_about, parse_key_filter
-from storage.page_cache import absent_ranges, let_go
+from storage.private_directory import UNFINISHED_SUFFIX, PrivateDirectory, cache_root
+from storage.scan.page_cache import absent_ranges, let_go
 from storage.segment import SegmentFile
 
 SEGMENT_BYTES_MIN: Final = 8 << 20

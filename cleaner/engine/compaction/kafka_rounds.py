@@ -23,11 +23,11 @@ from cleaner.engine.compaction.legacy import modified_ms
 from cleaner.engine.compaction.rewrite import Times
 from cleaner.engine.compaction.sources import Slice, Source
 from cleaner.engine.compaction.survivors import Survivors
-from policies.config import BrokerPolicy
+from policies.config.policy import BrokerPolicy
 from policies.retain import RecordFate, record_fate
+from storage.arrays import Words
 from storage.errors import InvalidConfig
 from storage.kernels.bitmap import new_bitmap
-from storage.kernels.signatures import Words
 from storage.kernels.status import Disposition, Status
 from storage.log.read import indexed_position
 from storage.records import Record

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
+from storage.arrays import Bytes, Integers, Words
 from storage.kernels.map_room import ASIDE_WORDS, double_slots, shrink_range
 from storage.kernels.offset_map import (
     KEYLESS,
@@ -26,7 +27,6 @@ from storage.kernels.offset_map import (
     mark_superseded,
     new_map,
 )
-from storage.kernels.signatures import Bytes, Integers, Words
 from storage.kernels.status import Status
 
 _OFFSET_END: Final = (1 << 63) - 1

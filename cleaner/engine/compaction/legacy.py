@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from storage.compression import Compression, decompress
+from storage.arrays import Bytes, Table
+from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, UNKNOWN
-from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Disposition, Outcome
 from storage.records import LegacyBatch, LegacyHeader, Record, encode_batch, encode_wrapper
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION

@@ -34,13 +34,13 @@ from cleaner.engine.compaction.legacy import (
     upgraded,
 )
 from cleaner.engine.compaction.sources import Place, Slice, Source
+from storage.arrays import Words
+from storage.codecs.batches import body_bytes_max
 from storage.errors import NotYetSupported, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
-from storage.kernels.codecs import body_bytes_max
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
 from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
-from storage.kernels.signatures import Words
 from storage.kernels.status import Outcome, Status
 from storage.records.record import NO_TIMESTAMP
 from storage.segment import open_to_read

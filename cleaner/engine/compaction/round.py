@@ -10,31 +10,30 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates, ends_of
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy import legacy_horizon_ms
-from cleaner.engine.compaction.pace import Pace
 from cleaner.engine.compaction.resolve import resolve
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder, Survivors, dirty_sources
 from cleaner.engine.compaction.targets import InPlace, IntoCopy, Nowhere, Target
 from cleaner.engine.deletion import check_unchanged
+from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means
-from cleaner.engine.producers import producer_state_of
 from policies.compaction import grouped
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.plan import Compaction, PartitionPlan
 from policies.retain import AbortedTransaction, new_delete_horizon_ms
+from storage.arrays import Words
 from storage.kernels.bitmap import count_bits
-from storage.kernels.signatures import Words
 from storage.log.listing import Listing
+from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
-from storage.producer_state import ProducerState
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 

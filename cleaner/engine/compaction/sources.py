@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner.engine.compaction.legacy import legacy_batch, read_stretch
+from storage.arrays import Bytes, Table
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.scan import scan_batches
-from storage.kernels.signatures import Bytes, Table
 from storage.kernels.status import Status
-from storage.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
 from storage.records import Batch, LegacyBatch, parse_header
+from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
 from storage.segment import Segment, open_to_read
 
 WINDOW_BYTES: Final = 8 << 20

@@ -25,9 +25,9 @@ from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.key_map import KeyMap, Run
 from cleaner.engine.compaction.sources import Known, Place, Slice, Source
+from storage.arrays import Words
 from storage.kernels.bitmap import new_bitmap, set_range
-from storage.kernels.signatures import Words
-from storage.page_cache import available_bytes
+from storage.scan.page_cache import available_bytes
 
 _MEMORY_SHARE: Final = 0.25
 """Of the memory that is available: logs up to it stay in the page cache from walk to walk."""

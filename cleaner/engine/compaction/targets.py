@@ -12,9 +12,9 @@ from cleaner.engine.deletion import retire_snapshots
 from cleaner.engine.means import Means
 from storage.filesystem import FileSystem, Purpose, Unwritten
 from storage.log.listing import Listing
+from storage.log.swap import remove_retired, swap_in
 from storage.names import FileState, SegmentFileName
 from storage.segment import Segment, SegmentFile
-from storage.swap import remove_retired, swap_in
 
 
 class Target(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cleaner.engine.analysis import Analysis
+from cleaner.report.findings import Analysis
 from storage.errors import SparkUnavailable
 from tests.cleaner.report.analyses import an_analysis
 from tests.partition_dirs import committed
@@ -54,7 +54,7 @@ def log_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Callable[[Analysis], None]:
     """Sets what Spark finds."""
-    return lambda analysis: monkeypatch.setattr("cleaner.spark.analysis.analyze", lambda *given: analysis)
+    return lambda analysis: monkeypatch.setattr("cleaner.spark.analysis.analyzing.analyze", lambda *given: analysis)
 
 
 def test_topic_that_no_log_dir_has_is_wrong_usage(spark: FakeSpark, run: Any, log_dir: Path, capsys: Any) -> None:
@@ -110,7 +110,7 @@ def test_without_spark_it_is_one_line(monkeypatch: pytest.MonkeyPatch, run: Any,
 
 
 def test_a_stage_has_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cleaner.spark.progress import StageLines
+    from cleaner.spark.stage_lines import StageLines
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -133,7 +133,7 @@ def test_a_stage_has_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 
     terminal, tracker = Terminal(), Tracker()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("cleaner.spark.progress._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("cleaner.spark.stage_lines._LOOK_SECONDS", 0.001)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     with StageLines(tracker) as lines:

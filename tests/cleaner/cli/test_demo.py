@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.cli import demo
+from cleaner.cli.setup import demo
 from cleaner.demo import MadeTopic, make_demo
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import OutOfSpace, UnwritableFile
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
-from storage.metadata_log import read_cluster_metadata
+from storage.metadata.metadata_log import read_cluster_metadata
 from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
 
 NOW_MS = 1_760_000_000_000

@@ -22,7 +22,7 @@ def spark(monkeypatch):
     session = SimpleNamespace(start_session=start_session)
     bulk = SimpleNamespace(Bulk=lambda session: "the cluster")
     monkeypatch.setitem(sys.modules, "cleaner.spark.session", session)
-    monkeypatch.setitem(sys.modules, "cleaner.spark.bulk", bulk)
+    monkeypatch.setitem(sys.modules, "cleaner.spark.bulk.bulk", bulk)
     return seen
 
 
@@ -46,7 +46,7 @@ def test_master_goes_with_spark_only(run, engine, capsys):
 
 
 def test_spark_that_is_not_installed_is_told_with_its_remedy(run, engine, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "cleaner.spark.bulk", None)
+    monkeypatch.setitem(sys.modules, "cleaner.spark.bulk.bulk", None)
     assert run("clean", "--engine", "spark") == ExitStatus.FAILED
     assert "pip install 'logcleaner[spark]'" in capsys.readouterr().err
     assert engine.asked == []

@@ -187,3 +187,19 @@ def test_another_user_is_told_the_drop_in(public: Path, mode: int, command: str)
     told = done.stderr.partition("AS OTHER USER")[2]
     assert "kafka-user.conf" in told
     assert f"{brokers}: belongs to uid 0" in told
+
+
+@needs_root
+@pytest.mark.parametrize("command", ["clean", "run", "topics"])
+def test_another_user_is_told_the_drop_in_where_the_directory_above_is_shut(public: Path, command: str) -> None:
+    (public / "kafka").mkdir(0o700)
+    brokers = a_log_dir(public / "kafka" / "data")
+    arguments = ["--log-dir", str(brokers), *(POLICY if command != "topics" else ())]
+    done = subprocess.run(
+        [sys.executable, "-c", AS_OTHER_USER, str(a_log_dir(public / "own")), command, *arguments],
+        check=False, capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 1
+    told = done.stderr.partition("AS OTHER USER")[2]
+    assert "kafka-user.conf" in told
+    assert f"{brokers}: {public / 'kafka'} belongs to uid 0" in told

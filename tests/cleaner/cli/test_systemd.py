@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.service import unit_files
-from cleaner.service.unit_files import BY_NAME, CHECKOUT, FILES, placed
+from cleaner.cli.setup import unit_files
+from cleaner.cli.setup.unit_files import BY_NAME, CHECKOUT, FILES, placed
 
 
 def install(root: Path, *options: str) -> int:

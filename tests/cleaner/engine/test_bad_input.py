@@ -10,9 +10,9 @@ import pytest
 from cleaner.engine.executor import Executor
 from policies.facts import UnreadablePartition
 from storage.filesystem import Purpose
+from storage.log.producer_state import ProducerState
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
-from storage.producer_state import ProducerState
 from tests.faults import FullDisk
 from tests.partition_dirs import (
     COMPACT,

@@ -12,8 +12,8 @@ from storage.checkpoints import parse_offset_checkpoint
 from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log import Log, LogConfig
+from storage.log.producer_state import ProducerState
 from storage.names import TopicPartition
-from storage.producer_state import ProducerState
 from storage.records import Record
 from tests.partition_dirs import (
     COMPACT,

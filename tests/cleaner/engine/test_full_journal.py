@@ -14,7 +14,7 @@ from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from cleaner.engine.outcome import Silent
-from cleaner.engine.restore import Restorer
+from cleaner.engine.undo.restore import Restorer
 from policies.facts import Boot
 from policies.plan import Only
 from storage.filesystem import FileSystem, Purpose

@@ -8,8 +8,8 @@ from cleaner.engine.deletion import retire_snapshots
 from storage.errors import OutOfSpace
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
+from storage.log.producer_state import ProducerState
 from storage.names import LEADER_EPOCH_CHECKPOINT
-from storage.producer_state import ProducerState
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

@@ -10,9 +10,9 @@ import pytest
 from cleaner.engine import inventory
 from cleaner.engine.inventory import Survey, survey_log_dir
 from policies.facts import PartitionFacts, UnreadablePartition
+from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
-from storage.recovery import plan_recovery
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, configured, keyed
 
 LAYERS = configured(orders=COMPACT, clicks=EXPIRING, lagging={**COMPACT, "max.compaction.lag.ms": "1"})

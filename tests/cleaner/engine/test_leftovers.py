@@ -2,9 +2,10 @@
 
 import pytest
 
+from cleaner.config.layers import Settings
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.leftovers import due_leftovers, sweep
-from cleaner.service.layers import Settings, load_layers
 from policies import Request
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem

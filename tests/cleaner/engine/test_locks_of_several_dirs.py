@@ -6,7 +6,7 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
-from cleaner.engine.restore import Restorer
+from cleaner.engine.undo.restore import Restorer
 from policies.rescue import Target
 from storage.errors import LogDirLocked
 from storage.filesystem import FileSystem

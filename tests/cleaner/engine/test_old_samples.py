@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.config.layers import Settings
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.service.layers import Settings, load_layers
 from policies import Request
 from storage.records import iter_batches
 from tests.conftest import Samples

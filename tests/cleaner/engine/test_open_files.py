@@ -11,14 +11,14 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
-from cleaner.engine.restore import Restorer
+from cleaner.engine.undo.restore import Restorer
 from policies.rescue import Target
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
+from storage.log.producer_state import ProducerState
 from storage.log_dir import LogDir
 from storage.names import FileKind
-from storage.producer_state import ProducerState
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

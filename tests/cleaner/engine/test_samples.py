@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.config.layers import Settings
+from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.service.layers import Settings, load_layers
 from policies import Request
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition

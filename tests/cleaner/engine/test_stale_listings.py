@@ -2,10 +2,10 @@
 
 import pytest
 
+from cleaner.config import reader
+from cleaner.config.layers import Settings
 from cleaner.engine import inventory, leftovers, rehearsal
-from cleaner.service import reader
-from cleaner.service.layers import Settings
-from policies.config import BrokerPolicy
+from policies.config.policy import BrokerPolicy
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
 from tests.partition_dirs import (

@@ -10,8 +10,8 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import encode_entry, read_journal
 from cleaner.engine.outcome import Silent
-from cleaner.engine.restorable import RestoreResult
-from cleaner.engine.restore import Restorer
+from cleaner.engine.undo.restorable import RestoreResult
+from cleaner.engine.undo.restore import Restorer
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
 from storage.errors import CorruptHoldIds

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from cleaner.spark.schema import BATCH_COLUMNS, RECORD_COLUMNS, arrow_schema
+from cleaner.arrow.schema import BATCH_COLUMNS, RECORD_COLUMNS, arrow_schema
 from tests.cleaner.export.exports import Row, export
 from tests.conftest import Samples
 from tests.spark.tables import read

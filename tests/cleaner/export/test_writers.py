@@ -11,7 +11,7 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.export import parquet, transfer
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
 from tests.cleaner.export.exports import export
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cleaner.engine.analysis import (
+from cleaner.report.findings import (
     Analysis,
     Codec,
     CurveStep,

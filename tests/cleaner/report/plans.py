@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from policies import Plan, Request, plan
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from storage.names import FileIdentity, TopicPartition
 

@@ -5,8 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from cleaner.engine.analysis import TABLES, Day, Sizes
 from cleaner.report.analysis import ROWS_MAX, TITLES, document, html, sections, show
+from cleaner.report.findings import TABLES, Day, Sizes
 from tests.cleaner.report.analyses import ORDERS, an_analysis
 
 

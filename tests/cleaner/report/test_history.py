@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cleaner.engine.history import History
+from cleaner.engine.undo.history import History
 from cleaner.report.history import document, render
 from cleaner.report.text import Page
 

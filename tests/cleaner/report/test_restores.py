@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner.engine.restorable import RestoreResult
+from cleaner.engine.undo.restorable import RestoreResult
 from cleaner.report.restores import document, render, render_released
 from cleaner.report.text import Page
 from policies.restoring import RestoreFacts, restoration

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, LogDirFacts, PartitionFacts
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode

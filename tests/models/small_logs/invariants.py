@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from policies.compaction import CompactionRound
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from tests.builders import NOW_MS
 from tests.models.small_logs.world import Batch, Segment, World, last_stable_offset, latest, producers_of, read
 

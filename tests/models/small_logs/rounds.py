@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, PartitionPlan, Request, plan_partition
 from policies.retain import (

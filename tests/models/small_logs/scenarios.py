@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final, NamedTuple
 
-from policies.config import TopicPolicy
-from policies.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers
+from policies.config.policy import TopicPolicy
 from tests.partition_dirs import configured
 
 DELETE_RETENTION_MS: Final = 2

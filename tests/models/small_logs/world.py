@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from policies.config import TopicPolicy
+from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
 from policies.retain import AbortedTransaction, Marker, ProducerEnd
 from storage.names import FileIdentity, TopicPartition

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from storage.arrays import Integers
 from storage.kernels import bitmap, map_room, offset_map
 from storage.kernels.layout import NOT_HERE
-from storage.kernels.signatures import Integers
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import BatchTooLarge, CorruptBatch, OutOfSpace, TornTail
 from storage.log import Appended, Log, LogConfig, Producer
 from storage.log.leader_epochs import LeaderEpochs

@@ -3,8 +3,8 @@
 import pytest
 
 from storage.log.listing import list_partition
+from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
-from storage.producer_state import ProducerState
 from storage.records import ControlType, encode_control_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 

@@ -9,9 +9,9 @@ from storage.errors import OutOfSpace, TornTail
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
+from storage.log.producer_state import parse_snapshot
 from storage.log.roll import RELATIVE_OFFSET_MAX, ActiveFacts, Arrival, create_segment, must_roll, write_snapshot
 from storage.names import FileKind, segment_file_name
-from storage.producer_state import parse_snapshot
 from tests.storage.log.logs import FS, NOW_MS, a_log, append, bases, offsets, reopened
 
 CONFIG = LogConfig(segment_bytes=1000, segment_ms=500, segment_index_bytes=120)

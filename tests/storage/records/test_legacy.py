@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.compression import Compression, compress, decompress
+from storage.codecs.compression import Compression, compress, decompress
 from storage.errors import CorruptBatch
 from storage.records import LegacyBatch, Record, encode_message, encode_wrapper, iter_batches
 from storage.records.header import LOG_OVERHEAD_BYTES

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, UnreadableFile
 from storage.records import (
     Record,

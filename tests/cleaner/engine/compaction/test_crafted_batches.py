@@ -17,9 +17,10 @@ import lz4.frame
 import pytest
 import zstandard
 
-from storage.compression import Compression, compress
-from storage.kernels import bitmap, codecs, crc, decide, index, key_filter, offset_map, recompress, rewrite, scan
-from storage.kernels.kernel import Kernel
+from storage.codecs import batches, recompress
+from storage.codecs.compression import Compression, compress
+from storage.kernels import bitmap, crc, decide, filter_probe, index, offset_map, rewrite, scan
+from storage.machine.kernel import Kernel
 from storage.names import TopicPartition
 from storage.records import Record, encode_batch
 from storage.records.header import CRC_START, V2_HEADER_BYTES
@@ -248,7 +249,7 @@ def clean_in_a_process(log_dir: Path, memory_bytes: int | None) -> subprocess.Co
 @pytest.fixture(scope="module")
 def _compiled():
     """What a process with little memory calls; the compiler would need more."""
-    for module in (bitmap, codecs, crc, decide, index, key_filter, offset_map, recompress, rewrite, scan):
+    for module in (batches, bitmap, crc, decide, filter_probe, index, offset_map, recompress, rewrite, scan):
         for kernel in vars(module).values():
             if isinstance(kernel, Kernel) and kernel.signature:
                 kernel.machine_code()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.config_keys import LONG_MAX
+from policies.config.config_keys import LONG_MAX
 from policies.retain import new_delete_horizon_ms
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import ControlType, Record, encode_control_batch, encode_message, iter_batches
 from tests.partition_dirs import (
     COMPACT,

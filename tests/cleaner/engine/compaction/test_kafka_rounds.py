@@ -12,8 +12,8 @@ from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.rewrite import Times
 from cleaner.engine.compaction.survivors import Finder
-from policies.config import BrokerPolicy
-from storage.compression import Compression
+from policies.config.policy import BrokerPolicy
+from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed

@@ -9,7 +9,7 @@ import pytest
 
 from cleaner.engine.compaction import rewrite, sources
 from cleaner.engine.outcome import PartitionResult
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper, iter_batches
 from tests.legacy_logs import FORMATS, LEGACY_CODECS, Format, legacy_log_dir, mixed_versions, segment
 from tests.partition_dirs import (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner.engine.compaction import legacy
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper
 from storage.records.header import LOG_OVERHEAD_BYTES
 from storage.records.legacy import PREFIX
@@ -147,7 +147,7 @@ def test_any_bytes_give_an_error_or_a_log(data):
     is_compressed=st.booleans(),
 )
 def test_any_wrapped_bytes_give_an_error_or_a_log(inner, magic, codec, is_compressed):
-    from storage.compression import compress
+    from storage.codecs.compression import compress
 
     value = compress(codec, inner, magic) if is_compressed else inner
     with tempfile.TemporaryDirectory() as scratch:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cleaner.engine.outcome import Basis
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper
 from tests.partition_dirs import (
     COMPACT,

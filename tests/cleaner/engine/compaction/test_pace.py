@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cleaner.engine.compaction.pace import Pace
+from cleaner.engine.compaction.crew import Pace
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Silent
-from policies.config import BrokerPolicy
+from policies.config.policy import BrokerPolicy
 from storage.filesystem import FileSystem
 from tests.partition_dirs import FakeClock
 

@@ -9,7 +9,7 @@ import pytest
 
 from cleaner.engine.compaction import sources, survivors
 from cleaner.engine.compaction.sources import WINDOW_BYTES
-from storage.page_cache import absent_ranges, let_go
+from storage.scan.page_cache import absent_ranges, let_go
 from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 VALUE = "v" * 60_000

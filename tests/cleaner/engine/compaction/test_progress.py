@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cleaner.daemon.telling import bytes_to_read
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction import sources
 from cleaner.engine.outcome import Silent
-from cleaner.service.telling import bytes_to_read
 from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, configured, keyed, request
 
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from cleaner.engine.compaction import sources
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.records import ControlType, encode_control_batch, iter_batches
@@ -264,7 +264,7 @@ def test_merged_segment_takes_base_of_its_first_and_time_of_its_last_source(tmp_
 
 def test_snapshots_of_the_bases_that_were_merged_go(tmp_path):
     directory = with_active(PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=1")))
-    from storage.producer_state import ProducerState
+    from storage.log.producer_state import ProducerState
 
     for base in (10, 1000, 1001):
         (directory.path / f"{base:020d}.snapshot").write_bytes(ProducerState().to_snapshot_bytes())
@@ -297,7 +297,7 @@ def test_swap_whose_first_renames_fail_is_undone_by_the_next_run(tmp_path, refus
     (result,) = outcome.results.values()
     assert "I/O error" in result.error
     left = list_partition(directory.path)
-    from storage.recovery import plan_recovery, recover
+    from storage.log.recovery import plan_recovery, recover
 
     recover(FileSystem(), plan_recovery(left), directory.path)
     assert offsets(directory) == [0, 1, 1000]

@@ -10,7 +10,7 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.survivors import Finder
-from storage.compression import Compression
+from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed

@@ -1,0 +1,1 @@
+"""Records as Arrow columns. Needs pyarrow, and no pyspark."""

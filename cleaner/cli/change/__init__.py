@@ -1,0 +1,1 @@
+"""The commands that change log directories: clean, free, restore, run."""

@@ -1,0 +1,176 @@
+"""``clean``: plan, then do it, in one shot; ``--dry-run`` only plans."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleaner import __version__
+from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.engines import add_engine_arguments, opened_compactor
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.metrics import clock_ms, tell_metrics
+from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.progress import ProgressBar
+from cleaner.cli.showing import log_dir_errors, show, tell_failures
+from cleaner.cli.stopping import stopping_on_signals
+from cleaner.cli.values import at_least_one, moment, span_ms
+from storage.errors import InvalidConfig
+from storage.names import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.outcome import Outcome
+    from policies.plan import Plan, Request
+
+HELP = "delete what retention allows, compact what is dirty; once"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``clean`` takes."""
+    parser.epilog = help_on(*ExitStatus)
+    add_log_dir_arguments(parser)
+    _add_what(parser.add_argument_group("what is done"))
+    output = parser.add_argument_group("result")
+    output.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR, which is new or empty",
+    )
+    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
+    output.add_argument(
+        "--exit-code", action="store_true", help="with --dry-run: exit status 10 if there is something to do"
+    )
+
+
+def _add_what(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what a run would do")
+    group.add_argument(
+        "--exact", action="store_true", help="with --dry-run: read the data for the exact compacted size"
+    )
+    group.add_argument("--only", choices=("retention", "compaction"), help="leave the other of the two out")
+    group.add_argument("--force-compaction", action="store_true", help="compact whatever the dirty ratio is")
+    group.add_argument(
+        "--now",
+        type=moment,
+        metavar="TIME",
+        help="take this for now: epoch ms, ISO 8601, +7d; a later one needs --dry-run",
+    )
+    group.add_argument(
+        "--delete-delay",
+        type=span_ms,
+        metavar="TIME",
+        help="in place of file.delete.delay.ms; 0 unlinks in this run",
+    )
+    add_engine_arguments(group)
+    group.add_argument(
+        "--threads",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="of compactions: large ones in turn, small ones side by side",
+    )
+    group.add_argument(
+        "--assume-committed",
+        action="store_true",
+        help="a partition without a checkpointed high watermark is committed to its end",
+    )
+    add_force_lock(group)
+    group.add_argument(
+        "-y", "--yes", action="store_true", help="do what is dangerous, or held back by a guard rail, without asking"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, plan, act, show."""
+    from cleaner.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
+
+    _check_usage(args)
+    request = _request(args)
+    confirm_force_lock(args)
+    if args.assume_committed:
+        confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
+    with opened_compactor(args) as compactor, ProgressBar() as bar:
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        one_for = "--output" if args.output else None
+        cleaner, loaded, missing = open_cleaner(
+            args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
+        )
+        confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
+        plan, outcome, signalled = _act(args, cleaner, confirmed)
+    outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
+    delete_delay_ms = 0 if args.output else args.delete_delay  # in a copy nothing waits
+    show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=delete_delay_ms)
+    if args.output and not args.json:
+        _tell_output(args.output)
+    tell_failures(plan, outcome, listener)
+    _tell_unknown(plan)
+    tell_guards(plan)
+    if not args.output:  # the log dir is as it was
+        tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
+    return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
+        if given and not args.dry_run:
+            raise InvalidConfig(option, None, "goes with --dry-run only")
+    if args.force_compaction and args.only == "retention":
+        raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
+    for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
+        if given and args.output:
+            raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")
+
+
+def _request(args: argparse.Namespace) -> Request:
+    from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
+
+    wall_ms = clock_ms()
+    now_ms = args.now(wall_ms) if args.now else wall_ms
+    if now_ms > wall_ms and not args.dry_run:
+        raise InvalidConfig("--now", now_ms, f"lies after the clock's {wall_ms}: it would delete early; add --dry-run")
+    only = Only(args.only) if args.only else None
+    return Request(now_ms, only, args.force_compaction, args.assume_committed)
+
+
+def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
+    """The plan, what became of it, and the exit status of the signal that came meanwhile, else 0."""
+    if args.dry_run:
+        plan = cleaner.plan(request, args.topic)
+        return plan, cleaner.would_do(plan, exact=args.exact, delete_delay_ms=args.delete_delay), 0
+    with stopping_on_signals(cleaner) as signals:
+        if args.output:
+            plan, outcome = cleaner.copy(request, args.output, args.topic, tool_version=__version__)
+        else:
+            plan, outcome = cleaner.clean(request, args.topic, delete_delay_ms=args.delete_delay)
+    return plan, outcome, 128 + signals[0] if signals else 0
+
+
+def _tell_output(output: Path) -> None:
+    is_whole = (output / MANIFEST_FILE).exists()
+    sys.stdout.write(f"{output}: {'a whole copy, with its manifest' if is_whole else 'no copy was finished'}\n")
+
+
+def _tell_unknown(plan: Plan) -> None:
+    """One line with the remedy, if a topic kept everything since nobody stated what may go."""
+    unknown = {p.policy.topic: p.policy.unknown_because for p in plan.partitions if p.config_is_unknown}
+    if unknown:
+        topic, because = next(iter(unknown.items()))
+        others = f" and {len(unknown) - 1} more topics" if len(unknown) > 1 else ""
+        complain(f"CONFIG_UNKNOWN: nothing of topic {topic}{others} was touched: {because}")
+
+
+def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
+    from cleaner.report.totals import Totals  # noqa: PLC0415 - not for --help
+
+    totals = Totals.of(plan, outcome)
+    if totals.failed or log_dir_errors(plan, outcome):
+        return ExitStatus.FAILED
+    if totals.unknown or any(plan.guards):
+        return ExitStatus.REFUSED
+    has_work = plan.has_work or outcome.swept_bytes > 0
+    return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE

@@ -1,0 +1,165 @@
+"""``free``: delete what retention allows until so much of the disk is free, and no more."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.metrics import clock_ms, tell_metrics
+from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.progress import ProgressBar
+from cleaner.cli.showing import show, tell_failures
+from cleaner.cli.stopping import stopping_on_signals
+from cleaner.cli.values import target
+from cleaner.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.freeing import Rescued
+    from policies.rescue import Target, Volume
+
+HELP = "rescue a full disk: delete what retention allows, oldest first, until so much is free"
+_STATUSES = (
+    ExitStatus.DONE,
+    ExitStatus.USAGE,
+    ExitStatus.LOCKED,
+    ExitStatus.REFUSED,
+    ExitStatus.NOT_YET,
+    ExitStatus.SIGINT,
+    ExitStatus.SIGTERM,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``free`` takes."""
+    parser.epilog = help_on(
+        *_STATUSES,
+        also={ExitStatus.FAILED: "policy does not allow that much, a deletion failed, or a log dir is not there"},
+    )
+    add_log_dir_arguments(parser)
+    group = parser.add_argument_group("what is done")
+    group.add_argument(
+        "--target",
+        type=target,
+        required=True,
+        metavar="SIZE",
+        help="what is to be free on each file system of the log dirs: 20GiB, or 15%% of it",
+    )
+    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what a run would do")
+    add_force_lock(group)
+    group.add_argument("-y", "--yes", action="store_true", help="what is dangerous, or held back, is meant")
+    group.add_argument("--compact", action="store_true", help="where deletions do not suffice, compact too")
+    output = parser.add_argument_group("result")
+    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, look, act, show."""
+    from cleaner.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
+
+    confirm_force_lock(args)
+    with ProgressBar() as bar:
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        cleaner, loaded, missing = open_cleaner(args, listener)
+        started_ms = clock_ms()
+        volumes = cleaner.volumes()
+        is_met = not any(args.target.short_bytes(volume) for volume in volumes)
+        if is_met and not missing and not args.json:  # before each start of a broker this is all there is to do
+            _tell_volumes(volumes, volumes, args.target)
+            return ExitStatus.DONE
+        rescued, signalled = _act(args, cleaner, is_met=is_met)
+    errors = (*map(str, missing), *rescued.outcome.errors)
+    rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
+    show(rescued.plan, rescued.outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=0)
+    tell_failures(rescued.plan, rescued.outcome, listener)
+    if not args.json:
+        _tell_volumes(rescued.before, rescued.after, rescued.target)
+        _tell_measured(rescued)
+    _tell_short(args, rescued)
+    tell_guards(rescued.plan)
+    tell_metrics(cleaner, loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
+    if rescued.outcome.interrupted and signalled:
+        return signalled
+    if rescued.is_met and not missing:
+        return ExitStatus.DONE
+    return ExitStatus.REFUSED if any(rescued.plan.guards) else ExitStatus.FAILED
+
+
+def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[Rescued, int]:
+    """What became of it, and the exit status of the signal that came meanwhile, else 0."""
+    from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
+
+    request = Request(clock_ms(), None if args.compact else Only.RETENTION, confirmed=args.yes)
+    if args.dry_run or is_met:
+        return cleaner.would_free(request, args.target, args.topic), 0
+    with stopping_on_signals(cleaner) as signals:
+        rescued = cleaner.free(request, args.target, args.topic)
+    return rescued, 128 + signals[0] if signals else 0
+
+
+def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Target) -> None:
+    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+
+    for earlier, later in zip(before, after, strict=True):
+        was = f", {size(earlier.free_bytes)} before" if later.free_bytes != earlier.free_bytes else ""
+        asked = f"{size(wanted.wanted_bytes(later))} {'missed' if wanted.short_bytes(later) else 'met'}"
+        sys.stdout.write(
+            f"{printable(', '.join(later.log_dirs))}: {size(later.free_bytes)} free{was}; target {asked}\n"
+        )
+
+
+def _tell_measured(rescued: Rescued) -> None:
+    """What unlinked files took of each file system, and what it has more of now; partitions that gave too little."""
+    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+
+    for earlier, later in zip(rescued.before, rescued.after, strict=True):
+        if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
+            gained = size(max(earlier.used_bytes - later.used_bytes, 0))
+            paths = printable(", ".join(later.log_dirs))
+            sys.stdout.write(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now\n")
+    for (log_dir, topic_partition), gain in rescued.lacking.items():
+        taken, gained = gain.expected_bytes, size(max(gain.measured_bytes, 0))
+        why = "a snapshot, a copy that shares blocks, or a process that has them open may keep the rest"
+        what = f"deleting {size(taken)} freed {gained}, so no more of it was deleted"
+        sys.stdout.write(f"{printable(log_dir)}/{topic_partition}: measured: {what}: {why}\n")
+
+
+def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
+    """One line for each file system that stays below the target."""
+    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+
+    if rescued.outcome.interrupted:
+        return
+    for volume in rescued.after:
+        if short_bytes := rescued.target.short_bytes(volume):
+            cause, remedy = _limit(args, rescued, volume)
+            wanted = size(rescued.target.wanted_bytes(volume))
+            complain(f"{', '.join(volume.log_dirs)}: {size(short_bytes)} short of {wanted}: {cause}; {remedy}")
+
+
+def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
+    """What keeps a file system below the target, and what to do."""
+    from cleaner.report.text import counted, size  # noqa: PLC0415 - not for --help
+    from policies.reasons import ReasonCode  # noqa: PLC0415 - not for --help
+
+    here = [p for p in rescued.plan.partitions if p.facts.log_dir in volume.log_dirs]
+    results = rescued.outcome.results
+    left = [p.compaction for p in here if p.compaction and (args.dry_run or p.key not in results)]
+    if left and args.dry_run:
+        return "what compaction would give is not known", f"{counted(len(left), 'partition')} would be compacted"
+    if left:
+        least = size(min(compaction.working_bytes for compaction in left))
+        return f"no compaction fits: the least one needs {least}", "add space, or lower a retention"
+    if unknown := sum(p.config_is_unknown for p in here):
+        return f"nobody stated what may go of {counted(unknown, 'partition')}", "state their cleanup.policy"
+    if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
+        cause = f"what may go of {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
+        return cause, "remove the hard links, snapshots, copies or processes that keep its blocks"
+    others = "lower a retention" if args.compact else "lower a retention, or say --compact"
+    return "policy allows no more", f"{others}; clean --dry-run tells what holds each segment"

@@ -1,0 +1,107 @@
+"""``restore``: take back deletions whose files still wait as ``.deleted``; without a partition, list them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cleaner.cli.confirming import add_force_lock, confirm_force_lock
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import OPERAND, check_remembered
+from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
+from cleaner.cli.values import topic_partition
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from cleaner.engine.undo.restorable import RestoreResult
+    from cleaner.engine.undo.restore import Restorer
+
+HELP = "take back deletions whose files still wait, and put the partition on hold; alone: list them"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``restore`` takes."""
+    parser.usage = f"%(prog)s [{OPERAND} | --all] [--release] [-n] [options]"
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET
+    )  # fmt: skip
+    parser.add_argument(
+        "topic_partition",
+        nargs="?",
+        type=topic_partition,
+        metavar=OPERAND,
+        help="what to restore; without it nothing is done, and what could be restored or is on hold is listed",
+    )
+    parser.add_argument("--all", action="store_true", help="every partition, or those that --topic names")
+    parser.add_argument("--release", action="store_true", help="give up the hold: retention and compaction go on")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what would be done")
+    group = parser.add_argument_group("danger")
+    add_force_lock(group)
+    group.add_argument("-y", "--yes", action="store_true", help="what is dangerous is meant")
+    add_place_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.restore/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, act, show."""
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.engine.undo.restore import Restorer  # noqa: PLC0415 - not for --help
+    from cleaner.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
+    from storage.filesystem import FileSystem  # noqa: PLC0415 - not for --help
+
+    _check_usage(args)
+    confirm_force_lock(args)
+    log_dirs = open_log_dirs(args)
+    check_remembered(args.topic, args.topic_partition, log_dirs)
+    listener = EventLog(args.verbose, LogFormat(args.log_format))
+    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock)
+    return _release(args, restorer) if args.release else _restore(args, restorer)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    if args.all and args.topic_partition:
+        raise InvalidConfig("--all", None, f"goes without {OPERAND}")
+    if args.release and not (args.all or args.topic_partition):
+        raise InvalidConfig("--release", None, f"needs {OPERAND} or --all")
+
+
+def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
+    wanted = wanted_partitions(args)
+    is_asked = args.all or args.topic_partition is not None
+    acts = is_asked and not args.dry_run
+    results = restorer.restore(wanted) if acts else restorer.plan(wanted)
+    _show(args, results, changes_nothing=not acts)
+    if args.topic_partition and not results:
+        complain(f"{args.topic_partition}: no deletion that the journal knows waits; see logcleaner history")
+        return ExitStatus.FAILED
+    failed = any(result.error for result in results)
+    refused = is_asked and any(result.restoration and result.restoration.refused for result in results)
+    return ExitStatus.FAILED if failed or refused else ExitStatus.DONE
+
+
+def _release(args: argparse.Namespace, restorer: Restorer) -> int:
+    from cleaner.report.restores import document, render_released  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
+
+    wanted = wanted_partitions(args)
+    released = restorer.held(wanted) if args.dry_run else restorer.release(wanted)
+    if args.json:
+        json.dump(document((), released, dry_run=args.dry_run), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.write(render_released(released, Page(), dry_run=args.dry_run))
+    return ExitStatus.DONE
+
+
+def _show(args: argparse.Namespace, results: Sequence[RestoreResult], *, changes_nothing: bool) -> None:
+    from cleaner.report.restores import document, render  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
+
+    if args.json:
+        json.dump(document(results, dry_run=changes_nothing), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.write(render(results, Page()))

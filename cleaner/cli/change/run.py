@@ -1,0 +1,126 @@
+"""``run``: the daemon; what systemd starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleaner import __version__
+from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
+from cleaner.cli.missing import check_metadata, find_missing
+from cleaner.cli.naming import patterns_without_topic
+from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
+from storage.errors import LogCleanerError
+
+if TYPE_CHECKING:
+    from cleaner.config.layers import LoadedLayers
+    from cleaner.daemon.daemon import Daemon
+    from cleaner.engine.outcome import Listener
+    from cleaner.events import EventLog
+
+HELP = "serve log dirs: retention and compaction again and again, until SIGTERM"
+_ONCE = {
+    ExitStatus.FAILED: "some partition failed, or a log dir is not there; the others went on",
+    ExitStatus.LOCKED: "another process holds a log dir",
+    ExitStatus.REFUSED: "a guard rail held something back",
+    ExitStatus.SIGINT: "interrupted by Ctrl-C",
+    ExitStatus.SIGTERM: "interrupted by SIGTERM",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``run`` takes."""
+    stopped = "stopped by SIGTERM or SIGINT; with --once as clean: done, or nothing to do"
+    once = {status: f"with --once: {text}" for status, text in _ONCE.items()}
+    parser.epilog = help_on(ExitStatus.USAGE, ExitStatus.NOT_YET, also={ExitStatus.DONE: stopped, **once})
+    add_service_arguments(parser)
+    group = parser.add_argument_group("what is done")
+    group.add_argument("--observe", action="store_true", help="plan and export only: change nothing, take no lock")
+    group.add_argument("--once", action="store_true", help="one round of everything, then exit as clean does")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, then serve. Where the log is for machines, what ends the daemon is an event, too."""
+    from cleaner.events import Event, EventLog, LogFormat, format_under  # noqa: PLC0415 - not for --help
+
+    log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
+    log = EventLog(args.verbose + 1, log_format)
+    try:
+        return _serve(args, log)
+    except (LogCleanerError, OSError) as error:
+        if log_format is LogFormat.CONSOLE or isinstance(error, BrokenPipeError):
+            raise
+        status = status_of(error)
+        for line in lines_of(error):
+            log.event(Event.DAEMON_FAILED, error=line, status=int(status))
+        return status
+
+
+def _serve(args: argparse.Namespace, log: EventLog) -> int:
+    from cleaner.cli.trust import tell_world_writable  # noqa: PLC0415 - not for --help
+    from cleaner.daemon.configuration import Configuration  # noqa: PLC0415 - not for --help
+    from cleaner.daemon.daemon import Daemon  # noqa: PLC0415 - not for --help
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.metrics.http import observer_of  # noqa: PLC0415 - not for --help
+
+    opening, told_once = _Opening(args), _UnmatchedOnce(log)
+    configuration = Configuration(lambda: told_once(opening.read()))
+    tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
+    with observer_of(configuration.loaded.settings, log, __version__) as observer:
+        daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
+        if args.once:
+            return _once(daemon)
+        daemon.run()
+    return ExitStatus.DONE
+
+
+class _UnmatchedOnce:
+    """Tells the ``[topics]`` patterns that match no topic when it first sees them so: also behind a reload."""
+
+    def __init__(self, log: Listener) -> None:
+        self._log = log
+        self._told: set[str] = set()
+
+    def __call__(self, loaded: LoadedLayers) -> LoadedLayers:
+        """Return what was loaded."""
+        patterns = patterns_without_topic(loaded)
+        if set(patterns) - self._told:
+            self._log.event("topics_unmatched", path=str(loaded.settings.path), patterns=list(patterns))
+        self._told = set(patterns)
+        return loaded
+
+
+class _Opening:
+    """Reads the configuration as often as it is asked, and remembers where no cluster metadata lay."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._reader = reader_of(args, keeps_settings=True)
+        self._without_metadata: set[Path] = set()
+
+    def read(self) -> LoadedLayers:
+        """Return the configuration with all its log dirs, also those that are missing while others are there.
+
+        Raises: as ``read_configuration``, ``find_missing`` and ``check_metadata``.
+        """
+        from cleaner.config.reader import METADATA_DIR  # noqa: PLC0415 - not for --help
+
+        loaded = read_configuration(self._reader, self._args)
+        missing = find_missing(loaded, self._args.log_dir)
+        check_metadata(loaded, missing, self._without_metadata)
+        there = set(loaded.log_dirs) - {error.path for error in missing}
+        self._without_metadata |= {path.absolute() for path in there if not (path / METADATA_DIR).exists()}
+        return loaded
+
+
+def _once(daemon: Daemon) -> int:
+    teller, ended_by = daemon.once()
+    if ended_by:
+        return 128 + ended_by
+    if teller.held:
+        return ExitStatus.LOCKED
+    if teller.has_failed or teller.newest is None or teller.newest.has_failures:
+        return ExitStatus.FAILED
+    return ExitStatus.REFUSED if teller.newest.is_held_back else ExitStatus.DONE

@@ -1,0 +1,1 @@
+"""The commands that only read: topics, history, diff, export, analyze."""

@@ -1,0 +1,95 @@
+"""``analyze``: what lies in the log dirs, read by Spark: days, codecs, keys, timestamps, savings, retention curves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.metrics import clock_ms
+from cleaner.cli.missing import without_missing
+from cleaner.cli.naming import check_topics, warn_of_patterns
+from cleaner.cli.opening import add_log_dir_arguments, load
+from storage.errors import UnwritableFile
+
+if TYPE_CHECKING:
+    from cleaner.report.findings import Analysis
+
+HELP = "read everything with Spark: days, codecs, keys, timestamps, savings, retention curves, producers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``analyze`` takes."""
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
+        also={ExitStatus.FAILED: "something could not be read; the figures are without it, each has its line"},
+    )  # fmt: skip
+    add_log_dir_arguments(parser)
+    parser.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; local[*]")
+    output = parser.add_argument_group("result")
+    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.analysis/1")
+    output.add_argument("--output", type=Path, metavar="DIR", help="also as Parquet: a directory a table, a file a run")
+    output.add_argument("--html", type=Path, metavar="FILE", help="also as a page that needs no other file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, read, show."""
+    analysis = _analyze(args)
+    _show(analysis, as_json=args.json)
+    if args.output:
+        from cleaner.spark.analysis.write_tables import write_tables  # noqa: PLC0415 - not for --help
+
+        write_tables(analysis, args.output)
+    if args.html:
+        _write_page(analysis, args.html)
+    for problem in analysis.problems:
+        complain(problem)
+    return ExitStatus.FAILED if analysis.problems else ExitStatus.DONE
+
+
+def _analyze(args: argparse.Namespace) -> Analysis:
+    """Configuration and Spark are seen to before anything is read."""
+    from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
+    from cleaner.spark import open_session  # noqa: PLC0415 - not for --help
+    from policies.plan import Request  # noqa: PLC0415 - not for --help
+    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+
+    loaded, missing = without_missing(load(args), args.log_dir)
+    check_topics(args.topic, [LogDir(path) for path in loaded.log_dirs])
+    warn_of_patterns(loaded)
+    cleaner = Cleaner(loaded.log_dirs, loaded.layers)
+    spark = open_session(args.master)
+    try:
+        from cleaner.spark.analysis.analyzing import analyze  # noqa: PLC0415 - pyspark, which open_session has seen to
+        from cleaner.spark.analysis.snapshot import take_snapshot  # noqa: PLC0415 - as above
+        from cleaner.spark.stage_lines import StageLines  # noqa: PLC0415 - as above
+
+        snapshot = take_snapshot(cleaner.plan(Request(clock_ms(), force_compaction=True), args.topic))
+        with StageLines(spark.sparkContext.statusTracker()) as lines:
+            analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
+    finally:
+        spark.stop()
+    return replace(analysis, problems=(*map(str, missing), *analysis.problems))
+
+
+def _show(analysis: Analysis, *, as_json: bool) -> None:
+    from cleaner.report import analysis as report  # noqa: PLC0415 - not for --help
+
+    if as_json:
+        json.dump(report.document(analysis), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        report.show(analysis)
+
+
+def _write_page(analysis: Analysis, path: Path) -> None:
+    from cleaner.report.analysis import html  # noqa: PLC0415 - not for --help
+
+    try:
+        path.write_text(html(analysis), "utf-8")
+    except OSError as error:
+        raise UnwritableFile(path, error.strerror or str(error)) from error

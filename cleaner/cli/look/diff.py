@@ -1,0 +1,104 @@
+"""``diff``: accounts for every record that is gone between two states of a log dir."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import check_globs
+from cleaner.cli.values import moment
+from storage.errors import LogCleanerError
+
+if TYPE_CHECKING:
+    from cleaner.engine.compare.comparing import Place, RetentionOf
+    from storage.names import TopicPartition
+
+HELP = "prove that between two states of a log dir no record is gone that a cleaner may not take"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``diff`` takes."""
+    parser.epilog = help_on(
+        ExitStatus.DONE,
+        ExitStatus.FAILED,
+        ExitStatus.USAGE,
+        also={ExitStatus.DAMAGED: "a record is gone, changed or new, and no cleaning accounts for it"},
+    )
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="a log dir or a partition directory")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="its later state, or a copy with a manifest")
+    parser.add_argument(
+        "--topic",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="only topics or partitions of these names",
+    )
+    parser.add_argument("--now", type=moment, metavar="TIME", help="delete horizons up to it have come")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="set_options",
+        help="delete.retention.ms=VALUE, if no cluster metadata log beside AFTER or BEFORE says it",
+    )
+    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.diff/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open both, compare, show."""
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.engine.compare.comparing import Place, check_alike, compared  # noqa: PLC0415 - not for --help
+    from cleaner.report.differences import document, lines  # noqa: PLC0415 - not for --help
+
+    clock_ms = SystemClock().now_ms()
+    before, after = Place.open(args.before, args.topic), Place.open(args.after, args.topic)
+    check_alike(before, after)
+    _check_named(args.topic, before, after)
+    files = [*before.damaged_files(), *after.damaged_files()]
+    now_ms = args.now(clock_ms) if args.now else clock_ms
+    found = list(compared(before, after, now_ms, _retention_ms_of(args.set_options, before, after)))
+    told = document(found, files)
+    if args.json:
+        json.dump(told, sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines(found, files))
+    return ExitStatus.DAMAGED if told["damaged"] else ExitStatus.DONE
+
+
+def _check_named(topics: Sequence[str], before: Place, after: Place) -> None:
+    if topics:
+        known = {found for place in (before, after) for found in place.all_partitions()}
+        check_globs(topics, known, "either place")
+
+
+def _retention_ms_of(set_options: Sequence[str], before: Place, after: Place) -> RetentionOf:
+    """Return what gives ``delete.retention.ms`` of a partition: of ``--set``, else of the cluster metadata.
+
+    Raises: InvalidConfigs of ``--set``.
+    """
+    from cleaner.config.layers import Settings  # noqa: PLC0415 - not for --help
+    from cleaner.config.reader import load_layers  # noqa: PLC0415 - not for --help
+    from policies.config.policy import Layer  # noqa: PLC0415 - not for --help
+
+    log_dirs = [after.log_dir.path, before.log_dir.path]
+    layers = load_layers(Settings(cluster_metadata=False), log_dirs, set_options).layers
+    try:
+        layers = load_layers(Settings(), log_dirs, set_options).layers
+    except LogCleanerError as error:
+        complain(f"{error}; what delete.retention.ms may have taken is told by --set alone")
+
+    def retention_ms_of(topic_partition: TopicPartition) -> int | None:
+        policy = layers.policy_for(topic_partition.topic)
+        is_stated = policy.stated["delete.retention.ms"].layer is not Layer.KAFKA_DEFAULT
+        is_known = is_stated or topic_partition.topic in (layers.topic_ids or {})
+        return policy.delete_retention_ms if is_known else None
+
+    return retention_ms_of

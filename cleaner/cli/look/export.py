@@ -1,0 +1,128 @@
+"""``export``: the records of one partition, as Parquet or as JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.naming import OPERAND, check_partition
+from cleaner.cli.opening import add_place_arguments, open_log_dirs
+from cleaner.cli.progress import ProgressBar
+from cleaner.cli.values import topic_partition
+from storage.errors import ExtraMissing, InvalidConfig
+
+if TYPE_CHECKING:
+    from cleaner.export.transfer import Reading, Writer
+    from storage.scan.partitions import FoundPartition
+
+HELP: Final = "write the records of a partition to a file: Parquet, or JSON lines"
+_STDOUT: Final = Path("-")
+_ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``export`` takes."""
+    parser.usage = f"%(prog)s {OPERAND} --to parquet|jsonl FILE [options]"
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
+        also={
+            ExitStatus.DONE: "every record was written",
+            ExitStatus.FAILED: "something could not be read or written, and there is no file",
+            ExitStatus.USAGE: "wrong usage or configuration; the file is there already",
+        },
+    )  # fmt: skip
+    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="whose records")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a new file, whole once it is there; -: stdout (jsonl)")
+    parser.add_argument(
+        "--to", choices=("parquet", "jsonl"), required=True, help="the format; parquet needs logcleaner[parquet]"
+    )
+    parser.add_argument(
+        "--include-metadata", action="store_true", help="also the fields of record batches, and control records"
+    )
+    parser.add_argument(
+        "--isolation-level",
+        choices=_ISOLATION_LEVELS,
+        default=_ISOLATION_LEVELS[0],
+        help="read_committed: no aborted records, none behind the last stable offset",
+    )
+    add_place_arguments(parser, with_topics=False)
+    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.export/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, read and write, show."""
+    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.export.transfer import plan_reading, transfer  # noqa: PLC0415 - not for --help
+
+    _check_usage(args)
+    read_committed = args.isolation_level == _ISOLATION_LEVELS[1]
+    reading = plan_reading(_partition(args), read_committed=read_committed, now_ms=SystemClock().now_ms())
+    with _target(args, reading) as file, ProgressBar("exporting") as bar:
+        writer = _writer(args, file)
+        records = transfer(reading, writer, with_control=args.include_metadata, advance=bar.advance)
+    if args.file != _STDOUT:
+        _show(args, reading, records)
+    return ExitStatus.DONE
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    if args.file == _STDOUT and args.to != "jsonl":
+        raise InvalidConfig("FILE", "-", f"goes with --to jsonl only: name a file for {args.to}")
+    if args.file == _STDOUT and args.json:
+        raise InvalidConfig("--json", None, "goes with a file only: the records have stdout")
+
+
+def _partition(args: argparse.Namespace) -> FoundPartition:
+    """Raises: InvalidConfig where none, or more than one log dir has it."""
+    from storage.names import LOG_START_OFFSET_CHECKPOINT  # noqa: PLC0415 - not for --help
+    from storage.scan.partitions import FoundPartition  # noqa: PLC0415 - not for --help
+
+    wanted = args.topic_partition
+    here = [(log_dir, *found) for log_dir in open_log_dirs(args) for found in log_dir.partitions()]
+    check_partition(wanted, (name for _, name, _ in here))
+    found = [(log_dir, directory) for log_dir, name, directory in here if name == wanted]
+    if len(found) > 1:
+        both = " and ".join(str(log_dir.path) for log_dir, _ in found)
+        raise InvalidConfig(OPERAND, str(wanted), f"lies in {both} (replicas?); name one with --log-dir")
+    ((log_dir, directory),) = found
+    return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
+
+
+@contextmanager
+def _target(args: argparse.Namespace, reading: Reading) -> Iterator[BinaryIO]:
+    if args.file == _STDOUT:
+        yield sys.stdout.buffer
+        return
+    from cleaner.export.target import new_file  # noqa: PLC0415 - not for --help
+
+    with new_file(args.file, reading.partition.directory.parent) as file:
+        yield file
+
+
+def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:
+    """Raises: ExtraMissing."""
+    if args.to == "jsonl":
+        from cleaner.export.jsonl import JsonLinesWriter  # noqa: PLC0415 - not for --help
+
+        return JsonLinesWriter(file, with_metadata=args.include_metadata)
+    try:
+        from cleaner.export.parquet import ParquetWriter  # noqa: PLC0415 - pyarrow, only where it is asked for
+    except ImportError as error:
+        raise ExtraMissing("--to parquet", str(error.name), "parquet") from error
+    return ParquetWriter(file, with_metadata=args.include_metadata)
+
+
+def _show(args: argparse.Namespace, reading: Reading, records: int) -> None:
+    from cleaner.report.exports import Export, document, line  # noqa: PLC0415 - not for --help
+
+    topic, partition = reading.partition.topic_partition
+    log_dir, file, size_bytes = str(reading.partition.directory.parent), str(args.file), args.file.stat().st_size
+    offsets = reading.offsets
+    done = Export(topic, partition, log_dir, args.to, file, offsets.start, offsets.end, records, size_bytes)
+    sys.stdout.write(f"{json.dumps(document(done)) if args.json else line(done)}\n")

@@ -1,0 +1,47 @@
+"""``history``: what was changed, when, why, how many bytes: the journal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.naming import check_remembered
+from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
+from cleaner.cli.values import topic_partition
+
+HELP = "what was changed, when, why, how many bytes (the journal)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``history`` takes."""
+    parser.usage = "%(prog)s [TOPIC-PARTITION] [options]"
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
+    parser.add_argument(
+        "topic_partition",
+        nargs="?",
+        type=topic_partition,
+        metavar="TOPIC-PARTITION",
+        help="of this partition alone",
+    )
+    add_place_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.history/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, read, show."""
+    from cleaner.engine.undo.history import read_history  # noqa: PLC0415 - not for --help
+    from cleaner.report.history import document, render  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
+
+    log_dirs = open_log_dirs(args)
+    check_remembered(args.topic, args.topic_partition, log_dirs)
+    wanted = wanted_partitions(args)
+    histories = [read_history(log_dir, wanted) for log_dir in log_dirs]
+    if args.json:
+        json.dump(document(histories), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.write(render(histories, Page()))
+    return ExitStatus.DONE

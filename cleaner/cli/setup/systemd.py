@@ -1,0 +1,90 @@
+"""``systemd``: the unit and its files, carried by the wheel: look at them, or put them where systemd finds them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.parser import did_you_mean
+from storage.errors import InvalidConfig, UnwritableFile
+
+if TYPE_CHECKING:
+    from cleaner.cli.setup.unit_files import Placed
+
+HELP = "print or install the systemd units, their sample configuration, alert rules and dashboard"
+_HIDDEN_BY_PROTECT_HOME = ("/home", "/root", "/run/user")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``systemd`` takes."""
+    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    printing = actions.add_parser("print", help="print one file, or all")
+    printing.add_argument("name", nargs="?", metavar="NAME", help="e.g. logcleaner.service; all of them without it")
+    installing = actions.add_parser("install", help="write them; what is in /etc already stays as it is")
+    installing.add_argument(
+        "--root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="of the file system, to prepare an image or a package",
+    )
+    installing.add_argument(
+        "--prefix", type=PurePath, default=PurePath("/usr/local"), metavar="DIR", help="of the units; /usr/local"
+    )
+    installing.add_argument("--command", type=PurePath, metavar="FILE", help="what the units call; this program")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or install."""
+    return _print(args.name) if args.action == "print" else _install(args)
+
+
+def _print(name: str | None) -> int:
+    from cleaner.cli.setup.unit_files import BY_NAME  # noqa: PLC0415 - not for --help
+
+    if name is not None and name not in BY_NAME:
+        raise InvalidConfig(name, None, f"is none of {', '.join(BY_NAME)}{did_you_mean(name, BY_NAME)}")
+    for file in (BY_NAME[name],) if name else BY_NAME.values():
+        heading = "" if name else f"# ==== {file.name}\n"
+        sys.stdout.write(heading + file.text() + ("" if name else "\n"))
+    return ExitStatus.DONE
+
+
+def _install(args: argparse.Namespace) -> int:
+    from cleaner.cli.setup.unit_files import placed  # noqa: PLC0415 - not for --help
+
+    command = _command(args.command)
+    if not args.prefix.is_absolute():
+        raise InvalidConfig("--prefix", str(args.prefix), "must begin with /")
+    for file in placed(args.root, args.prefix, str(command)):
+        sys.stdout.write(f"{file.path}{'' if _write(file) else ': is there already, left as it is'}\n")
+    if args.root == Path("/"):
+        complain("now edit /etc/logcleaner.toml and log-dirs.conf; then systemd-sysusers, systemctl daemon-reload")
+    return ExitStatus.DONE
+
+
+def _command(said: PurePath | None) -> PurePath:
+    """The absolute path of this program, unless another was said."""
+    command = said or PurePath(shutil.which("logcleaner") or Path(sys.argv[0]).absolute())
+    if not command.is_absolute():
+        raise InvalidConfig("--command", str(command), "must begin with /")
+    if any(command.is_relative_to(hidden) for hidden in _HIDDEN_BY_PROTECT_HOME):
+        complain(f"{command}: the units hide home directories from it (ProtectHome=yes); install it elsewhere")
+    return command
+
+
+def _write(file: Placed) -> bool:
+    """Whether it was written."""
+    if file.is_edited and file.path.exists():
+        return False
+    try:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        file.path.write_text(file.text, "utf-8")
+    except OSError as error:
+        raise UnwritableFile(file.path, error.strerror or str(error)) from error
+    return True

@@ -1,0 +1,91 @@
+"""The files that make a service of it, and those that watch it: carried by the wheel; where each belongs on a machine.
+
+Vendor's files go below a prefix (``/usr/local``; ``/usr`` for a distribution's package); those that a person edits go
+to ``/etc`` and are never overwritten.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+PACKAGED: Final = Path(__file__).parents[2] / "share"
+"""In an installed wheel."""
+CHECKOUT: Final = Path(__file__).parents[3]
+"""In a working copy."""
+COMMAND: Final = "/usr/bin/logcleaner"
+"""What the files call, until they are installed."""
+_UNITS: Final = ("logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer")
+_SPARK_UNITS: Final = ("logcleaner-analyze.service", "logcleaner-analyze.timer")
+_DROP_INS: Final = ("logcleaner.service.d", "logcleaner-clean.service.d")
+_FOR_KAFKA: Final = ("kafka-user.conf", "free-before-kafka.conf", "make-way-for-kafka.conf")
+_EXAMPLES: Final = "share/doc/logcleaner/examples"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """One file."""
+
+    name: str
+    """As ``systemd print`` takes it."""
+    places: tuple[str, ...]
+    """Below the prefix, or below the root where it is a person's to edit."""
+    is_edited: bool = False
+    folder: str = "systemd"
+    needs_spark: bool = False
+    """It calls what the extra ``spark`` brings."""
+
+    def text(self) -> str:
+        """Its content."""
+        root = PACKAGED if PACKAGED.is_dir() else CHECKOUT
+        return (root / self.folder / self.name).read_text("utf-8")
+
+
+FILES: Final = (
+    *(UnitFile(name, (f"lib/systemd/system/{name}",)) for name in _UNITS),
+    *(UnitFile(name, (f"lib/systemd/system/{name}",), needs_spark=True) for name in _SPARK_UNITS),
+    UnitFile("logcleaner.sysusers.conf", ("lib/sysusers.d/logcleaner.conf",)),
+    UnitFile("logcleaner.tmpfiles.conf", ("lib/tmpfiles.d/logcleaner.conf",)),
+    UnitFile("logcleaner.toml", ("etc/logcleaner.toml",), is_edited=True),
+    UnitFile("log-dirs.conf", tuple(f"etc/systemd/system/{d}/log-dirs.conf" for d in _DROP_INS), is_edited=True),
+    *(UnitFile(name, (f"{_EXAMPLES}/{name}",)) for name in _FOR_KAFKA),
+    *(
+        UnitFile(name, (f"{_EXAMPLES}/{name}",), folder="monitoring")
+        for name in ("alerts.yml", "alerts_test.yml", "dashboard.json")
+    ),
+)
+BY_NAME: Final = {file.name: file for file in FILES}
+
+
+def has_spark() -> bool:
+    """Return whether the extra ``spark`` is installed."""
+    return importlib.util.find_spec("pyspark") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A file at its place."""
+
+    path: Path
+    text: str
+    is_edited: bool
+
+
+def placed(root: Path, prefix: PurePath, command: str) -> Iterator[Placed]:
+    """Return every file where it belongs, without those that need an extra that is not installed.
+
+    Args:
+        root: of the file system.
+        prefix: of the vendor's files, absolute.
+        command: path of ``logcleaner``, as the units are to call it.
+    """
+    vendor = root / prefix.relative_to("/")
+    for file in FILES:
+        if file.needs_spark and not has_spark():
+            continue
+        for place in file.places:
+            path = (root if file.is_edited else vendor) / place
+            yield Placed(path, file.text().replace(COMMAND, command), file.is_edited)

@@ -1,0 +1,1 @@
+"""The configuration as files state it: read, checked, and turned into layers."""

@@ -1,0 +1,148 @@
+"""From settings, server.properties, cluster metadata and ``--set`` to the layers of configuration.
+
+Knows no TOML and no pydantic: a command that is given ``--log-dir`` alone starts without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from policies.config.config_layers import ConfigLayers
+from policies.config.config_sources import ConfigSources, RawLayer, Said
+from policies.config.configured import Configured
+from policies.facts import ConfigFacts
+from storage.errors import InvalidConfig, InvalidConfigs
+from storage.metadata.metadata_log import ClusterMetadata, Configs
+from storage.properties import Property
+
+_SET: Final = "--set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A configuration file, read and checked; without a file, what holds without one.
+
+    Attributes:
+        path: the file; None without one.
+        server_properties: the broker's own file, whose values are to be read.
+        names_both: the file itself names ``server.properties`` and ``log.dirs``: they belong together.
+        cluster_metadata: read ``__cluster_metadata-0`` where it is there.
+        kafka_defaults: the broker runs on Kafka's built-in defaults.
+        defaults: ``[defaults]``, ``[cleaner]`` and the keys above all tables, by Kafka's names.
+        topics: name or glob -> its table.
+        metrics_listen: ``host:port`` of the metrics endpoint; None for no endpoint.
+        metrics_per_partition: ``few``, five series a partition, ``all`` or ``none``.
+        metrics_textfile: where a one-shot run writes the metrics; None for nowhere.
+    """
+
+    path: Path | None = None
+    server_properties: Path | None = None
+    names_both: bool = False
+    cluster_metadata: bool = True
+    kafka_defaults: bool = False
+    defaults: RawLayer = field(default_factory=dict)
+    topics: Mapping[str, RawLayer] = field(default_factory=dict)
+    metrics_listen: str | None = None
+    metrics_per_partition: str = "few"
+    metrics_textfile: Path | None = None
+
+
+class LoadedLayers(NamedTuple):
+    """The configuration as it was read at one moment.
+
+    Attributes:
+        layers: everything that was stated.
+        log_dirs: the log dirs that the configuration is for, as they were named.
+        cluster: the cluster metadata that was read; None if there was none.
+        settings: of the configuration file.
+        facts: log dir, resolved -> what tells whether this is the configuration of its broker.
+        rejected: why the configuration file was not taken, and an earlier one holds; None if the file was taken.
+    """
+
+    layers: ConfigLayers
+    log_dirs: tuple[Path, ...]
+    cluster: ClusterMetadata | None
+    settings: Settings
+    facts: Mapping[Path, ConfigFacts] = {}
+    rejected: str | None = None
+
+    @property
+    def configured(self) -> Configured:
+        """Return what the engine needs to know of it."""
+        return Configured(self.log_dirs, self.layers, self.facts)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The configuration file and ``server.properties``, where they were read."""
+        return tuple(path for path in (self.settings.path, self.settings.server_properties) if path)
+
+
+def build_layers(
+    settings: Settings,
+    *,
+    server_properties: Mapping[str, Property] | None = None,
+    cluster: ClusterMetadata | None = None,
+    node_id: str | None = None,
+    set_options: Sequence[str] = (),
+) -> ConfigLayers:
+    """Make the layers of what was read before.
+
+    Args:
+        settings: of the configuration file.
+        server_properties: None where none was read.
+        cluster: None where there is no cluster metadata.
+        node_id: of the broker whose log dirs these are; None takes no broker's own dynamic configs.
+        set_options: ``KEY=VALUE`` of each ``--set``.
+
+    Raises:
+        InvalidConfigs: everything that is wrong in any layer.
+    """
+    problems: list[InvalidConfig] = []
+    sources = ConfigSources(
+        server_properties=_said_in(settings.server_properties, server_properties),
+        cluster_default=_said_by(cluster.cluster_default if cluster else {}, "all brokers"),
+        broker=_said_by(cluster.broker_configs.get(node_id or "", {}) if cluster else {}, f"broker {node_id}"),
+        defaults=settings.defaults,
+        topic_metadata=_said_of_topics(cluster) if cluster else {},
+        topics_file=settings.topics,
+        overrides=_said_by_options(set_options, problems),
+        kafka_defaults=settings.kafka_defaults,
+        topic_ids=cluster.topic_ids if cluster else None,
+    )
+    try:
+        layers = ConfigLayers.read(sources)
+    except InvalidConfigs as found:
+        problems += found.problems
+    if problems:
+        raise InvalidConfigs(tuple(problems))
+    return layers
+
+
+def _said_in(path: Path | None, properties: Mapping[str, Property] | None) -> RawLayer | None:
+    if properties is None:
+        return None
+    name = path or "server.properties"
+    return {key: Said(value, f"{name} line {line}") for key, (value, line) in properties.items()}
+
+
+def _said_by(configs: Configs, resource: str) -> RawLayer:
+    return {key: Said(value, f"cluster metadata, {resource}") for key, value in configs.items()}
+
+
+def _said_of_topics(cluster: ClusterMetadata) -> dict[str, RawLayer]:
+    return {topic: _said_by(configs, f"topic {topic}") for topic, configs in cluster.topic_configs.items()}
+
+
+def _said_by_options(set_options: Sequence[str], problems: list[InvalidConfig]) -> RawLayer:
+    """``KEY=VALUE`` of each option; the last one holds where a key is set twice."""
+    said = {}
+    for option in set_options:
+        key, equals, value = option.partition("=")
+        if not equals or not key.strip():
+            problems.append(InvalidConfig(option, None, "must be KEY=VALUE", _SET))
+            continue
+        said[key.strip()] = Said(value.strip(), _SET)
+    return said

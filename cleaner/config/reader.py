@@ -1,0 +1,271 @@
+"""The reader of all configuration: every source is read anew at each call, unless its files are still the same.
+
+A run reads the configuration twice: first to find the log dirs, then again under their locks. What a broker, or a
+person, changed in between is seen by the second reading. Only the cluster metadata is large (a log of 22 MB takes two
+seconds), so the reader remembers it together with the identities that its files had *before* they were read: a change
+during the reading makes the next call read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.config.file_states import State, state_of_directory
+from cleaner.config.layers import LoadedLayers, Settings, build_layers
+from policies.config.policy import BrokerPolicy, Layer
+from policies.facts import ConfigFacts
+from storage.directory import despite_vanishing
+from storage.errors import InvalidConfig, LogCleanerError, LogDirNotThere, NotALogDir, UnreadableFile
+from storage.log_dir import LogDir, read_file
+from storage.metadata.metadata_log import ClusterMetadata, read_cluster_metadata
+from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
+from storage.properties import Property, parse_properties, read_properties
+
+METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+_ID_KEYS: Final = ("node.id", "broker.id")
+
+Properties = Mapping[str, Property]
+
+
+class _Remembered(NamedTuple):
+    """Cluster metadata, and what its directory looked like before it was read."""
+
+    directory: Path
+    state: State
+    metadata: ClusterMetadata
+
+
+class ConfigurationReader:
+    """Reads the configuration file, ``server.properties``, ``meta.properties`` and the cluster metadata."""
+
+    def __init__(
+        self,
+        read_settings: Callable[[], Settings],
+        log_dirs: Sequence[Path] = (),
+        set_options: Sequence[str] = (),
+        *,
+        keeps_settings: bool = False,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            read_settings: reads the configuration file and applies what the command line says in its place.
+            log_dirs: of the command line; without any, those that ``log.dirs`` names.
+            set_options: ``KEY=VALUE`` of each ``--set``.
+            keeps_settings: a configuration file that does not validate leaves the last valid one in force, and the
+                result says why. Without this, and at the first reading, it is an error.
+        """
+        self._read_settings = read_settings
+        self._log_dirs = tuple(log_dirs)
+        self._set_options = tuple(set_options)
+        self._keeps_settings = keeps_settings
+        self._settings: Settings | None = None
+        self._remembered: _Remembered | None = None
+
+    def read(self) -> LoadedLayers:
+        """Read what every source says now.
+
+        Raises:
+            InvalidConfigs: everything that is wrong in any layer.
+            InvalidConfig: a stated ``metadata.log.dir`` holds no cluster metadata.
+            LogDirNotThere: it may do so later.
+            UnreadableFile, CorruptBatch: of server.properties, meta.properties or the cluster metadata.
+        """
+        kept = self._settings if self._keeps_settings else None
+        try:
+            settings = self._read_settings()
+            loaded = self._read_with(settings)
+        except LogCleanerError as error:
+            if kept is None:
+                raise
+            loaded = self._read_with(kept)._replace(rejected=str(error))
+        else:
+            self._settings = settings
+        return loaded
+
+    def _read_with(self, settings: Settings) -> LoadedLayers:
+        properties = read_properties(settings.server_properties) if settings.server_properties else None
+        stated = build_layers(settings, server_properties=properties, set_options=self._set_options).broker_policy()
+        log_dirs = _distinct(self._log_dirs or tuple(map(Path, stated.log_dirs)))
+        cluster = self._cluster(stated, log_dirs) if settings.cluster_metadata else None
+        own = {path: _own_properties(path) or {} for path in log_dirs}
+        node_id = next(filter(None, map(_node_id, own.values())), None)
+        layers = build_layers(
+            settings,
+            server_properties=properties,
+            cluster=cluster,
+            node_id=node_id if cluster else None,
+            set_options=self._set_options,
+        )
+        whose = _Whose(settings, properties, stated, cluster, node_id)
+        facts = {path.resolve(): whose.facts(path, own[path]) for path in log_dirs}
+        return LoadedLayers(layers, log_dirs, cluster, settings, facts)
+
+    def _cluster(self, stated: BrokerPolicy, log_dirs: Sequence[Path]) -> ClusterMetadata | None:
+        """Read the metadata log in ``metadata.log.dir`` if that is stated, else the first one in the log dirs.
+
+        Log dirs that the configuration names count also if the command line names others: a broker with several keeps
+        the metadata of all its topics in one of them.
+
+        Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that still is configured,
+            or may lie in one that this user cannot look into.
+        """
+        others = [path for path in map(Path, stated.log_dirs) if path not in log_dirs]
+        own_dir = [Path(stated.metadata_log_dir)] if stated.metadata_log_dir is not None else []
+        known = self._remembered.directory if self._remembered else None
+        if known and known.parent in (*log_dirs, *others, *own_dir) and not known.is_dir():
+            raise UnreadableFile(known, "the cluster metadata was read here before, and is gone")
+        directory = _metadata_directory(stated, log_dirs, others)
+        return despite_vanishing(partial(self._metadata_in, directory)) if directory else None
+
+    def _metadata_in(self, directory: Path) -> ClusterMetadata:
+        state = state_of_directory(directory)
+        known = self._remembered
+        if known is None or (known.directory, known.state) != (directory, state) or not state:
+            known = self._remembered = _Remembered(directory, state, read_cluster_metadata(directory))
+        return known.metadata
+
+
+def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: Sequence[str] = ()) -> LoadedLayers:
+    """Read what the settings name, once. Arguments and errors: as for ``ConfigurationReader``."""
+    return ConfigurationReader(lambda: settings, log_dirs, set_options).read()
+
+
+def _distinct(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return each directory once, however often it is named, and whatever paths lead to it."""
+    return tuple({_identity_of(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def _identity_of(path: Path) -> tuple[object, ...]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (str(path),)
+    return status.st_dev, status.st_ino
+
+
+def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path], others: Sequence[Path]) -> Path | None:
+    """Return where the cluster metadata lies: ``others`` are configured, but nobody else opens them in this run."""
+    if stated.metadata_log_dir is None:
+        for log_dir in (*log_dirs, *others):
+            if not _is_open(log_dir):
+                if log_dir in others and log_dir.is_dir():
+                    raise UnreadableFile(log_dir, "this user may not look for the cluster metadata in it")
+            elif (path := log_dir / METADATA_DIR).is_dir():
+                return path
+        return None
+    found = Path(stated.metadata_log_dir) / METADATA_DIR
+    if not found.is_dir():
+        _check_mounted(Path(stated.metadata_log_dir))
+        reason = (
+            f"holds no {METADATA_DIR}; name the right directory, or set cluster.metadata = false in a --config FILE"
+        )
+        origin = stated.origin("metadata.log.dir")
+        raise InvalidConfig("metadata.log.dir", stated.metadata_log_dir, reason, origin)
+    return found
+
+
+def _check_mounted(metadata_log_dir: Path) -> None:
+    """Raise LogDirNotThere if a disk may not be mounted yet: that is no wrong configuration."""
+    try:
+        LogDir.open(metadata_log_dir)
+    except LogDirNotThere as error:
+        raise LogDirNotThere(error.path, f"metadata.log.dir names it, and it {error.cause}") from error
+    except NotALogDir:
+        return
+
+
+def _is_open(log_dir: Path) -> bool:
+    """Whether this user may look into a directory: what is wrong with another one is told by who opens it."""
+    return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
+
+
+def _own_properties(log_dir: Path) -> Properties | None:
+    """What ``meta.properties`` of a log dir says; None if there is none."""
+    path = log_dir / META_PROPERTIES_FILE
+    data = read_file(path) if _is_open(log_dir) else None  # who opens the log dir tells what it is
+    return None if data is None else parse_properties(data, str(path))
+
+
+def _node_id(properties: Properties) -> str | None:
+    """The id of the node; an id below 0 asks ZooKeeper for one, and tells nothing."""
+    for key in _ID_KEYS:
+        if key in properties and (found := properties[key].value.strip()) and not found.startswith("-"):
+            return found
+    return None
+
+
+class _Whose(NamedTuple):
+    """What was read of a broker: it may not be the broker of every log dir."""
+
+    settings: Settings
+    server_properties: Properties | None
+    stated: BrokerPolicy
+    cluster: ClusterMetadata | None
+    node_id: str | None
+    """Whose dynamic configs were taken from the cluster metadata."""
+
+    def facts(self, log_dir: Path, own: Properties) -> ConfigFacts:
+        """Return the facts that tell whether the configuration is the one of this log dir's broker."""
+        stated_by, stated_node_id = self._stated_id()
+        beside = _own_properties(self.cluster.directory.parent) if self.cluster else None
+        return ConfigFacts(
+            stated_by=stated_by,
+            stated_node_id=stated_node_id,
+            own_node_id=_node_id(own),
+            names_log_dir=self._names(log_dir),
+            missing=self._missing(own),
+            metadata_cluster_id=_cluster_id(beside or {}),
+            own_cluster_id=_cluster_id(own),
+            metadata_newest_ms=self.cluster.newest_record_ms if self.cluster else None,
+            metadata_torn_bytes=self.cluster.torn_tail_bytes if self.cluster else 0,
+        )
+
+    def _stated_id(self) -> tuple[str, str | None]:
+        if self.server_properties is not None and (stated := _node_id(self.server_properties)):
+            return str(self.settings.server_properties), stated
+        own_configs = self.cluster.broker_configs if self.cluster else {}
+        return ("what the cluster metadata says of one broker", self.node_id) if own_configs else ("", None)
+
+    def _missing(self, own: Properties) -> str | None:
+        """Return what would be needed to know the limits of this log dir's broker, and was not found."""
+        if self.cluster and self.cluster.broker_configs and _node_id(own) is None:
+            return "meta.properties names no node.id, and the cluster metadata has configs of single brokers"
+        is_kraft = self.server_properties is not None and "process.roles" in self.server_properties
+        if is_kraft and self.settings.cluster_metadata and self.cluster is None:
+            remedy = "name its metadata.log.dir, or say cluster.metadata = false in a --config FILE"
+            return f"no {METADATA_DIR} was found, in which topics state their own limits ({remedy})"
+        return None
+
+    def _names(self, log_dir: Path) -> bool:
+        """Whether ``server.properties`` names the log dir, or a configuration file names both of them."""
+        if self.server_properties is None or _is_named(log_dir, self.server_properties):
+            return True
+        is_of_file = self.stated.stated["log.dirs"].layer is Layer.DEFAULTS and self.settings.names_both
+        return is_of_file and any(_is_same(log_dir, Path(name)) for name in self.stated.log_dirs)
+
+
+def _cluster_id(properties: Properties) -> str | None:
+    return properties["cluster.id"].value.strip() or None if "cluster.id" in properties else None
+
+
+def _is_named(log_dir: Path, properties: Properties) -> bool:
+    """Whether ``log.dirs`` (or ``log.dir``) names this directory, whatever path leads to it.
+
+    A file that names no directory at all says nothing about this one: Kafka's default is /tmp/kafka-logs.
+    """
+    stated = properties.get("log.dirs") or properties.get("log.dir")
+    if stated is None:
+        return True
+    return any(_is_same(log_dir, Path(name.strip())) for name in stated.value.split(",") if name.strip())
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False

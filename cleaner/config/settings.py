@@ -1,0 +1,230 @@
+"""The configuration file: TOML with Kafka's keys, read into ``Settings``; every error at once, with its line.
+
+Here alone pydantic is used, for the shape of the file; what Kafka's keys may hold, ``policies`` knows.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cleaner.config.layers import Settings
+from cleaner.config.toml_lines import KeyPath, key_lines, leaves
+from policies.config.config_keys import BROKER_KEYS
+from policies.config.config_sources import RawLayer, Said, names_of, nearest, read_layer
+from policies.config.policy import Layer
+from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
+
+_TABLES: Final = ("defaults", "cleaner", "metrics")
+_CLEANER_PREFIX: Final = "log.cleaner."
+_BROKER_NAMES: Final = frozenset(
+    name for key in BROKER_KEYS for name in (key.name, *(synonym.name for synonym in key.synonyms))
+)
+_CLEANER_NAMES: Final = {
+    short: name
+    for name in names_of(Layer.DEFAULTS)
+    if name in _BROKER_NAMES or name.startswith(_CLEANER_PREFIX)
+    for short in (name, name.removeprefix(_CLEANER_PREFIX))
+}
+"""Key of ``[cleaner]``, with or without ``log.cleaner.`` -> Kafka's name."""
+_REASONS: Final = {
+    "bool_type": "must be true or false",
+    "string_type": "must be a text",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "string_pattern_mismatch": "must be HOST:PORT",
+    "literal_error": "must be few, all or none",
+}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _Metrics(_Strict):
+    listen: Annotated[str, Field(pattern=r"^\S+:\d{1,5}$")] | None = None
+    per_partition: Literal["few", "all", "none"] = Field(default="few", alias="per.partition")
+    textfile: Annotated[str, Field(min_length=1)] | None = None
+
+
+class _File(_Strict):
+    """The file, dotted keys joined, without the broker keys that stand above all tables."""
+
+    server_properties: str | None = Field(None, alias="server.properties")
+    cluster_metadata: bool = Field(True, alias="cluster.metadata")
+    kafka_defaults: bool = Field(False, alias="kafka.defaults")
+    defaults: dict[str, Any] = {}
+    topics: dict[str, dict[str, Any]] = {}
+    cleaner: dict[str, Any] = {}
+    metrics: _Metrics = _Metrics()
+
+
+class _Entry(NamedTuple):
+    """A key of the file: its table and, joined, its name; for ``[topics]`` also the topic's name or glob."""
+
+    location: KeyPath
+    said: Said
+    line: int
+
+    @property
+    def is_broker_key(self) -> bool:
+        """A broker key above all tables, such as ``log.dirs``."""
+        return len(self.location) == 1 and self.location[0] in _BROKER_NAMES
+
+    def problem(self, reason: str) -> InvalidConfig:
+        return InvalidConfig(".".join(self.location), None, reason, self.said.origin)
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a configuration file.
+
+    Raises:
+        UnreadableFile: it is missing, may not be read, or is no UTF-8.
+        InvalidConfigs: everything that is wrong in it, by line.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableFile(path, str(error)) from error
+    return parse_settings(text, path)
+
+
+def parse_settings(text: str, path: Path) -> Settings:
+    """Parse the text of a configuration file.
+
+    Args:
+        text: TOML.
+        path: the file, for errors; a relative path in it is taken from its directory.
+
+    Raises:
+        InvalidConfigs: everything that is wrong in it, by line.
+    """
+    try:
+        entries = list(_entries(tomllib.loads(text), key_lines(text), path))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfigs((InvalidConfig(str(path), None, f"is no valid TOML: {error}"),)) from error
+    problems = list(_repeated(entries))
+    defaults = _defaults(entries, problems)
+    topics = _topics(entries)
+    read_layer(Layer.DEFAULTS, defaults, problems)
+    for table in topics.values():
+        read_layer(Layer.TOPICS_NAME, table, problems)
+    file = _validated(entries, problems)
+    if problems:
+        raise InvalidConfigs(tuple(sorted(problems, key=_line_of)))
+    return Settings(
+        path=path,
+        server_properties=path.parent / file.server_properties if file.server_properties else None,
+        names_both=bool(file.server_properties) and "log.dirs" in defaults,
+        cluster_metadata=file.cluster_metadata,
+        kafka_defaults=file.kafka_defaults,
+        defaults=defaults,
+        topics=topics,
+        metrics_listen=file.metrics.listen,
+        metrics_per_partition=file.metrics.per_partition,
+        metrics_textfile=path.parent / file.metrics.textfile if file.metrics.textfile else None,
+    )
+
+
+def _line_of(problem: InvalidConfig) -> int:
+    """Every origin here ends in its line, see ``_entries``."""
+    return int(problem.where.rpartition(" ")[2])
+
+
+def _entries(document: Mapping[str, Any], lines: Mapping[KeyPath, int], path: Path) -> Iterator[_Entry]:
+    for key_path, value in leaves(document):
+        line = lines[key_path]
+        yield _Entry(_location(key_path), Said(value, f"{path} line {line}"), line)
+
+
+def _location(path: KeyPath) -> KeyPath:
+    """``topics."orders".retention.ms`` is (topics, orders, retention.ms); ``log.dirs`` is (log.dirs,)."""
+    places = 2 if path[0] == "topics" else 1 if path[0] in _TABLES else 0
+    return (*path[:places], ".".join(path[places:])) if len(path) > places else path
+
+
+def _repeated(entries: list[_Entry]) -> Iterator[InvalidConfig]:
+    """TOML takes ``"retention.ms"`` and ``retention.ms`` for two keys."""
+    seen: dict[KeyPath, _Entry] = {}
+    for entry in entries:
+        if (first := seen.setdefault(entry.location, entry)) is not entry:
+            yield entry.problem(f"stands in line {first.line} already")
+
+
+def _defaults(entries: list[_Entry], problems: list[InvalidConfig]) -> RawLayer:
+    """``[defaults]``, ``[cleaner]`` and the broker keys above all tables, by Kafka's names."""
+    found: dict[str, Said] = {}
+    for entry in entries:
+        name = _name_of_default(entry)
+        if name in found:
+            problems.append(entry.problem(f"is stated at {found[name].origin} already"))
+        elif name is not None:
+            found[name] = entry.said
+        elif entry.location[0] == "cleaner" and len(entry.location) == 2:
+            problems.append(entry.problem(f"no such key{nearest(entry.location[1], _CLEANER_NAMES)}"))
+    return found
+
+
+def _name_of_default(entry: _Entry) -> str | None:
+    match entry.location:
+        case ("defaults", name):
+            return name
+        case ("cleaner", name):
+            return _CLEANER_NAMES.get(name)
+        case (name,) if entry.is_broker_key:
+            return name
+    return None
+
+
+def _topics(entries: list[_Entry]) -> dict[str, RawLayer]:
+    tables: dict[str, dict[str, Said]] = {}
+    for entry in entries:
+        match entry.location:
+            case ("topics", pattern, name):
+                tables.setdefault(pattern, {})[name] = entry.said
+            case ("topics", pattern):
+                tables.setdefault(pattern, {})
+    return dict(tables)
+
+
+def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> _File:
+    """The file as pydantic sees it; its defaults where that finds problems."""
+    document: dict[str, Any] = {}
+    for entry in entries:
+        if not entry.is_broker_key:
+            _put(document, entry.location, entry.said.value)
+    try:
+        return _File.model_validate(document)
+    except ValidationError as error:
+        by_location = {entry.location: entry for entry in entries}
+        for found in error.errors():
+            entry = by_location[tuple(map(str, found["loc"]))]
+            problems.append(entry.problem(_reason(found["type"], found["msg"], entry.location)))
+        return _File.model_validate({})
+
+
+def _put(document: dict[str, Any], location: KeyPath, value: object) -> None:
+    *tables, name = location
+    for table in tables:
+        document = document.setdefault(table, {})
+    document.setdefault(name, value)
+
+
+def _reason(kind: str, message: str, location: KeyPath) -> str:
+    if kind == "extra_forbidden":
+        return f"no such key{nearest(location[-1], _known_names(location))}"
+    return _REASONS.get(kind, message)
+
+
+def _known_names(location: KeyPath) -> Mapping[str, object]:
+    if location[0] == "metrics":
+        return dict.fromkeys(_names_in(_Metrics))
+    return dict.fromkeys([*_names_in(_File), *_BROKER_NAMES])
+
+
+def _names_in(table: type[_Strict]) -> Iterator[str]:
+    return (field.alias or name for name, field in table.model_fields.items())

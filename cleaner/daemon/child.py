@@ -1,0 +1,246 @@
+"""The daemon's side of the compacting child: starts it, hands it one partition at a time, ends it.
+
+What can go wrong: the child cannot be started, which is no fault of a partition (``CompactorUnstartable``); it dies
+(killed for want of memory, a bug), which is told by ``ChildDied`` and leaves what any crash leaves; it does not end in
+time when it is to, or stands still, or tells nothing for long, and is killed, which comes to the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from cleaner.daemon.messages import Advanced, Done, Refused, Task, Told
+from cleaner.daemon.supervisor import Supervisor
+from cleaner.engine.outcome import Listener
+from cleaner.events import Event
+from storage.errors import LogCleanerError
+
+STOP_SECONDS: Final = 0.8
+"""For the child to end between two steps; the daemon itself has two seconds."""
+END_SECONDS: Final = 10.0
+"""For an idle child to unload what it loaded, when there is no hurry."""
+SILENT_SECONDS_MAX: Final = 900.0
+"""A child that tells nothing for so long hangs. Compiling the kernels, once after an installation, takes a minute."""
+STILL_SECONDS_MAX: Final = 60.0
+"""A child that gets no further for so long, by what the system says of it, is stopped or waits for a dead disk."""
+_UNKILLED_SECONDS_MAX: Final = 10.0
+"""A child that is still there so long after it was killed hangs in the system: the watchdog is to see that."""
+_LOOK_SECONDS: Final = 0.1
+_SIGNS_SECONDS: Final = 1.0
+_END_LOOK_SECONDS: Final = 0.02
+
+
+class ChildDied(LogCleanerError):
+    """The child ended before its task did."""
+
+    def __init__(self, status: int, still_seconds: float | None = None) -> None:
+        super().__init__(status, still_seconds)
+        self.status, self.still_seconds = status, still_seconds
+
+    @property
+    def how(self) -> str:
+        """Return how it ended."""
+        killed = f"was killed by signal {-self.status}" if self.status < 0 else f"exited with status {self.status}"
+        return killed if self.still_seconds is None else f"stood still for {self.still_seconds:.0f} s and {killed}"
+
+    def __str__(self) -> str:
+        return f"the compacting process {self.how}; what it left is recovered, and the partition tried again later"
+
+
+class CompactorUnstartable(LogCleanerError):
+    """The child did not get as far as its first task."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"the compacting process cannot be started: {self.cause}; nothing is compacted until it can"
+
+
+class CompactionRefused(LogCleanerError):
+    """The child could not begin."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Compactor:
+    """One child, started with its first task, ended on leaving the ``with``."""
+
+    def __init__(self, locks: Iterable[int], supervisor: Supervisor) -> None:
+        """Nothing is started yet.
+
+        Args:
+            locks: descriptors that the child inherits.
+            supervisor: says when the daemon is to end.
+        """
+        self._locks = tuple(locks)
+        self._supervisor = supervisor
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._kill_at_seconds = 0.0
+        self._pulse = _Pulse()
+        self._is_asked_to_end = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def compact(self, task: Task, listener: Listener, meanwhile: Callable[[], None]) -> Done:
+        """Have one partition compacted, and wait for it; the next task after a death starts another child.
+
+        Args:
+            task: the partition.
+            listener: hears what the child tells.
+            meanwhile: called again and again while the child starts, and once its line is in the journal.
+
+        Raises: ChildDied, CompactionRefused, CompactorUnstartable.
+        """
+        process, connection = self._child = self._child or self._start(meanwhile)
+        self._send(connection, task)
+        beside = _nothing  # until its line is in the journal, which has one writer at a time
+        while True:
+            match self._next(process, connection, beside):
+                case Told(name, fields):
+                    listener.event(name, **fields)
+                    beside = meanwhile if name == Event.COMPACTION_BEGUN else beside
+                case Advanced(done_bytes):
+                    listener.progress(done_bytes)
+                case Refused(error):
+                    raise CompactionRefused(error)
+                case Done() as done:
+                    return done
+
+    def close(self) -> None:
+        """End the child: between two steps if it gets there in time. Calling it again does nothing."""
+        if self._child is None:
+            return
+        process, connection = self._child
+        self._child = None
+        connection.close()
+        started_seconds = time.monotonic()
+        while process.poll() is None:
+            limit_seconds = STOP_SECONDS if self._supervisor.stopping() else END_SECONDS
+            if time.monotonic() - started_seconds > limit_seconds:
+                process.kill()
+                process.wait()
+            time.sleep(_END_LOOK_SECONDS)
+
+    def _start(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
+        try:
+            return self._started(meanwhile)
+        except ChildDied as error:
+            raise CompactorUnstartable(f"it {error.how}") from error
+        except OSError as error:
+            raise CompactorUnstartable(str(error)) from error
+
+    def _started(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
+        """A child that is ready for its first task. Raises: ChildDied."""
+        ours, theirs = Pipe()
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-m", "cleaner.daemon.compacting", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(), *self._locks),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                env=_environment(),
+            )
+        self._child = process, ours
+        self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX
+        self._pulse = _Pulse()
+        self._next(process, ours, meanwhile)  # Ready
+        return process, ours
+
+    def _send(self, connection: Connection, task: Task) -> None:
+        try:
+            connection.send(task)
+        except OSError as error:
+            raise self._death() from error
+
+    def _next(self, process: subprocess.Popen[bytes], connection: Connection, beside: Callable[[], None]) -> object:
+        """The next message of the child. Raises: ChildDied."""
+        killed_seconds: float | None = None
+        while True:
+            self._end_if_asked(process)
+            if time.monotonic() > self._kill_at_seconds or self._pulse.is_still(process.pid):
+                killed_seconds = killed_seconds or time.monotonic()
+                process.kill()
+            if killed_seconds is None or time.monotonic() - killed_seconds < _UNKILLED_SECONDS_MAX:
+                self._supervisor.alive()
+            if not self._is_asked_to_end and killed_seconds is None:
+                beside()
+            try:
+                if connection.poll(_LOOK_SECONDS):
+                    message = connection.recv()
+                    break
+            except (EOFError, OSError) as error:
+                raise self._death() from error
+        if not self._is_asked_to_end:
+            self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX
+        return message
+
+    def _end_if_asked(self, process: subprocess.Popen[bytes]) -> None:
+        if self._supervisor.stopping() and not self._is_asked_to_end:
+            process.terminate()
+            self._kill_at_seconds, self._is_asked_to_end = time.monotonic() + STOP_SECONDS, True
+
+    def _death(self) -> ChildDied:
+        assert self._child is not None
+        process, _ = self._child
+        still_seconds = STILL_SECONDS_MAX if self._pulse.has_stopped else None
+        self.close()
+        return ChildDied(process.returncode, still_seconds)
+
+
+class _Pulse:
+    """Tells whether a process gets any further: it used a processor, or at least woke up, since the last look."""
+
+    def __init__(self) -> None:
+        self._signs: tuple[bytes, ...] = ()
+        self._moved_seconds = self._looked_seconds = time.monotonic()
+        self.has_stopped = False
+
+    def is_still(self, pid: int) -> bool:
+        """Return whether it has been still for too long; time in which nobody looked does not count."""
+        now_seconds = time.monotonic()
+        since_seconds = now_seconds - self._looked_seconds
+        if since_seconds < _SIGNS_SECONDS:
+            return self.has_stopped
+        self._looked_seconds = now_seconds
+        signs = _signs_of_life(pid)
+        if signs != self._signs or not signs or since_seconds > 10 * _SIGNS_SECONDS:
+            self._signs, self._moved_seconds = signs, now_seconds
+        self.has_stopped = now_seconds - self._moved_seconds > STILL_SECONDS_MAX
+        return self.has_stopped
+
+
+def _signs_of_life(pid: int) -> tuple[bytes, ...]:
+    """Return what changes while a process gets further; nothing if the system does not tell."""
+    try:
+        times = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[11:13]  # utime, stime
+        status = Path(f"/proc/{pid}/status").read_bytes().splitlines()
+    except OSError:
+        return ()
+    return (*times, *(line for line in status if b"ctxt_switches" in line))
+
+
+def _nothing() -> None:
+    pass
+
+
+def _environment() -> dict[str, str]:
+    """Ours, less what is meant for the service's main process."""
+    return {name: value for name, value in os.environ.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}

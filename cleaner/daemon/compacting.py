@@ -1,0 +1,90 @@
+"""The child process in which the daemon compacts: LLVM and kernels, and numba in a first run, never unload; it ends.
+
+``python -m cleaner.daemon.compacting FD``: FD is a connection to the daemon, over which values come and go.
+
+What they say is in ``cleaner.daemon.messages``; where either closes the connection, the child ends between two steps.
+The child inherits the descriptors of the locks, so that the log dirs stay locked to the end of its last step even
+where the daemon dies before. SIGTERM and SIGINT end a task between two steps.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from cleaner.daemon.messages import Advanced, Done, Ready, Refused, Task, Told
+from cleaner.engine.cleaner import Cleaner
+from cleaner.errors import told
+from storage.errors import LogCleanerError
+from storage.lock import LogDirLock
+
+
+class _Teller:
+    """A listener that passes on to the daemon; where that is gone, it ends the task."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.cleaner: Cleaner | None = None
+
+    def event(self, name: str, **fields: object) -> None:
+        self._send(Told(name, fields))
+
+    def progress(self, done_bytes: int) -> None:
+        self._send(Advanced(done_bytes))
+
+    def _send(self, message: object) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            self.stop()
+
+    def stop(self, *_signal: object) -> None:
+        """End the task between two steps."""
+        if self.cleaner:
+            self.cleaner.stop()
+
+
+def main(descriptor: int) -> None:
+    """Do tasks until the daemon closes the connection."""
+    with Connection(descriptor) as connection:
+        teller = _Teller(connection)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, teller.stop)
+        import cleaner.engine.compaction  # noqa: F401, PLC0415 - behind the handlers: it takes a while
+
+        message: Ready | Done | Refused = Ready()
+        while True:
+            try:
+                connection.send(message)
+                message = _answer(connection.recv(), teller)
+            except (EOFError, OSError):
+                return
+
+
+def _answer(task: Task, teller: _Teller) -> Done | Refused:
+    try:
+        teller.cleaner = _cleaner(task, teller)
+        return Done(*teller.cleaner.clean(task.request))
+    except (LogCleanerError, OSError, MemoryError) as error:
+        return Refused(told(error))
+
+
+def _cleaner(task: Task, teller: _Teller) -> Cleaner:
+    log_dir, wanted = task.partition
+    lock = LogDirLock.inherited(Path(log_dir), task.lock)
+    return Cleaner(
+        [Path(log_dir)],
+        task.configured.layers,
+        listener=teller,
+        threads=task.threads,
+        wanted=lambda topic_partition: topic_partition == wanted,
+        lock=lambda _log_dir, _fs: nullcontext(lock),  # the daemon holds it, and so do we
+        config_facts=task.configured.facts,
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,119 @@
+"""The configuration in force, and how another one takes its place: read and checked whole first, else not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from cleaner.config.file_states import State, state_of_directory, state_of_files
+from cleaner.config.layers import LoadedLayers
+from cleaner.config.reader import METADATA_DIR
+from policies.config.config_layers import ConfigLayers
+from policies.config.policy import BrokerPolicy
+from storage.errors import LogCleanerError
+from storage.names import META_PROPERTIES_FILE
+
+_ABSENT = "unset"
+
+
+class Configuration:
+    """What holds now. ``reload`` replaces it in one step, or raises and leaves it."""
+
+    def __init__(self, load: Callable[[], LoadedLayers]) -> None:
+        """Load it for the first time.
+
+        Args:
+            load: reads all sources anew and checks them.
+
+        Raises: as ``ConfigurationReader.read``.
+        """
+        self._load = load
+        self.unreadable: str | None = None
+        """Why the sources could not be read when they were last tried: until they can, nothing may be changed."""
+        self._hold(_resolved(load()), ())
+        self.reload()  # only now is it known whose state has to be noted before the reading
+
+    def _hold(self, loaded: LoadedLayers, seen: State) -> None:
+        """Let ``loaded`` hold; ``seen`` is what its sources looked like before they were read."""
+        self.loaded = loaded
+        self.broker: BrokerPolicy = loaded.layers.broker_policy()
+        self._seen = seen
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Whose change asks for a reload."""
+        return tuple(path.absolute() for path in self.loaded.files)
+
+    def is_stale(self) -> bool:
+        """Whether a source changed since it was read, or refused: also the cluster metadata, by a broker."""
+        return self._state() != self._seen
+
+    def reload(self) -> list[str]:
+        """Take what the sources say now; gives each key that changed, with both values.
+
+        Raises: as ``ConfigurationReader.read``; what was in force stays, and ``unreadable`` says why.
+        """
+        seen = self._state()
+        try:
+            loaded = _resolved(self._load())
+        except (LogCleanerError, OSError) as error:
+            self._seen, self.unreadable = seen, reason_of(error)
+            raise
+        self.unreadable = None
+        changes = list(differences(self.loaded, loaded))
+        self._hold(loaded, seen)
+        return changes
+
+    def _state(self) -> State:
+        dirs = self.loaded.log_dirs
+        places = dict.fromkeys((*dirs, *self._metadata_dirs()))
+        metadata = [(str(path), state_of_directory(path / METADATA_DIR)) for path in places]
+        files = (*self.files, *(path / META_PROPERTIES_FILE for path in dirs))
+        return (*((str(path), state_of_files((path,))) for path in files), *metadata)
+
+    def _metadata_dirs(self) -> Iterator[Path]:
+        """Return where the cluster metadata is to lie, or was found."""
+        if self.broker.metadata_log_dir:
+            yield Path(self.broker.metadata_log_dir)
+        if self.loaded.cluster:
+            yield self.loaded.cluster.directory.parent
+
+
+def _resolved(loaded: LoadedLayers) -> LoadedLayers:
+    """Log dirs by the paths that plans name them by: relative ones, and links, would be others than those."""
+    return loaded._replace(log_dirs=tuple(path.resolve() for path in loaded.log_dirs))
+
+
+def differences(before: LoadedLayers, after: LoadedLayers) -> Iterator[str]:
+    """``[topics."orders"] retention.ms: 7d -> 3d``, sorted by place; a value that two layers state has two places."""
+    old, new = _stated(before), _stated(after)
+    for place in sorted(old.keys() | new.keys()):
+        was, becomes = old.get(place, _ABSENT), new.get(place, _ABSENT)
+        if was != becomes:
+            yield f"{place}: {was} -> {becomes}"
+
+
+def _stated(loaded: LoadedLayers) -> Mapping[str, str]:
+    settings = loaded.settings
+    others = {"metrics.listen": settings.metrics_listen, "log dirs": ",".join(map(str, loaded.log_dirs))}
+    return {place: value for place, value in others.items() if value} | dict(_stated_in(loaded.layers))
+
+
+def _stated_in(layers: ConfigLayers) -> Iterator[tuple[str, str]]:
+    yield from ((f"cluster metadata, topic {topic}", topic_id) for topic, topic_id in (layers.topic_ids or {}).items())
+    for layer, values in layers.broad.items():
+        yield from ((f"{layer.title} {key}", stated.shown) for key, stated in values.items())
+    for topic, values in layers.topic_metadata.items():
+        yield from ((f"cluster metadata, topic {topic} {key}", stated.shown) for key, stated in values.items())
+    for pattern, values in layers.topics_file:
+        yield from ((f'[topics."{pattern}"] {key}', stated.shown) for key, stated in values.items())
+
+
+def reason_of(error: LogCleanerError | OSError) -> str:
+    """Return what is wrong in one line, however many problems there are."""
+    return one_line(str(error))
+
+
+def one_line(text: str) -> str:
+    """Return a text of several lines as one line."""
+    return text.replace("\n", "; ")

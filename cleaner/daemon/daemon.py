@@ -1,0 +1,262 @@
+"""The daemon: a worker thread woken by a scheduler, signals, a watch over the files, and systemd told about it.
+
+    main thread       takes signals, and sees that the worker lives: a dead one is started again, and counted
+    scheduler         APScheduler: wakes the worker every second; it decides nothing
+    worker            does what is due, one job after another, and pings the watchdog: one that hangs does not
+    watch             asks for a reload, tells what others do to the files
+
+SIGTERM and SIGINT end a job between two steps. What does not get there within two seconds is abandoned, as a crash
+would: every step is safe to crash behind. SIGHUP reloads, SIGUSR1 runs everything now.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Final
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from cleaner.daemon.configuration import Configuration
+from cleaner.daemon.due import Schedule
+from cleaner.daemon.notify import Notifier
+from cleaner.daemon.observer import DaemonState, JobKind, Observer
+from cleaner.daemon.telling import Teller
+from cleaner.daemon.watch import Change, Seen, Watch
+from cleaner.daemon.worker import Worker
+from cleaner.engine.clock import Clock
+from cleaner.events import Event, EventLog
+
+TICK_SECONDS: Final = 1.0
+STOP_SECONDS: Final = 1.3
+"""For the worker to end; with what comes behind it, less than two."""
+HUNG_SECONDS: Final = 60.0
+_TICKS_MISSED_MAX: Final = 10
+_SIGNALS: Final = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+class Daemon:
+    """``run`` until a signal ends it, or ``once``."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        clock: Clock,
+        log: EventLog,
+        observer: Observer,
+        environment: Mapping[str, str],
+        *,
+        observing: bool,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            configuration: in force.
+            clock: the machine's.
+            log: hears events.
+            observer: hears what was done, as values.
+            environment: of the process: systemd's variables.
+            observing: change nothing, take no lock.
+        """
+        self._configuration = configuration
+        self._clock = clock
+        self._observer = observer
+        self._notifier = Notifier(environment)
+        self._teller = Teller(log, observer)
+        self._observing = observing
+        self._seen: SimpleQueue[Seen] = SimpleQueue()
+        self._watch = Watch(self._on_config, self._seen.put, self._on_polling)
+        self._worker = Worker(configuration, clock, self._teller, self, observing=observing)
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._signals: SimpleQueue[int] = SimpleQueue()
+        self._alive_seconds = time.monotonic()
+        self._state = DaemonState(False, "starting", observing=observing)
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; gives its number."""
+        self._tell_started()
+        with self._signals_taken(), self._scheduler():
+            self._rewatch()
+            self._start_worker(self._work)
+            ended_by = self._supervise()
+            self._notifier.stopping()
+            self.tell("stopping")
+            self._end_worker()
+        self._watch.close()
+        self._teller.event(Event.DAEMON_STOPPED, signal=signal.Signals(ended_by).name)
+        self._notifier.close()
+        return ended_by
+
+    def once(self) -> tuple[Teller, int]:
+        """One round of everything; gives who knows what came of it, and the signal that ended it, else 0."""
+        self._tell_started()
+        self._worker.want(Schedule.asked_for_everything)
+        with self._signals_taken():
+            self._start_worker(partial(self._worker.tick, is_once=True))
+            ended_by = self._supervise(until_idle=True)
+            self._end_worker()
+        return self._teller, ended_by
+
+    def alive(self) -> None:
+        """The worker is."""
+        self._alive_seconds = time.monotonic()
+        self._notifier.ping()
+
+    def tell(self, text: str) -> None:
+        """What is done now, to systemd and the observer."""
+        self._notifier.status(text)
+        is_first = self._teller.newest is not None and not self._state.ready
+        self._say(replace(self._state, ready=self._state.ready or is_first, reason=text, hung_since_ms=None))
+        if is_first:  # as soon as there is a plan: the rest of the first round may take long
+            self._notifier.ready()
+
+    def stopping(self) -> bool:
+        """Whether a signal asked for the end."""
+        return self._stop.is_set()
+
+    def reloading(self) -> None:
+        """Tell systemd, unless it waits for the start still."""
+        if self._state.ready:
+            self._notifier.reloading()
+
+    def reloaded(self) -> None:
+        """Tell systemd; the files to watch may be others."""
+        self._rewatch()
+        if self._state.ready:
+            self._notifier.ready()
+
+    def _tell_started(self) -> None:
+        log_dirs = [str(path) for path in self._configuration.loaded.log_dirs]
+        self._teller.event(Event.DAEMON_STARTED, log_dirs=log_dirs, observing=self._observing)
+        self._notifier.status("starting")
+        self._observer.state(self._state)
+        self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
+
+    @contextmanager
+    def _signals_taken(self) -> Iterator[None]:
+        def take(number: int, _frame: FrameType | None) -> None:
+            self._signals.put(number)  # safe within a handler: a SimpleQueue can be entered again
+
+        previous = {number: signal.signal(number, take) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def _scheduler(self) -> Iterator[None]:
+        """By default APScheduler drops a job whose worker is busy; these settings never do, nor run one twice."""
+        scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(1)},
+            job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1},
+        )
+        scheduler.add_job(self._wake.set, "interval", seconds=TICK_SECONDS)
+        scheduler.start()
+        try:
+            yield
+        finally:
+            scheduler.shutdown(wait=False)
+
+    def _supervise(self, *, until_idle: bool = False) -> int:
+        """Take signals, and look after the worker, until it is to end; gives the signal that says so, else 0."""
+        while not until_idle or (self._thread and self._thread.is_alive()):
+            with suppress(Empty):
+                match self._signals.get(timeout=0.1 if until_idle else TICK_SECONDS):
+                    case signal.SIGHUP:
+                        self._want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
+                    case signal.SIGUSR1:
+                        self._want(Schedule.asked_for_everything)
+                    case number:
+                        return number
+            if not until_idle:
+                self._look_after_worker()
+        return 0
+
+    def _want(self, change: Callable[[Schedule], Schedule]) -> None:
+        self._worker.want(change)
+        self._wake.set()
+
+    def _look_after_worker(self) -> None:
+        if self._thread and not self._thread.is_alive():
+            self._teller.worker_died("the worker thread ended by an error, see its traceback above")
+            self._start_worker(self._work)
+        silent_seconds = time.monotonic() - self._alive_seconds
+        if silent_seconds > HUNG_SECONDS and self._state.hung_since_ms is None:
+            self._say(replace(self._state, hung_since_ms=self._clock.now_ms() - int(silent_seconds * 1000)))
+
+    def _start_worker(self, target: Callable[[], object]) -> None:
+        self._thread = threading.Thread(target=target, name="worker", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        """The loop of the worker thread."""
+        while not self._stop.is_set():
+            self.alive()
+            self._tell_seen()
+            if self._worker.tick() or not self._state.ready:
+                self._rest()
+            # also without the scheduler, which goes by the wall clock: that may be set back
+            self._wake.wait(_TICKS_MISSED_MAX * TICK_SECONDS)
+            self._wake.clear()
+
+    def _rest(self) -> None:
+        """Behind a round: how things are."""
+        newest, held = self._teller.newest, self._teller.held
+        partitions = newest.partitions if newest else 0
+        by = "; ".join(f"{path} is held by {holder}" for path, holder in sorted(held.items()))
+        text = f"observing {partitions} partitions" if by or self._observing else f"serving {partitions} partitions"
+        failing = self._teller.failing
+        self._say(replace(self._state, observing=self._observing or bool(held), failing=failing))
+        self.tell("; ".join((f"{text}: {by}" if by else text, *failing)))
+
+    def _say(self, state: DaemonState) -> None:
+        if state != self._state:
+            self._state = state
+            self._observer.state(state)
+
+    def _end_worker(self) -> None:
+        self._stop.set()
+        self._worker.stop()
+        self._wake.set()
+        if self._thread:
+            self._thread.join(STOP_SECONDS)
+
+    def _rewatch(self) -> None:
+        dirs = self._configuration.loaded.log_dirs
+        self._watch.start(self._configuration.files, [path for path in dirs if path.is_dir()])
+
+    def _on_config(self) -> None:
+        if self._configuration.is_stale():  # a survey may have seen it before
+            self._want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
+
+    def _tell_seen(self) -> None:
+        """What others did since the last tick; of a partition that vanished, its files are not told too."""
+        seen: Counter[Seen] = Counter()
+        with suppress(Empty):
+            while True:
+                seen[self._seen.get_nowait()] += 1
+        vanished = {(s.log_dir, s.topic_partition) for s in seen if s.change is Change.VANISHED}
+        for s, count in seen.items():
+            topic, partition = s.topic_partition
+            place = {"topic": topic, "partition": partition, "log_dir": str(s.log_dir)}
+            if s.change is not Change.FILES:
+                self._teller.event(s.change.value, **place)
+            elif (s.log_dir, s.topic_partition) not in vanished:
+                self._teller.event(s.change.value, **place, files=count)
+
+    def _on_polling(self, error: str) -> None:
+        self._teller.event(Event.WATCH_POLLS, error=error)

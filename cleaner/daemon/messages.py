@@ -1,0 +1,64 @@
+"""What the daemon and its compacting child say to each other.
+
+    daemon -> child   Task: one partition
+    child -> daemon   Ready, once; Told and Advanced while it works, then Done or Refused
+
+Values of one program, pickled: both ends run the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cleaner.engine.outcome import Outcome
+from policies.config.configured import Configured
+from policies.plan import PartitionKey, Plan, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Compact one partition, as ``clean --only compaction`` would."""
+
+    partition: PartitionKey
+    configured: Configured
+    """As the daemon read it under the lock."""
+    request: Request
+    threads: int
+    lock: int
+    """Inherited descriptor of the log dir's ``.lock``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Everything is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event of the engine."""
+
+    name: str
+    fields: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """So many more bytes were dealt with."""
+
+    done_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The task ended; the outcome says how."""
+
+    plan: Plan
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The task could not be begun."""
+
+    error: str

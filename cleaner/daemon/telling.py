@@ -1,0 +1,261 @@
+"""How the worker tells what it meets: events in the log, values to the observer, one line of what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from cleaner.daemon.due import Failure, Job, Work
+from cleaner.daemon.observer import JobDone, JobKind, Observer
+from cleaner.daemon.supervisor import Supervisor
+from cleaner.engine.outcome import Outcome
+from cleaner.events import Event, EventLog
+from policies.plan import PartitionKey, PartitionPlan, Plan
+
+
+class Trouble(StrEnum):
+    """How far one gets with a log dir that cannot be served."""
+
+    OPENING = "opening"
+    """It is not there, or cannot be read."""
+    LOCKING = "locking"
+    """Its lock cannot be taken, though nobody holds it."""
+    CONTENT = "content"
+    """A file of its own, such as a checkpoint, is garbled."""
+
+
+Complaint = tuple[Event, tuple[tuple[str, object], ...]]
+"""An event and its fields: of what a person should see to."""
+
+_FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is remembered of the newest plan of everything; the plan itself may be large."""
+
+    partitions: int
+    has_failures: bool
+    """A partition or a log dir could not be read."""
+    is_held_back: bool
+    """A guard rail, or an unknown configuration, keeps something."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Planned:
+        """Of a plan."""
+        has_failures = bool(plan.failures) or any(log_dir.facts.errors for log_dir in plan.log_dirs)
+        is_held_back = any(plan.guards) or any(p.config_is_unknown for p in plan.partitions)
+        return cls(len(plan.partitions), has_failures, is_held_back)
+
+
+class Teller:
+    """Tells each thing once for as long as it lasts."""
+
+    def __init__(self, log: EventLog, observer: Observer) -> None:
+        self._log = log
+        self._unbound = log
+        self._observer = observer
+        self._complaints: frozenset[Complaint] = frozenset()
+        self._log_dirs: tuple[Path, ...] = ()
+        self._troubles: dict[tuple[Path, Trouble], str] = {}
+        self._failed_jobs: set[JobKind] = set()
+        self.held: dict[Path, str] = {}
+        """Log dirs that another process has, and who."""
+        self.has_failed = False
+        """Whether anything failed since the start."""
+        self.newest: Planned | None = None
+
+    def begin_round(self, number: int) -> None:
+        """What follows belongs to this round."""
+        self._log = self._unbound.bind(round=number)
+
+    def end_round(self) -> None:
+        """What follows belongs to none."""
+        self._log = self._unbound
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log one event."""
+        self._log.event(name, **fields)
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Everything was planned: pass it on, and log what a person should see to."""
+        for facts in (log_dir.facts for log_dir in plan.log_dirs):
+            if facts.errors:
+                self._set_trouble(Path(facts.path), Trouble.CONTENT, "; ".join(facts.errors))
+            else:
+                self.log_dir_works(Path(facts.path), Trouble.CONTENT)
+        self._observer.planned(plan, now_ms)
+        self._tell_log_dirs()
+        self.newest = Planned.of(plan)
+        complaints = frozenset(_complaints(plan))
+        for event, fields in sorted(complaints - self._complaints, key=str):
+            self._log.event(event, **dict(fields))
+        self._complaints = complaints
+
+    def ran(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """A plan was spent."""
+        self._observer.ran(plan, outcome, started_ms, ended_ms)
+        sums = {name: sum(getattr(result, name) for result in outcome.results.values()) for name in _FIGURES}
+        sums["freed_bytes"] += outcome.swept_bytes
+        if any(sums.values()):
+            self._log.event(Event.JOB_DONE, job=job.kind.value, seconds=round(outcome.seconds, 3), **sums)
+
+    def configured(self, now_ms: int, log_dirs: Iterable[Path]) -> None:
+        """A configuration was taken, at the start or anew. ``now_ms``: epoch ms."""
+        self._log_dirs = tuple(log_dirs)
+        self._troubles = {key: error for key, error in self._troubles.items() if key[0] in self._log_dirs}
+        self._observer.configured(now_ms, succeeded=True)
+        self._tell_log_dirs()
+
+    def began(self, kind: JobKind) -> None:
+        """A job is being done."""
+        self._failed_jobs.discard(kind)
+
+    def ended(self, kind: JobKind, started_ms: int, ended_ms: int) -> None:
+        """A job ended. Times in epoch ms."""
+        is_whole = not self.held and not self.failing
+        self._observer.did(JobDone(kind, started_ms, ended_ms, kind not in self._failed_jobs, is_whole))
+
+    def failed(self, event: Event, where: JobKind, error: str, **fields: object) -> None:
+        """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
+        self.has_failed = True
+        self._failed_jobs.add(where)
+        if event is not Event.LOG_DIR_FAILED or error not in self.failing:
+            self._log.event(event, error=error, **fields)
+        self._observer.failed(where, error)
+        if event is Event.CONFIG_REJECTED:
+            self._observer.configured(0, succeeded=False)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """What is wrong with log dirs as a whole, each thing once."""
+        return tuple(dict.fromkeys(error for _, error in sorted(self._troubles.items())))
+
+    def log_dir_fails(self, path: Path, trouble: Trouble, where: JobKind, error: str) -> None:
+        """A log dir cannot be served; told once for as long as it lasts."""
+        if self._troubles.get((path, trouble)) != error:
+            self.failed(Event.LOG_DIR_FAILED, where, error, log_dir=str(path))
+            self._set_trouble(path, trouble, error)
+            self._tell_log_dirs()
+
+    def log_dir_works(self, path: Path, trouble: Trouble) -> None:
+        """A trouble of a log dir is over, if there was one."""
+        if (path, trouble) not in self._troubles:
+            return
+        self._set_trouble(path, trouble, "")
+        if trouble is Trouble.OPENING:  # where there was nothing to open, nothing could be locked
+            self._set_trouble(path, Trouble.LOCKING, "")
+        if not any(key[0] == path for key in self._troubles):
+            self._log.event(Event.LOG_DIR_BACK, log_dir=str(path))
+        self._tell_log_dirs()
+
+    def _set_trouble(self, path: Path, trouble: Trouble, error: str) -> None:
+        others = {key: said for key, said in self._troubles.items() if key != (path, trouble)}
+        self._troubles = {**others, (path, trouble): error} if error else others
+
+    def _tell_log_dirs(self) -> None:
+        failing = {path for path, _ in self._troubles}
+        self._observer.log_dirs({str(path): path in failing for path in self._log_dirs})
+
+    def backs_off(self, work: Work, failure: Failure) -> None:
+        """A partition failed, and is left alone for a while."""
+        self.has_failed = True
+        self._failed_jobs.add(work[0])
+        kind, (log_dir, (topic, partition)) = work
+        pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
+        place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
+        self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
+
+    def held_locks(self, seconds: float) -> None:
+        """A round held the locks for so long."""
+        self._observer.held_locks(seconds)
+
+    def worker_died(self, error: str) -> None:
+        """The worker thread, or the compacting process, ended unasked."""
+        self.has_failed = True
+        self._log.event(Event.WORKER_DIED, error=error)
+        self._observer.worker_died()
+
+    def holder(self, path: Path, holder: str | None) -> None:
+        """Who has a log dir that we want."""
+        known = self.held.get(path)
+        if holder and not known:
+            self._log.event(Event.LOG_DIR_HELD, log_dir=str(path), by=holder)
+        if known and not holder:
+            self._log.event(Event.LOG_DIR_FREE, log_dir=str(path))
+        others = {p: h for p, h in self.held.items() if p != path}
+        self.held = {**others, path: holder} if holder else others
+
+
+class Progress:
+    """A ``Listener`` that logs events, gives signs of life, and tells how far the compaction of a partition is."""
+
+    def __init__(
+        self, log: Teller, supervisor: Supervisor, partition: PartitionKey | None = None, all_bytes: int = 0
+    ) -> None:
+        """Listen.
+
+        Args:
+            log: hears events.
+            supervisor: hears that something goes on.
+            partition: what is compacted, where that is told.
+            all_bytes: that are read for it.
+        """
+        self._log = log
+        self._supervisor = supervisor
+        self._partition = partition
+        self._all_bytes = all_bytes
+        self._done_bytes = 0
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log it."""
+        self._supervisor.alive()
+        self._log.event(name, **fields)
+
+    def progress(self, done_bytes: int) -> None:
+        """Tell the percentage."""
+        self._supervisor.alive()
+        self._done_bytes += done_bytes
+        if self._partition and self._all_bytes:
+            percent = min(99, 100 * self._done_bytes // self._all_bytes)
+            self._supervisor.tell(f"compacting {self._partition[1]}: {percent} %")
+
+
+def bytes_to_read(planned: PartitionPlan) -> int:
+    """Return the bytes that both passes of a compaction read: its clean segments are asked for replaced keys, too."""
+    assert planned.compaction is not None
+    return 2 * planned.compaction.size_bytes
+
+
+def words(job: Job) -> str:
+    """A job in one line for people."""
+    match job.kind:
+        case JobKind.RELOAD:
+            return "reading the configuration again"
+        case JobKind.SURVEY:
+            return "looking for what there is to do"
+        case JobKind.RETENTION:
+            return "applying retention"
+        case JobKind.REMOVAL:
+            return f"removing deleted files of {_listed(job.partitions)}"
+        case JobKind.CHECKPOINT:
+            return "correcting the cleaner's checkpoint"
+        case JobKind.COMPACTION:
+            return f"compacting {_listed(job.partitions)}"
+
+
+def _listed(keys: Sequence[PartitionKey]) -> str:
+    return str(keys[0][1]) if len(keys) == 1 else f"{len(keys)} partitions"
+
+
+def _complaints(plan: Plan) -> Iterator[Complaint]:
+    for guard in plan.guards:
+        yield Event.HELD_BACK, (("guard", guard),)
+    for topic in (p.policy.topic for p in plan.partitions if p.config_is_unknown):
+        yield Event.CONFIG_UNKNOWN, (("topic", topic),)
+    for (topic, partition), error in ((p.topic_partition, p.error) for p in plan.failures):
+        yield Event.PARTITION_FAILED, (("topic", topic), ("partition", partition), ("error", error))
+    for error in (error for log_dir in plan.log_dirs for error in log_dir.facts.errors):
+        yield Event.LOG_DIR_FAILED, (("error", error),)

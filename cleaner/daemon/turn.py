@@ -1,0 +1,89 @@
+"""A round: from the taking of the locks to their release. Between two rounds a broker can start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cleaner.daemon.child import Compactor
+from cleaner.daemon.supervisor import Supervisor
+from storage.errors import LogCleanerError
+from storage.filesystem import FileSystem
+from storage.lock import LogDirLock
+from storage.log_dir import LogDir
+
+OnRefusal = Callable[[Path, LogCleanerError | OSError], None]
+
+
+class Round:
+    """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
+
+    def __init__(
+        self, log_dirs: Iterable[Path], on_refusal: OnRefusal, seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Nothing is taken yet.
+
+        Args:
+            seconds: a stopwatch.
+            log_dirs: those of the configuration.
+            on_refusal: told of a log dir that another process holds, or that could not be locked.
+        """
+        self.log_dirs = tuple(log_dirs)
+        self._on_refusal = on_refusal
+        self._locks: dict[Path, LogDirLock] | None = None
+        self._compactor: Compactor | None = None
+        self._seconds = seconds
+        self._locked_seconds: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._compactor:
+            self._compactor.close()
+        for lock in (self._locks or {}).values():
+            with suppress(OSError, LogCleanerError):  # it lets go, even where its file cannot be removed
+                lock.release()
+
+    @property
+    def held_seconds(self) -> float:
+        """For how long a broker would have been refused by now."""
+        return 0.0 if self._locked_seconds is None else self._seconds() - self._locked_seconds
+
+    def holds(self, log_dir: Path) -> bool:
+        """Whether this round has the lock."""
+        return self._locks is not None and log_dir in self._locks
+
+    def locked(self) -> tuple[Path, ...]:
+        """The log dirs that may be changed in this round."""
+        if self._locks is None:
+            self._locks = {}
+            for path in self.log_dirs:
+                self._lock(path, self._locks)
+        return tuple(self._locks)
+
+    def lock_of(self, log_dir: Path) -> LogDirLock:
+        """Return the lock of a log dir, which the round has."""
+        assert self._locks is not None
+        return self._locks[log_dir]
+
+    def compactor(self, supervisor: Supervisor) -> Compactor:
+        """The one child of this round."""
+        if self._compactor is None:
+            descriptors = [lock.descriptor for lock in (self._locks or {}).values()]
+            self._compactor = Compactor(descriptors, supervisor)
+        return self._compactor
+
+    def _lock(self, path: Path, locks: dict[Path, LogDirLock]) -> None:
+        try:
+            locks[path] = LogDir.open(path).lock(FileSystem())
+        except (LogCleanerError, OSError) as error:
+            self._on_refusal(path, error)
+        else:
+            self._locked_seconds = self._seconds() if self._locked_seconds is None else self._locked_seconds

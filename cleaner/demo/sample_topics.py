@@ -1,0 +1,196 @@
+"""The topics of the demo: what each is there to show, its configs, and its records.
+
+Random, but the same for the same seed; times are relative to ``now_ms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from random import Random
+from typing import Final, NamedTuple
+
+from storage.codecs.compression import Compression
+from storage.records import Record
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_SEGMENT_BYTES: Final = str(1 << 20)
+"""The least that Kafka 4 allows: many segments out of little data."""
+_RECORDS_PER_BATCH: Final = 100
+_TOMBSTONE_PERCENT: Final = 6
+_WRONG_CLOCK_BATCH: Final = 10
+_PAGES: Final = ("/", "/search", "/cart", "/checkout", "/account", "/help")
+_STATES: Final = ("created", "paid", "packed", "shipped", "delivered", "returned")
+
+
+class DemoBatch(NamedTuple):
+    """Records that a producer sent together; their offsets are not set."""
+
+    records: list[Record]
+    compression: Compression
+
+
+class Scene(NamedTuple):
+    """What the records of one partition are made from."""
+
+    random: Random
+    partition: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTopic:
+    """A topic. ``configs`` are what the cluster metadata says of it, ``shows`` is for people."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+    shows: str
+    batches: Callable[[Scene], Iterator[DemoBatch]]
+
+    @property
+    def segment_bytes(self) -> int:
+        """``segment.bytes``."""
+        return int(self.configs["segment.bytes"])
+
+
+def _batches(records: Iterator[Record], codec_of: Callable[[int], Compression]) -> Iterator[DemoBatch]:
+    """Cut a stream of records into batches; ``codec_of`` the batch's place."""
+    for place in count():
+        batch = list(islice(records, _RECORDS_PER_BATCH))
+        if not batch:
+            return
+        yield DemoBatch(batch, codec_of(place))
+
+
+def _plain(_: int) -> Compression:
+    return Compression.NONE
+
+
+def _lz4(_: int) -> Compression:
+    return Compression.LZ4
+
+
+def _times(records: int, span_ms: int, now_ms: int) -> Iterator[int]:
+    """Evenly from ``span_ms`` ago up to the last minute."""
+    first_ms, step_ms = now_ms - span_ms, (span_ms - 60_000) / records
+    return (first_ms + int(place * step_ms) for place in range(records))
+
+
+def _payload(random: Random, random_bytes: int, **fields: object) -> bytes:
+    """A JSON document that compresses to about half."""
+    named = ",".join(f'"{key}":"{value}"' for key, value in fields.items())
+    return f'{{{named},"trace":"{random.randbytes(random_bytes).hex()}"}}'.encode()
+
+
+def _clicks(scene: Scene) -> Iterator[DemoBatch]:
+    random = scene.random
+    records = (
+        Record(0, time_ms, None, _payload(random, 180, page=random.choice(_PAGES), user=random.randrange(5000)))
+        for time_ms in _times(20_000, 8 * _DAY_MS, scene.now_ms)
+    )
+    return _batches(records, _plain)
+
+
+def _order(scene: Scene, time_ms: int) -> Record:
+    """An update of one of 1,500 orders, early ones the more often; a few are deleted."""
+    random = scene.random
+    key = f"order-{scene.partition}-{int(1500 * random.random() ** 2):04d}".encode()
+    headers = ((b"source", random.choice((b"web", b"shop", b"app"))), (b"retry", None))
+    if random.randrange(100) < _TOMBSTONE_PERCENT:
+        return Record(0, time_ms, key, None, headers)
+    return Record(0, time_ms, key, _payload(random, 200, state=random.choice(_STATES)), headers)
+
+
+def _orders(scene: Scene) -> Iterator[DemoBatch]:
+    codecs = tuple(Compression)
+    records = (_order(scene, time_ms) for time_ms in _times(12_000, 5 * _DAY_MS, scene.now_ms))
+    return _batches(records, lambda place: codecs[(place + scene.partition) % len(codecs)])
+
+
+def _sessions(scene: Scene) -> Iterator[DemoBatch]:
+    random = scene.random
+    records = (
+        Record(
+            0,
+            time_ms,
+            f"session-{random.randrange(800)}".encode(),
+            _payload(random, 220, page=random.choice(_PAGES)),
+        )
+        for time_ms in _times(14_000, 6 * _DAY_MS, scene.now_ms)
+    )
+    return _batches(records, _lz4)
+
+
+def _audit(scene: Scene) -> Iterator[DemoBatch]:
+    random = scene.random
+    records = (
+        Record(0, time_ms, f"user-{random.randrange(300)}".encode(), _payload(random, 300, action="login"))
+        for time_ms in _times(14_000, 20 * _DAY_MS, scene.now_ms)
+    )
+    return _batches(records, _plain)
+
+
+def _future(scene: Scene) -> Iterator[DemoBatch]:
+    """Six days of readings; the clock of one sensor is wrong by 400 days in one early record."""
+    random = scene.random
+    records = (
+        Record(0, time_ms, f"sensor-{random.randrange(40)}".encode(), _payload(random, 180, unit="C"))
+        for time_ms in _times(9_000, 6 * _DAY_MS, scene.now_ms)
+    )
+    for place, batch in enumerate(_batches(records, _plain)):
+        if place == _WRONG_CLOCK_BATCH:
+            batch.records[-1] = replace(batch.records[-1], timestamp_ms=scene.now_ms + 400 * _DAY_MS)
+        yield batch
+
+
+def _nothing(_: Scene) -> Iterator[DemoBatch]:
+    return iter(())
+
+
+def _configs(policy: str, **others: object) -> dict[str, str]:
+    """Kafka's keys, dots written as underscores."""
+    named = {key.replace("_", "."): str(value) for key, value in others.items()}
+    return {"cleanup.policy": policy, "segment.bytes": _SEGMENT_BYTES, **named}
+
+
+TOPICS: Final = (
+    DemoTopic(
+        "clicks",
+        1,
+        _configs("delete", retention_ms=3 * _DAY_MS),
+        "8 days of unkeyed records, kept for 3: the oldest segments go by time",
+        _clicks,
+    ),
+    DemoTopic(
+        "orders",
+        3,
+        _configs("compact", delete_retention_ms=_DAY_MS),
+        "updates, tombstones and headers in all five codecs: compaction keeps the latest per key",
+        _orders,
+    ),
+    DemoTopic(
+        "sessions",
+        1,
+        _configs("compact,delete", retention_ms=2 * _DAY_MS),
+        "6 days, kept for 2 and compacted: both policies at once",
+        _sessions,
+    ),
+    DemoTopic(
+        "audit",
+        1,
+        _configs("delete", retention_bytes=4 << 20, retention_ms=-1),
+        "limited to 4 MiB, whatever its age: the oldest segments go by size",
+        _audit,
+    ),
+    DemoTopic(
+        "future",
+        1,
+        _configs("delete", retention_ms=3 * _DAY_MS),
+        "one record lies 400 days ahead: it pins its segment and all behind it",
+        _future,
+    ),
+    DemoTopic("empty", 1, _configs("delete"), "no record: nothing to do", _nothing),
+)

@@ -1,0 +1,117 @@
+"""Key filter: a file that says of a segment, without a look at it, that none of some keys is in it.
+
+It holds 48 bits of every key's hash: asked for keys that the segment has, it never says no; asked for others, it says
+yes once in a great while (of 300,000 keys against 30 million, one in 30 times). It is nothing of Kafka's, lies in a
+cache, and speaks of one state of one file: whoever cleans or restores the segment leaves it without a filter.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.arrays import HalfWords, Words
+from storage.kernels.filter_probe import HASH_BITS, REST_BITS, draw, have_common
+from storage.names import FileIdentity
+
+_MAGIC: Final = b"logcleaner/1"
+_PREFIX: Final = struct.Struct("<12sI")
+"""Magic, CRC-32C of all that follows."""
+_HEAD: Final = struct.Struct("<QQ QQQq qqQQ")
+"""Secret, identity of the ``.log``, when it changed, quiet until, records, keys. Behind it: sketch, starts, rests."""
+_ARRAYS_AT: Final = _PREFIX.size + _HEAD.size
+_BUCKETS: Final = 1 << (HASH_BITS - REST_BITS)
+_SKETCH_BITS_A_KEY: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a filter speaks of."""
+
+    secret: tuple[int, int]
+    """Of the hashes."""
+    log: FileIdentity
+    changed_ns: int
+    """``ctime`` of the ``.log``."""
+    quiet_until_ms: int
+    """Until then nothing in the segment is due to go but what newer records supersede; epoch ms."""
+    records: int
+    keys: int
+    """At least as many as are different."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """The keys of a segment, by their hashes."""
+
+    about: About
+    starts: HalfWords
+    """Where each bucket begins in ``rests``, and where the last one ends."""
+    rests: HalfWords
+    sketch: Words
+
+    @classmethod
+    def of(cls, about: About, hashes: Words) -> Self:
+        """Of all keys, as ``hashes_of`` gives them."""
+        edges = np.arange(_BUCKETS + 1, dtype=np.uint64) << np.uint64(REST_BITS)
+        starts = np.searchsorted(hashes, edges).astype(np.uint32)
+        sketch = np.zeros(_sketch_words(hashes.size), np.uint64)
+        draw(hashes, sketch)
+        return cls(about, starts, hashes.astype(np.uint32), sketch)
+
+    def may_have_any(self, hashes: Words) -> bool:
+        """Whether the segment may have one of some keys, given as ``hashes_of`` has them."""
+        return bool(have_common(self.starts, self.rests, self.sketch, hashes))
+
+
+def hashes_of(low_words: Words) -> Words:
+    """What filters keep, and are asked for, of the low words of hashes: these are sorted, in place."""
+    low_words.sort()
+    low_words >>= np.uint64(64 - HASH_BITS)
+    return low_words
+
+
+def _sketch_words(keys: int) -> int:
+    """A power of two; 8 to 16 bits a key."""
+    return 1 << max((keys * _SKETCH_BITS_A_KEY // 64).bit_length() - 1, 0)
+
+
+def format_key_filter(key_filter: KeyFilter) -> list[npt.NDArray[np.uint8]]:
+    """The file's content, in parts."""
+    from crc32c import crc32c  # noqa: PLC0415
+
+    about = key_filter.about
+    head = _HEAD.pack(*about.secret, *about.log, about.changed_ns, about.quiet_until_ms, about.records, about.keys)
+    arrays = key_filter.sketch, key_filter.starts, key_filter.rests
+    parts = [np.frombuffer(head, np.uint8), *(array.view(np.uint8) for array in arrays)]
+    crc = 0
+    for part in parts:
+        crc = crc32c(part.data, crc)
+    return [np.frombuffer(_PREFIX.pack(_MAGIC, crc), np.uint8), *parts]
+
+
+def parse_about(data: bytes) -> About | None:
+    """What the file speaks of, from its first bytes, unverified; None where it is no key filter."""
+    if len(data) < _ARRAYS_AT or not data.startswith(_MAGIC):
+        return None
+    low, high, device, inode, size_bytes, mtime_ns, *rest = _HEAD.unpack_from(data, _PREFIX.size)
+    return About((low, high), FileIdentity(device, inode, size_bytes, mtime_ns), *rest)
+
+
+def parse_key_filter(data: npt.NDArray[np.uint8]) -> KeyFilter | None:
+    """From the file's content; None where that is damaged."""
+    from crc32c import crc32c  # noqa: PLC0415
+
+    about = parse_about(data[:_ARRAYS_AT].tobytes())
+    if about is None or crc32c(data[_PREFIX.size :].data) != _PREFIX.unpack_from(data.data)[1]:
+        return None
+    starts_at = _ARRAYS_AT + 8 * _sketch_words(about.keys)
+    rests_at = starts_at + 4 * (_BUCKETS + 1)
+    if data.size != rests_at + 4 * about.keys:
+        return None
+    sketch = data[_ARRAYS_AT:starts_at].view(np.uint64)
+    return KeyFilter(about, data[starts_at:rests_at].view(np.uint32), data[rests_at:].view(np.uint32), sketch)

@@ -1,0 +1,1 @@
+"""Two states of a log dir compared, record by record, with the reason for each difference."""

@@ -1,0 +1,261 @@
+"""Which partitions of two places are compared with each other, and what their checkpoints say of them.
+
+A place is a log dir, a copy of one, or a single partition directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, read_origin
+from cleaner.engine.inventory import is_named
+from cleaner.errors import told
+from storage.checkpoints import parse_partition_metadata
+from storage.errors import (
+    CorruptCheckpoint,
+    LogCleanerError,
+    NotALogDir,
+    OtherTopicId,
+    UnlikePlaces,
+    UnreadableFile,
+)
+from storage.log.listing import list_partition
+from storage.log.recovery import plan_recovery
+from storage.log_dir import LogDir, Offsets, read_file
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_topic_partition,
+)
+
+if TYPE_CHECKING:
+    from cleaner.engine.compare.diff import Difference
+    from cleaner.engine.compare.lost_since import Between
+    from cleaner.engine.compare.two_states import State
+
+
+OFFSET_CHECKPOINTS: Final = (
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+RetentionOf = Callable[[TopicPartition], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was found out about one partition."""
+
+    name: str
+    difference: Difference | None
+    error: str | None = None
+    """Why it could not be compared: damage as well."""
+    delete_retention_ms: int | None = None
+    """By which it was told what can have expired in between; None if nobody knows it."""
+    since_ms: int | None = None
+    """When the earlier state was written to for the last time, epoch ms."""
+    is_left_out: bool = False
+    """The later place is a copy whose manifest says that it does without this partition."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is gone, or not as it was, that no cleaning accounts for."""
+        if self.is_left_out:
+            return False
+        return self.difference is None or self.difference.damage is not None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A log dir, or one partition of it."""
+
+    log_dir: LogDir
+    partitions: Mapping[TopicPartition, Path]
+    is_whole: bool
+    """Whether the log dir was named; else a partition directory was."""
+
+    @classmethod
+    def open(cls, path: Path, topics: Sequence[str] = ()) -> Place:
+        """See what lies at a path.
+
+        Args:
+            path: a log dir, or a partition directory.
+            topics: globs over topic or partition names; empty means all.
+
+        Raises: NotALogDir, UnreadableFile.
+        """
+        path = path.absolute()
+        one = parse_topic_partition(path.name)
+        if one and path.is_dir() and list_partition(path).segments:
+            return cls(LogDir(path.parent), {one: path}, is_whole=False)
+        try:
+            log_dir = LogDir.open(path)
+        except NotALogDir as error:
+            raise NotALogDir(path, f"{error.cause}, and is no partition directory with segments either") from error
+        found = {tp: directory for tp, directory in log_dir.partitions() if is_named(tp, topics)}
+        return cls(log_dir, found, is_whole=True)
+
+    def all_partitions(self) -> Iterable[TopicPartition]:
+        """Return the partitions that are there, those too that no glob names. Raises: UnreadableFile."""
+        return [found for found, _ in self.log_dir.partitions()] if self.is_whole else self.partitions
+
+    @cached_property
+    def origin(self) -> Origin | None:
+        """What the log dir is a copy of, if it is one. Raises: CorruptManifest, UnreadableFile."""
+        return read_origin(self.log_dir.path)
+
+    def is_copy_of(self, other: Place) -> bool:
+        """Whether this is a copy that was made of the other place's log dir, as it lies there."""
+        if self.origin is None:
+            return False
+        original = Path(self.origin.path)
+        return original.exists() and original.samefile(other.log_dir.path)
+
+    def damaged_files(self) -> Iterator[str]:
+        """A line for each file of a copy that is not what its manifest says; of a log dir without one, none.
+
+        Raises: CorruptManifest, IncompleteCopy, UnreadableFile.
+        """
+        files = read_manifest(self.log_dir.path) if self.is_whole else None
+        for name, how in damaged_files(self.log_dir.path, files or ()):
+            yield f"{self.log_dir.path / name}: {how}"
+
+    def state(self, topic_partition: TopicPartition) -> State:
+        """A partition as it is, what a crash left counted as recovered.
+
+        Raises: CorruptCheckpoint, UnreadableFile; CorruptBatch of a swap that was interrupted.
+        """
+        from cleaner.engine.compare.two_states import State  # noqa: PLC0415 - loads the kernels
+
+        listing = plan_recovery(list_partition(self.partitions[topic_partition])).listing
+        start = self.log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
+        first_base = listing.segments[0].base_offset if listing.segments else start
+        return State(listing, max(start, first_base), self._compacted_to(topic_partition))
+
+    def _compacted_to(self, topic_partition: TopicPartition) -> int:
+        """Of a single partition directory without a checkpoint beside it nothing is known: then all may be."""
+        from cleaner.engine.compare.two_states import OFFSET_END  # noqa: PLC0415 - loads the kernels
+
+        cleaned: Offsets = self.log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
+        is_told = self.is_whole or (self.log_dir.path / CLEANER_OFFSET_CHECKPOINT).exists()
+        return cleaned.get(topic_partition, 0) if is_told else OFFSET_END
+
+
+def check_alike(before: Place, after: Place) -> None:
+    """Refuse two places of which one cannot be a later state of the other.
+
+    Raises: UnlikePlaces; UnreadableFile, CorruptManifest.
+    """
+    if before.is_whole != after.is_whole:
+        raise _unlike_kinds(before, after)
+    if not before.is_whole:
+        return
+    had = {topic_partition for topic_partition, _ in before.log_dir.partitions()}
+    if had and not had & _known(after):
+        cause = (
+            f"{before.log_dir.path} and {after.log_dir.path} have no partition in common ({_some(had)} in the first)"
+        )
+        raise UnlikePlaces(cause, "name two states of one log dir, or two partition directories")
+
+
+def _unlike_kinds(before: Place, after: Place) -> UnlikePlaces:
+    whole, single = (before, after) if before.is_whole else (after, before)
+    ((topic_partition, directory),) = single.partitions.items()
+    remedy = "name two log dirs, or two partition directories"
+    if topic_partition in whole.partitions:
+        remedy = f"name {whole.partitions[topic_partition]} in place of the log dir"
+    return UnlikePlaces(f"{whole.log_dir.path} is a log dir, and {directory} a partition directory", remedy)
+
+
+def _known(place: Place) -> set[TopicPartition]:
+    """Partitions that a log dir has, or speaks of: one that is lost is in its checkpoints still, or left out."""
+    known = {topic_partition for topic_partition, _ in place.log_dir.partitions()}
+    for name in OFFSET_CHECKPOINTS:
+        with suppress(CorruptCheckpoint):  # told when the partitions are compared
+            known |= set(place.log_dir.offsets(name))
+    left_out = place.origin.left_out if place.origin else ()
+    return known | {parsed for name in left_out if (parsed := parse_topic_partition(name))}
+
+
+def _some(partitions: set[TopicPartition]) -> str:
+    first, *others = sorted(map(str, partitions))
+    return f"{first} and {len(others)} more" if others else first
+
+
+def pairs(before: Place, after: Place) -> Iterator[tuple[str, TopicPartition, TopicPartition | None]]:
+    """Names of the partitions to compare; None where the later place has none for it.
+
+    Two partition directories are compared whatever their names.
+    """
+    if not before.is_whole and not after.is_whole:
+        (one,), (other,) = before.partitions, after.partitions
+        yield str(one), one, other
+        return
+    for topic_partition in sorted(before.partitions):
+        yield str(topic_partition), topic_partition, topic_partition if topic_partition in after.partitions else None
+
+
+def compared(
+    before: Place, after: Place, now_ms: int, retention_ms_of: RetentionOf = lambda _: None
+) -> Iterator[Compared]:
+    """Compare the partitions of the earlier place, one after the other; a failure is a fact of its partition.
+
+    Args:
+        before: the earlier place.
+        after: the later one.
+        now_ms: delete horizons up to it have come, epoch ms.
+        retention_ms_of: gives ``delete.retention.ms`` of a partition of the earlier place; None if nobody knows it.
+
+    Raises: CorruptManifest, UnreadableFile of the later place's manifest.
+    """
+    from cleaner.engine.compare.lost_since import Between  # noqa: PLC0415 - loads the kernels
+
+    is_copy_of_it = after.is_copy_of(before)
+    left_out = after.origin.left_out if after.origin and after.is_whole else frozenset()
+    for name, one, other in pairs(before, after):
+        if other is not None:
+            yield _compared(name, (before, one), (after, other), now_ms, Between(retention_ms_of(one), is_copy_of_it))
+        elif name in left_out:
+            yield Compared(name, None, is_left_out=True)
+        else:
+            yield Compared(name, None, f"{after.log_dir.path} has no such partition")
+
+
+def _compared(
+    name: str, before: tuple[Place, TopicPartition], after: tuple[Place, TopicPartition], now_ms: int, between: Between
+) -> Compared:
+    from cleaner.engine.compare.diff import compare  # noqa: PLC0415 - loads the kernels
+
+    try:
+        _check_topic_ids(before[0].partitions[before[1]], after[0].partitions[after[1]])
+        earlier = before[0].state(before[1])
+        difference = compare(earlier, after[0].state(after[1]), now_ms, between)
+    except (LogCleanerError, OSError) as error:
+        return Compared(name, None, told(error))
+    return Compared(name, difference, None, between.delete_retention_ms, earlier.newest_write_ms)
+
+
+def _check_topic_ids(before: Path, after: Path) -> None:
+    """Refuse the directories of two topics, if both say whose they are. Raises: OtherTopicId."""
+    ids = _topic_id(before), _topic_id(after)
+    if None not in ids and ids[0] != ids[1]:
+        raise OtherTopicId(before, str(ids[0]), after, str(ids[1]))
+
+
+def _topic_id(directory: Path) -> str | None:
+    """The id in ``partition.metadata``; None if there is none that can be read."""
+    path = directory / PARTITION_METADATA_FILE
+    with suppress(UnreadableFile, CorruptCheckpoint):
+        data = read_file(path)
+        return None if data is None else parse_partition_metadata(data, path)
+    return None

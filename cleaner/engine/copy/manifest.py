@@ -1,0 +1,217 @@
+"""``logcleaner-manifest.json``: what a copy consists of, how it was made, and that it is whole.
+
+Schema ``logcleaner.manifest/1``; sizes in bytes, times in epoch ms, paths relative to the copy.
+
+It tells what was done. The code of a segment is a ``ReasonCode``; for what was planned and not done it is ``FAILED``,
+of a partition that was copied as it is, or ``ROUND_ENDED``, behind the end of a round that ended early.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from policies.config.policy import TopicPolicy
+from policies.facts import UnreadablePartition
+from policies.plan import LogDirPlan, PartitionPlan
+from policies.reasons import Action, Verdict
+from storage.errors import CorruptManifest, IncompleteCopy, UnreadableFile
+from storage.log_dir import read_file
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
+from storage.segment import open_to_read
+
+SCHEMA: Final = "logcleaner.manifest/1"
+_FAILED: Final = "FAILED"
+_ROUND_ENDED: Final = "ROUND_ENDED"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCopy:
+    """A partition within a copy."""
+
+    planned: PartitionPlan | UnreadablePartition
+    name: str
+    """Of its directory."""
+    error: str | None = None
+    """Why it was copied as it is, where that was not planned."""
+    compacted_to_offset: int | None = None
+    """Where its round ended, if it was compacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A file of a copy."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+def manifest_of(
+    plan: LogDirPlan, copied: Sequence[PartitionCopy], root: Path, left_out: Sequence[str], made: tuple[int, str, str]
+) -> bytes:
+    """The manifest of a copy that is complete on disk but for it; every file is read back for its hash.
+
+    Args:
+        plan: that the copy was made by.
+        copied: its partitions.
+        root: the copy.
+        left_out: what of the original was not copied: directories, symlinks and the like.
+        made: the moment of the run (epoch ms), the engine, the version of logcleaner.
+
+    Raises: UnreadableFile.
+    """
+    now_ms, engine, tool_version = made
+    names = {copy.name for copy in copied}
+    others = sorted(p for p in root.iterdir() if p.name not in names and p.name != INCOMPLETE_FILE)
+    document = {
+        "schema": SCHEMA,
+        "tool": f"logcleaner {tool_version}",
+        "engine": engine,
+        "now": now_ms,
+        "original": plan.facts.path,
+        "left_out": list(left_out),
+        "partitions": [_partition(copy, root) for copy in copied],
+        "files": [_file(path, root) for other in others for path in _files_of(other)],
+    }
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a copy says of the log dir that it was made of."""
+
+    path: str
+    """Of the log dir, then."""
+    left_out: frozenset[str]
+    """Its directories that were not copied."""
+
+
+def read_origin(root: Path) -> Origin | None:
+    """Return what a copy is a copy of; None if there is no manifest. Raises: CorruptManifest, UnreadableFile."""
+    path = root / MANIFEST_FILE
+    document = _document(path)
+    if document is None:
+        return None
+    try:
+        return Origin(str(document["original"]), frozenset(map(str, document["left_out"])))
+    except (KeyError, TypeError) as error:
+        raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
+def read_manifest(root: Path) -> tuple[ManifestFile, ...] | None:
+    """The files that a copy consists of; None where there is no manifest.
+
+    Raises: CorruptManifest, UnreadableFile; IncompleteCopy where a copy was interrupted.
+    """
+    path = root / MANIFEST_FILE
+    document = _document(path)
+    if document is None:
+        if (root / INCOMPLETE_FILE).exists():
+            raise IncompleteCopy(root)
+        return None
+    try:
+        lists = [document["files"], *(partition["files"] for partition in document["partitions"])]
+        return tuple(
+            ManifestFile(str(entry["path"]), int(entry["bytes"]), str(entry["sha256"]))
+            for entries in lists
+            for entry in entries
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    data = read_file(path)
+    if data is None:
+        return None
+    try:
+        document = json.loads(data)
+        schema = document["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptManifest(path, f"not as it was written ({error})") from error
+    if schema != SCHEMA:
+        raise CorruptManifest(path, f"schema {schema!r} is not {SCHEMA}")
+    return dict(document)
+
+
+def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:
+    """Files that are not what a manifest says, and how. Raises: UnreadableFile."""
+    for file in files:
+        path = root / file.path
+        if root.resolve() not in path.resolve().parents or not path.is_file():
+            yield file.path, "is missing"
+        elif (size_bytes := path.stat().st_size) != file.size_bytes:
+            yield file.path, f"has {size_bytes} bytes, {file.size_bytes} in the manifest"
+        elif sha256_of(path) != file.sha256:
+            yield file.path, "has another SHA-256 than in the manifest"
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes, hexadecimal. Raises: UnreadableFile."""
+    try:
+        with open(open_to_read(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+
+
+def _partition(copy: PartitionCopy, root: Path) -> dict[str, Any]:
+    topic, partition = _topic_partition(copy)
+    planned = copy.planned
+    known = _known(planned, copy) if isinstance(planned, PartitionPlan) else {}
+    files = [_file(path, root) for path in _files_of(root / copy.name)]
+    return {"topic": topic, "partition": partition, "error": copy.error, **known, "files": files}
+
+
+def _topic_partition(copy: PartitionCopy) -> tuple[str, int]:
+    planned = copy.planned
+    return (planned.facts if isinstance(planned, PartitionPlan) else planned).topic_partition
+
+
+def _known(planned: PartitionPlan, copy: PartitionCopy) -> dict[str, Any]:
+    facts, deletion = planned.facts, planned.deletion if copy.error is None else None
+    return {
+        "log_start_offset": deletion.new_log_start_offset if deletion else facts.log_start_offset,
+        "log_end_offset": facts.log_end_offset,
+        "high_watermark": facts.high_watermark,
+        "last_stable_offset": facts.last_stable_offset,
+        "compacted_to_offset": copy.compacted_to_offset,
+        "configs": _configs(planned.policy),
+        "segments": [_segment(verdict, copy) for verdict in planned.verdicts],
+    }
+
+
+def _segment(verdict: Verdict, copy: PartitionCopy) -> dict[str, Any]:
+    action, code, text = verdict.action, verdict.reason.code.value, verdict.reason.text
+    end_offset = copy.compacted_to_offset
+    if copy.error is not None and action is not Action.KEEP:
+        action, code, text = Action.KEEP, _FAILED, copy.error
+    elif action is Action.COMPACT and end_offset is not None and verdict.base_offset >= end_offset:
+        action, code, text = Action.KEEP, _ROUND_ENDED, f"the round ended at offset {end_offset}: its map was full"
+    base_offset, size_bytes = verdict.base_offset, verdict.size_bytes
+    return {"base_offset": base_offset, "bytes": size_bytes, "action": action.value, "code": code, "text": text}
+
+
+def _configs(policy: TopicPolicy) -> Mapping[str, Any]:
+    """What was stated for the topic, and by whom."""
+    return {key: {"value": stated.value, "origin": stated.origin} for key, stated in sorted(policy.stated.items())}
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(path.iterdir())
+    else:
+        yield path
+
+
+def _file(path: Path, root: Path) -> dict[str, Any]:
+    return {
+        "path": path.relative_to(root).as_posix(),
+        "bytes": path.stat().st_size,
+        "sha256": sha256_of(path),
+    }

@@ -1,0 +1,253 @@
+"""Take deletions back: what the journal knows and still waits as ``.deleted`` becomes part of the log again.
+
+Order, each step safe to crash behind, and the next restore goes on where one ended:
+    1. the journal's line; the hold, so that no run takes away what is still waiting;
+    2. checkpoints that say less afterwards: first dirty offset, log start offset, leader epochs. While the log begins
+       later than they say, a broker takes its first segment for the start;
+    3. of each segment everything but the ``.log``: such files without a ``.log`` are nothing; fsync of the directory;
+    4. the ``.log`` files, newest first, each followed by an fsync: the log grows at its start and never has a gap;
+    5. the empty segment that was rolled since everything went, its ``.log`` last: without it the log ends as before.
+A broker that starts in between deletes what still waits, and has a log without a gap.
+
+Source: Kafka LogLoader.load, LeaderEpochFileCache.truncateFromStart, LogManager.checkpointLogStartOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+from cleaner.engine.clock import Clock
+from cleaner.engine.inventory import Wanted
+from cleaner.engine.journal import Journal
+from cleaner.engine.outcome import Listener
+from cleaner.engine.undo.restorable import RestoreResult, epochs_before, survey_restores
+from cleaner.errors import told
+from policies.restoring import DeletionFacts, Restoration, RestoreFacts
+from storage.checkpoints import format_leader_epochs, truncate_from_start
+from storage.errors import JournalFull, LogCleanerError, OutOfSpace
+from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Guarded
+from storage.log.leader_epochs import read_leader_epochs
+from storage.log_dir import LogDir
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    FileKind,
+    TopicPartition,
+    segment_file_name,
+)
+
+
+class NoSpaceToRestore(LogCleanerError):
+    """A restore, or a release, found no space for a small file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        remedy = "move something that is not Kafka's off this disk, then run again"
+        return f"{self.path}: no space; {remedy} (free and --delete-delay 0 would unlink what waits to be restored)"
+
+
+class Restorer:
+    """Restores and releases partitions of some log dirs."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[LogDir],
+        fs: FileSystem,
+        clock: Clock,
+        listener: Listener,
+        *,
+        force_lock: bool = False,
+    ) -> None:
+        self._log_dirs = log_dirs
+        self._force_lock = force_lock
+        self._fs = self._unguarded = fs
+        self._clock = clock
+        self._listener = listener
+
+    def plan(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
+        """What could be restored of the wanted partitions, and which are on hold; takes no lock, changes nothing.
+
+        Raises: CorruptCheckpoint, UnreadableFile of what concerns a whole log dir.
+        """
+        return tuple(result for log_dir in self._log_dirs for result in survey_restores(log_dir, wanted))
+
+    def held(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
+        """The wanted partitions that are on hold. Raises: CorruptHolds, UnreadableFile."""
+        return tuple(sorted({tp for log_dir in self._log_dirs for tp in log_dir.holds() if wanted(tp)}))
+
+    def restore(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
+        """Restore what can be of the wanted partitions, and put these on hold.
+
+        Raises: LogDirLocked, UnreliableLock, UnsafeOwner; as ``plan``.
+        """
+        with self._locked():
+            return tuple(result for log_dir in self._log_dirs for result in self._restore_in(log_dir, wanted))
+
+    def release(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
+        """Give up the holds of the wanted partitions: retention and compaction see to them again.
+
+        Returns:
+            Those that were on hold.
+
+        Raises: as ``restore``; OutOfSpace.
+        """
+        with self._locked():
+            return tuple(sorted({tp for log_dir in self._log_dirs for tp in self._release_in(log_dir, wanted)}))
+
+    def _locked(self) -> ExitStack:
+        locks = ExitStack()
+        try:
+            taken = {
+                log_dir.path: locks.enter_context(log_dir.lock(self._unguarded, forced=self._force_lock))
+                for log_dir in self._log_dirs
+            }
+        except BaseException:
+            locks.close()
+            raise
+        self._fs = Guarded(self._unguarded, taken)
+        return locks
+
+    def _restore_in(self, log_dir: LogDir, wanted: Wanted) -> Iterator[RestoreResult]:
+        journal = Journal(log_dir.path, self._fs)
+        try:
+            for result in survey_restores(log_dir, wanted):
+                yield self._attempt(log_dir, result, journal)
+        finally:
+            journal.close()
+
+    def _attempt(self, log_dir: LogDir, result: RestoreResult, journal: Journal) -> RestoreResult:
+        """Restore one partition; its failure stops nobody else."""
+        planned = result.restoration
+        topic, partition = result.topic_partition
+        if planned is None:
+            self._listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
+        if planned is None or not planned.has_work:
+            return result
+        try:
+            _record(journal, self._clock.now_ms(), planned)
+            held_since_ms = self._hold(log_dir, planned.facts)
+            put_back(self._fs, log_dir, planned)
+        except (LogCleanerError, OSError) as found:
+            error = NoSpaceToRestore(found.path) if isinstance(found, OutOfSpace) else found
+            self._listener.event("partition_failed", topic=topic, partition=partition, error=told(error))
+            return replace(result, error=told(error))
+        segments = len(planned.restorable)
+        fields = {"topic": topic, "partition": partition, "segments": segments, "bytes": planned.size_bytes}
+        self._listener.event("partition_restored", **fields)
+        return replace(result, held_since_ms=held_since_ms, lapsed_since_ms=None, is_done=True)
+
+    def _hold(self, log_dir: LogDir, facts: RestoreFacts) -> int:
+        """Put a partition on hold, and return since when it is, epoch ms: a second restore does not change that."""
+        since_ms = self._clock.now_ms() if facts.held_since_ms is None else facts.held_since_ms
+        holds = dict(log_dir.holds())
+        ids = dict(log_dir.hold_ids(holds))
+        if facts.topic_id:
+            ids[facts.topic_partition] = facts.topic_id
+        log_dir.write_holds({**holds, facts.topic_partition: since_ms}, self._fs, ids)
+        return since_ms
+
+    def _release_in(self, log_dir: LogDir, wanted: Wanted) -> list[TopicPartition]:
+        holds = log_dir.holds()
+        ids = log_dir.hold_ids(holds)
+        released = [topic_partition for topic_partition in holds if wanted(topic_partition)]
+        if not released:
+            return []
+        with closing(Journal(log_dir.path, self._fs, may_wait=True)) as journal:  # it may let go what fills the disk
+            for topic, partition in released:
+                if not journal.record("release", self._clock.now_ms(), partition=f"{topic}-{partition}"):
+                    self._listener.event("journal_waits", topic=topic, partition=partition, what="release")
+        try:
+            log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
+        except OutOfSpace as error:
+            raise NoSpaceToRestore(error.path) from error
+        for topic, partition in released:
+            self._listener.event("partition_released", topic=topic, partition=partition)
+        return released
+
+
+def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
+    """Steps 2 to 5 of a restore. Raises: CorruptCheckpoint, UnreadableFile, OutOfSpace, UnsafeOwner, OSError."""
+    directory = log_dir.path / str(planned.facts.topic_partition)
+    if planned.restorable:
+        _put_back_checkpoints(fs, log_dir, planned)
+        _put_back_epochs(fs, directory, planned)
+        _rename_back(fs, directory, planned)
+    if planned.emptied:
+        _drop_rolled(fs, directory, planned.emptied)
+
+
+def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
+    """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
+    topic_partition = planned.facts.topic_partition
+    before = planned.restorable[-1].deletion.cleaner_checkpoint
+    cleaned = dict(log_dir.offsets(CLEANER_OFFSET_CHECKPOINT))
+    if before is None:
+        cleaned.pop(topic_partition, None)
+    elif topic_partition in cleaned:
+        cleaned[topic_partition] = min(cleaned[topic_partition], before)
+    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
+    log_starts = dict(log_dir.offsets(LOG_START_OFFSET_CHECKPOINT))
+    if planned.log_start_checkpoint is None:
+        log_starts.pop(topic_partition, None)
+    else:
+        log_starts[topic_partition] = planned.log_start_checkpoint
+    log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, log_starts, fs)
+
+
+def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> None:
+    found = read_leader_epochs(directory)
+    epochs = epochs_before(planned.restorable[-1].deletion, found)
+    if not planned.is_whole:
+        epochs = truncate_from_start(epochs, planned.log_start_offset)
+    if epochs != found:
+        fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(epochs), Purpose.CHECKPOINT)
+
+
+def _rename_back(fs: FileSystem, directory: Path, planned: Restoration) -> None:
+    segments = [verdict.segment for verdict in planned.restorable]
+    waiting = [f for segment in segments for f in segment.files if f.waiting in planned.facts.files]
+    for file in waiting:
+        if file.name.kind is not FileKind.LOG:
+            fs.rename(directory / str(file.waiting), directory / str(file.name), Purpose.RESTORE)
+    fs.fsync_dir(directory, Purpose.RESTORE)
+    for file in waiting:
+        if file.name.kind is FileKind.LOG:
+            fs.rename(directory / str(file.waiting), directory / str(file.name), Purpose.RESTORE)
+            fs.fsync_dir(directory, Purpose.RESTORE)
+
+
+def _drop_rolled(fs: FileSystem, directory: Path, deletion: DeletionFacts) -> None:
+    assert deletion.roll_at_offset is not None
+    kinds = [FileKind.INDEX, FileKind.TIME_INDEX, *([FileKind.SNAPSHOT] if deletion.rolled_snapshot else [])]
+    for group in (kinds, [FileKind.LOG]):
+        for kind in group:
+            fs.unlink(directory / segment_file_name(deletion.roll_at_offset, kind), Purpose.RESTORE)
+        fs.fsync_dir(directory, Purpose.RESTORE)
+
+
+def _record(journal: Journal, now_ms: int, planned: Restoration) -> None:
+    try:
+        journal.record("restore", now_ms, **_journalled(planned))
+    except JournalFull as error:
+        remedy = (
+            "make some by other means, since free and clean --delete-delay 0 would unlink what waits to be restored"
+        )
+        raise JournalFull(error.log_dir, remedy) from error
+
+
+def _journalled(planned: Restoration) -> dict[str, object]:
+    segments = [verdict.segment for verdict in planned.restorable]
+    return {
+        "partition": str(planned.facts.topic_partition),
+        "bytes": planned.size_bytes,
+        "log_start_offset": planned.log_start_offset,
+        "segments": [{"base_offset": s.base_offset, "bytes": s.size_bytes} for s in segments],
+    }

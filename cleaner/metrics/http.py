@@ -1,0 +1,246 @@
+"""``/metrics``, ``/healthz`` and ``/readyz`` over HTTP: a few connections at once, each for a few seconds.
+
+``/healthz`` is 503 while the worker hangs: the process wants to be restarted. ``/readyz`` is 503 until there is a valid
+configuration and a first plan, and while a log dir of the configuration cannot be served.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Final, Self
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from cleaner.config.layers import Settings
+from cleaner.daemon.observer import Observer, Unobserved
+from cleaner.engine.outcome import Listener
+from cleaner.metrics.registry import Metrics
+from storage.errors import AddressNotThere, InvalidConfig
+
+KEY: Final = "metrics.listen"
+_SILENT_SECONDS_MAX: Final = 5
+"""That a connection may wait for its next byte."""
+_SECONDS_MAX: Final = 30
+"""That it may take in all: a byte now and then must not hold a place for ever."""
+_CONNECTIONS_MAX: Final = 8
+_SMALL_BYTES: Final = 1024
+_GZIP_LEVEL: Final = 1
+"""2,000 partitions are a megabyte of text: 5 ms, and a twentieth of the bytes."""
+_PORT_MAX: Final = 65_535
+_PLAIN: Final = "text/plain; charset=utf-8"
+_CAUSES: Final = {
+    errno.EADDRINUSE: "is in use by another process; choose another port, or stop the other one",
+    errno.EACCES: "may not be listened on by this user; choose a port from 1024 on",
+    errno.EADDRNOTAVAIL: "is no address of this machine",
+}
+_NOT_THERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, socket.EAI_AGAIN})
+"""Also of an interface that is not up yet, and of a name server; those codes are negative."""
+_RETRY_SECONDS: Final = 10.0
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+@contextmanager
+def observer_of(settings: Settings, listener: Listener, version: str = "unknown") -> Iterator[Observer]:
+    """What the daemon tells goes to metrics that are served while the ``with`` lasts; to nobody without ``listen``.
+
+    An address that is not there yet is told, and tried again: the daemon works without it.
+
+    Raises: InvalidConfig, where the address can never be had.
+    """
+    if settings.metrics_listen is None:
+        yield Unobserved()
+        return
+    metrics = Metrics(per_partition=settings.metrics_per_partition, version=version)
+    with _Serving(settings.metrics_listen, metrics, listener):
+        yield metrics
+
+
+class _Serving:
+    """Has the metrics served as soon as the address can be had, from entering its ``with`` to leaving it."""
+
+    def __init__(self, listen: str, metrics: Metrics, listener: Listener) -> None:
+        self._listen, self._metrics, self._listener = listen, metrics, listener
+        self._server: MetricsServer | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._serve()
+        except AddressNotThere as error:
+            self._listener.event("metrics_unavailable", listen=self._listen, error=str(error))
+            self._thread = threading.Thread(target=self._try_again, name="metrics address", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        if self._server:
+            self._server.__exit__(kind, error, trace)
+
+    def _serve(self) -> None:
+        self._server = MetricsServer(self._listen, self._metrics, self._listener).__enter__()
+
+    def _try_again(self) -> None:
+        while not self._stop.wait(_RETRY_SECONDS):
+            with suppress(AddressNotThere, InvalidConfig):
+                self._serve()
+                self._listener.event("metrics_served", listen=self._listen)
+                return
+
+
+class MetricsServer:
+    """Serves in threads of its own, from entering its ``with`` to leaving it."""
+
+    def __init__(self, listen: str, metrics: Metrics, listener: Listener) -> None:
+        """Bind the address.
+
+        Args:
+            listen: ``HOST:PORT``; port 0 takes any.
+            metrics: what is served.
+            listener: is told of an address that others can reach.
+
+        Raises: AddressNotThere, if a later try may have it; InvalidConfig, if not.
+        """
+        host, _, port = listen.rpartition(":")
+        if int(port) > _PORT_MAX:
+            raise InvalidConfig(KEY, listen, f"has a port above {_PORT_MAX}")
+        try:
+            family, *_, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+            self._server = _Server(family, str(address[0]), int(port), metrics)
+        except OSError as error:
+            if (error.errno or 0) in _NOT_THERE:
+                raise AddressNotThere(KEY, listen, _cause(error)) from error
+            raise InvalidConfig(KEY, listen, _cause(error)) from error
+        if not ipaddress.ip_address(str(address[0])).is_loopback:
+            listener.event("metrics_exposed", listen=listen)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The one that was bound."""
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _cause(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"is no address to listen on: {error.strerror}"
+    return _CAUSES.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+
+    def __init__(self, family: socket.AddressFamily, host: str, port: int, metrics: Metrics) -> None:
+        self.address_family = family
+        self.metrics = metrics
+        self._places = threading.BoundedSemaphore(_CONNECTIONS_MAX)
+        super().__init__((host, port), _Handler)
+
+    def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        """Serve one connection if a place is free; turn it away if not."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        end = threading.Timer(_SECONDS_MAX, _cut, [request])
+        end.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._places.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reader that went away is nobody's concern."""
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):  # it ended by itself just now
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _SILENT_SECONDS_MAX
+    server_version = "logcleaner"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer one request; the connection ends with it."""
+        status, content_type, body = self._answer(self.path.partition("?")[0])
+        self.send_response(status)
+        if len(body) > _SMALL_BYTES and _takes_gzip(self.headers.get("Accept-Encoding", "")):
+            body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Vary", "Accept-Encoding")
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815 - the name is http.server's
+
+    def _answer(self, path: str) -> Answer:
+        metrics = self.server.metrics
+        match path:
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, metrics.text()
+            case "/healthz":
+                return _healthz(metrics)
+            case "/readyz":
+                return _readyz(metrics)
+        return HTTPStatus.NOT_FOUND, _PLAIN, b"/metrics, /healthz, /readyz\n"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        """A scrape is no event."""
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether ``Accept-Encoding`` names gzip, and not with a weight of 0."""
+    for coding in accepted.lower().replace(" ", "").split(","):
+        name, _, weight = coding.partition(";q=")
+        if name == "gzip":
+            return not weight or weight.strip("0.") != ""
+    return False
+
+
+def _healthz(metrics: Metrics) -> Answer:
+    state = metrics.daemon_state
+    if state and state.hung_since_ms is not None:
+        body = f"the worker gives no sign of life since {state.hung_since_ms} ms: {state.reason}\n"
+        return HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, body.encode()
+    return HTTPStatus.OK, _PLAIN, b"ok\n"
+
+
+def _readyz(metrics: Metrics) -> Answer:
+    state = metrics.daemon_state
+    reasons = ("starting",) if state is None else (*state.failing, state.reason)
+    status = HTTPStatus.OK if state and state.serves else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, _PLAIN, "".join(f"{reason}\n" for reason in reasons).encode()

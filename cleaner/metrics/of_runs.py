@@ -1,0 +1,140 @@
+"""What runs did, summed up: of the last run, and since the start."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.metrics import families as names
+from cleaner.metrics.of_plans import Failed, Sample
+from policies.plan import PartitionKey, PartitionPlan, Plan
+
+Figures = Mapping[str, int]
+"""Stem of ``metric_families.FIGURES`` -> value."""
+
+
+class LastRun(NamedTuple):
+    """The last run."""
+
+    ended_ms: int
+    seconds: float
+    swept_bytes: int
+    figures: Mapping[str, Figures]
+    """By log dir."""
+
+
+class RunTotals:
+    """Counts runs."""
+
+    def __init__(self) -> None:
+        self.last: LastRun | None = None
+        self.last_success_ms: int | None = None
+        self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._results: Counter[str] = Counter(dict.fromkeys(names.RUN_RESULTS, 0))
+        self._seconds = 0.0
+        self._swept_bytes = 0
+        self._map_utilisation: float | None = None
+        self._uncleanable: set[PartitionKey] = set()
+        self._failures: Counter[PartitionKey] = Counter()
+
+    @property
+    def failed(self) -> Failed:
+        """The partitions that failed, as they are now."""
+        return Failed(frozenset(self._uncleanable), dict(self._failures))
+
+    def add(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """Take a run into account. Times in epoch ms."""
+        figures = _figures(plan, outcome)
+        for log_dir, of_dir in figures.items():
+            self._totals[log_dir].update(of_dir)
+        seconds = (ended_ms - started_ms) / 1000
+        used = [result.map_utilisation for result in outcome.results.values() if result.compacted_from_bytes]
+        self._map_utilisation = max(used, default=self._map_utilisation)
+        self.last = LastRun(ended_ms, seconds, outcome.swept_bytes, figures)
+        self._seconds += seconds
+        self._swept_bytes += outcome.swept_bytes
+        result = _result(plan, outcome)
+        self._results[result] += 1
+        if result == "done":
+            self.last_success_ms = ended_ms
+        for key, of_partition in outcome.results.items():
+            self._note(key, has_failed=of_partition.error is not None)
+
+    def _note(self, key: PartitionKey, *, has_failed: bool) -> None:
+        if has_failed:
+            self._uncleanable.add(key)
+            self._failures[key] += 1
+        else:
+            self._uncleanable.discard(key)
+
+    def forget_vanished(self, plan: Plan) -> None:
+        """Partitions that are there no more count as failing no more."""
+        there = {partition.key for partition in plan.partitions}
+        self._uncleanable &= there
+        self._failures = Counter({key: count for key, count in self._failures.items() if key in there})
+
+    def begin_at_zero(self, log_dirs: Iterable[str]) -> None:
+        """Have the counters of these log dirs, before anything is counted: a counter that begins at 5 hides five."""
+        for log_dir in log_dirs:
+            self._totals[log_dir].update(dict.fromkeys(names.FIGURES, 0))
+
+    def samples(self) -> Iterator[Sample]:
+        """All that is known."""
+        for log_dir, totals in self._totals.items():
+            for stem, family in names.TOTAL.items():
+                yield Sample(family, (log_dir,), totals[stem])
+        for result, count in self._results.items():
+            yield Sample(names.RUNS, (result,), count)
+        yield Sample(names.RUN_SECONDS, (), self._seconds)
+        yield Sample(names.SWEPT, (), self._swept_bytes)
+        if self._map_utilisation is not None:
+            yield Sample(names.MAP_UTILISATION, (), self._map_utilisation)
+        if self.last_success_ms is not None:
+            yield Sample(names.LAST_SUCCESS, (), self.last_success_ms / 1000)
+        if self.last:
+            yield from _last_samples(self.last)
+
+
+def _last_samples(last: LastRun) -> Iterator[Sample]:
+    for log_dir, figures in last.figures.items():
+        for stem, family in names.LAST_RUN.items():
+            yield Sample(family, (log_dir,), figures[stem])
+    yield Sample(names.LAST_RUN_TIME, (), last.ended_ms / 1000)
+    yield Sample(names.LAST_RUN_DURATION, (), last.seconds)
+    yield Sample(names.LAST_RUN_SWEPT, (), last.swept_bytes)
+
+
+def _figures(plan: Plan, outcome: Outcome) -> dict[str, Counter[str]]:
+    """By log dir, also of those where nothing was done."""
+    sums = {log_dir.facts.path: Counter(dict.fromkeys(names.FIGURES, 0)) for log_dir in plan.log_dirs}
+    by_key = {partition.key: partition for partition in plan.partitions}
+    for key, result in outcome.results.items():
+        sums[key[0]].update(_of_partition(by_key.get(key), result))
+    return sums
+
+
+def _of_partition(planned: PartitionPlan | None, result: PartitionResult) -> Figures:
+    is_compacted = result.compacted_from_bytes > 0
+    read_segments = len(planned.compaction.segments) if is_compacted and planned and planned.compaction else 0
+    return {
+        "deleted_segments": result.deleted_segments,
+        "deleted_bytes": result.deleted_bytes,
+        "freed_bytes": result.freed_bytes,
+        "compacted_segments": read_segments,
+        "compaction_read_bytes": result.compacted_from_bytes,
+        "compaction_written_bytes": result.compacted_to_bytes,
+        "records_read": result.records_read,
+        "records_kept": result.records_kept,
+    }
+
+
+def _result(plan: Plan, outcome: Outcome) -> str:
+    has_failed = bool(
+        plan.failures
+        or outcome.errors
+        or any(log_dir.facts.errors for log_dir in plan.log_dirs)
+        or any(result.error for result in outcome.results.values())
+    )
+    return "failed" if has_failed else "interrupted" if outcome.interrupted else "done"

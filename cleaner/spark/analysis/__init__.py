@@ -1,0 +1,1 @@
+"""The figures of ``analyze``: tasks gather facts, tables name them."""

@@ -1,0 +1,131 @@
+"""Rows of tables from figures: a partition's name in the place of its number, and what Spark was not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import date, timedelta
+from typing import Any, Final
+
+from cleaner.report.findings import (
+    Codec,
+    CurveStep,
+    Day,
+    Keys,
+    Producer,
+    Row,
+    Savings,
+    Sizes,
+    Timestamps,
+    TopKey,
+)  # fmt: skip
+from cleaner.spark.analysis.savings import Rehearsed
+from cleaner.spark.analysis.snapshot import Snapshot
+from policies.retention_curve import curve_by_size, curve_by_time
+from storage.codecs.compression import Compression
+from storage.names import TopicPartition
+
+_EPOCH: Final = date(1970, 1, 1)
+
+Figures = Mapping[str, Any]
+"""A row of an aggregation; ``place`` names the partition."""
+ByPlace = Mapping[int, Figures]
+
+
+class Naming:
+    """Makes the tables of one snapshot, their rows by partition."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def of(self, place: int) -> TopicPartition:
+        """The partition at a place."""
+        return self._snapshot.partitions[place].facts.topic_partition
+
+    def sizes(self, sums: ByPlace) -> list[Row]:
+        """From the sums over each partition."""
+        of_batches = ("records", "batches", "batch_min_bytes", "batch_median_bytes", "batch_max_bytes")
+        none: Figures = {"records": 0, "batches": 0}
+        rows: list[Row] = []
+        for place, planned in enumerate(self._snapshot.partitions):
+            facts, found = planned.facts, sums.get(place, none)
+            of_files = (planned.policy.cleanup_policy or None, len(facts.segments), facts.size_bytes)
+            batches: list[Any] = [found.get(name) for name in of_batches]
+            rows.append(Sizes(*self._name(place), *of_files, *batches))
+        return rows
+
+    def days(self, figures: Iterable[Figures]) -> list[Row]:
+        """Ascending, what has no timestamp first."""
+        ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
+        return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["size_bytes"]) for row in ordered]
+
+    def codecs(self, figures: Iterable[Figures]) -> list[Row]:
+        """By their numbers."""
+        ordered = sorted(figures, key=lambda row: (row["place"], row["codec"]))
+        return [self._row(Codec, row, codec=Compression(row["codec"]).name.lower()) for row in ordered]
+
+    def timestamps(self, sums: ByPlace) -> list[Row]:
+        """Of partitions with records."""
+        return [self._row(Timestamps, row) for _, row in sorted(sums.items()) if row["records"]]
+
+    def producers(self, figures: Iterable[Figures]) -> list[Row]:
+        """By their ids."""
+        return [self._row(Producer, row) for row in sorted(figures, key=lambda row: (row["place"], row["producer_id"]))]
+
+    def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[Row]:
+        """Of partitions with records."""
+        none = {"keys": 0, "duplicates": 0, "deleted_keys": 0}
+        both = [
+            none | dict(row) | dict(of_keys.get(place, {})) for place, row in sorted(sums.items()) if row["records"]
+        ]
+        return [self._row(Keys, row) for row in both]
+
+    def top_keys(self, figures: Iterable[Figures]) -> list[Row]:
+        """By what they are the first of, and rank."""
+        ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
+        return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
+
+    def savings(self, rehearsed: Sequence[Rehearsed]) -> list[Row]:
+        """Of partitions where something would be done, and that could be read."""
+        rows: list[Row] = []
+        for place, result in ((one.place, one.result) for one in rehearsed if one.result.error is None):
+            from_bytes, to_bytes = result.compacted_from_bytes, result.compacted_to_bytes
+            saved_bytes = result.deleted_bytes + from_bytes - to_bytes
+            figures = (
+                result.deleted_bytes,
+                from_bytes,
+                to_bytes,
+                saved_bytes,
+                result.records_read,
+                result.records_kept,
+            )
+            rows.append(Savings(*self._name(place), *figures, result.basis.value))
+        return rows
+
+    def retention(self) -> list[Row]:
+        """The curves, by policies alone."""
+        rows: list[Row] = []
+        for place, planned in enumerate(self._snapshot.partitions):
+            if not planned.facts.segments:
+                continue
+            by_time = curve_by_time(planned.facts, planned.policy, self._snapshot.now_ms)
+            for key, curve in (("retention.ms", by_time), ("retention.bytes", curve_by_size(planned.facts))):
+                rows += [CurveStep(*self._name(place), key, point.limit, point.kept_bytes) for point in curve]
+        return rows
+
+    def _name(self, place: int) -> tuple[str, str, int]:
+        facts = self._snapshot.partitions[place].facts
+        return facts.log_dir, *facts.topic_partition
+
+    def _row(self, table: type[Row], figures: Figures, **others: object) -> Row:
+        """By the names of the fields."""
+        mine = [field.name for field in fields(table)[len(fields(Row)) :]]
+        given: dict[str, Any] = {name: others.get(name, figures.get(name)) for name in mine}
+        return table(*self._name(figures["place"]), **given)
+
+
+def _day(day: int) -> str | None:
+    """None for what has no timestamp, and what lies beyond the calendar's last year."""
+    if day < 0 or day > (date.max - _EPOCH).days:
+        return None
+    return (_EPOCH + timedelta(days=day)).isoformat()

@@ -1,0 +1,194 @@
+"""What the tasks of an analysis hand to Spark instead of records: stretches, and keys. No loop runs once a record.
+
+A *stretch* is a run of records of one batch on one day. Neither holds a value: a stretch has counts, and of a record
+with a key its key, offset and size are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cleaner.arrow.columns import record_batches
+from cleaner.arrow.schema import arrow_schema
+from cleaner.spark.analysis.fact_schema import KEY, NO_MARKER, STRETCH
+from storage.errors import SegmentGone, UnreadableFile
+from storage.kernels.layout import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    KEY_AT,
+    KEY_BYTES,
+    OFFSET,
+    ROW,
+    TIMESTAMP,
+    VALUE_BYTES,
+)  # fmt: skip
+from storage.records.header import ATTRIBUTE_TRANSACTIONAL
+from storage.scan.chunks import Chunk, Damage, SliceReader
+from storage.scan.extents import Slice
+from storage.scan.windows import open_window
+
+DAY_MS: Final = 86_400_000
+
+Places = dict[Path, int]
+"""By partition directory."""
+Integers = npt.NDArray[np.int64]
+
+
+def facts_of(slices: tuple[Slice, ...], places: Places, schema: pa.Schema, now_ms: int) -> Iterator[pa.RecordBatch]:
+    """What a task tells of its slices.
+
+    Args:
+        slices: of the snapshot.
+        places: of the partitions.
+        schema: ``STRETCH`` or ``KEY``.
+        now_ms: epoch ms; later records are future-dated.
+
+    Yields:
+        Batches of that schema. What is damaged, gone or unreadable is a row with a problem: the rest is told.
+    """
+    with_control = schema.equals(STRETCH)
+    for slice_ in slices:
+        place = places[slice_.path.parent]
+        try:
+            with open_window(slice_) as window:
+                for found in SliceReader(slice_, window, with_control=with_control).chunks():
+                    if isinstance(found, Damage):
+                        yield _problem(schema, str(found.error))
+                    elif with_control:
+                        yield stretches(found, place, now_ms)
+                    else:
+                        yield from keyed_records(found, slice_, place)
+        except SegmentGone:
+            yield _problem(schema, f"{slice_.path}: deleted or compacted away before it was read; analyze again")
+        except UnreadableFile as error:
+            yield _problem(schema, str(error))
+
+
+def _problem(schema: pa.Schema, problem: str) -> pa.RecordBatch:
+    columns = {name: pa.nulls(1, schema.field(name).type) for name in schema.names}
+    columns["problem"] = pa.array([problem], pa.string())
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+
+def keyed_records(chunk: Chunk, slice_: Slice, place: int) -> Iterator[pa.RecordBatch]:
+    """Those of a chunk that have a key."""
+    located = np.ascontiguousarray(chunk.located[:, chunk.located[KEY_BYTES] >= 0])
+    first = 0
+    for batch in record_batches(replace(chunk, located=located), slice_, arrow_schema(("key", "offset"))):
+        rows = located[:, first : first + batch.num_rows]
+        first += batch.num_rows
+        columns: dict[str, Any] = {
+            "place": np.full(batch.num_rows, place, np.int32),
+            "key": batch.column("key"),
+            "offset": batch.column("offset"),
+            "size_bytes": rows[KEY_BYTES] + np.maximum(rows[VALUE_BYTES], 0),
+            "is_tombstone": rows[VALUE_BYTES] < 0,
+            "problem": pa.nulls(batch.num_rows, pa.string()),
+        }
+        yield _batch(columns, KEY)
+
+
+def stretches(chunk: Chunk, place: int, now_ms: int) -> pa.RecordBatch:
+    """Those of a chunk, in their order."""
+    rows, ms = chunk.located[ROW], chunk.located[TIMESTAMP]
+    days = ms // DAY_MS
+    starts = _starts(rows, days)
+    batch = chunk.table[rows[starts]]
+    counts, is_first = np.diff(starts, append=rows.size), _changes(rows[starts])
+    columns = {
+        "place": np.full(starts.size, place, np.int32),
+        "first_offset": chunk.located[OFFSET][starts],
+        "last_offset": chunk.located[OFFSET][starts + counts - 1],
+        "day": days[starts],
+        "batch_bytes": pa.array(batch["size"], pa.int64(), mask=~is_first),
+        "size_bytes": _shared(batch["size"], counts, is_first),
+        "plain_bytes": _plain_bytes(batch, counts, is_first),
+        "records": counts,
+        "codec": (batch["attributes"] & CODEC_MASK).astype(np.int32),
+        "is_control": (batch["attributes"] & CONTROL) != 0,
+        "marker": _markers(chunk, starts, batch),
+        "is_transactional": (batch["attributes"] & ATTRIBUTE_TRANSACTIONAL) != 0,
+        "producer_id": batch["producer_id"],
+        "producer_epoch": batch["producer_epoch"].astype(np.int32),
+        "problem": pa.nulls(starts.size, pa.string()),
+        **_counted(chunk.located, starts),
+        **_dated(ms, starts, counts, now_ms),
+    }
+    return _batch(columns, STRETCH)
+
+
+def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _changes(*values: Integers) -> npt.NDArray[np.bool_]:
+    """Where one of them is another than before it; the first always is."""
+    changes = np.ones(values[0].size, np.bool_)
+    changes[1:] = np.logical_or.reduce([value[1:] != value[:-1] for value in values])
+    return changes
+
+
+def _starts(rows: Integers, days: Integers) -> Integers:
+    return np.flatnonzero(_changes(rows, days))
+
+
+def _shared(whole: Integers, counts: Integers, is_first: npt.NDArray[np.bool_]) -> Integers:
+    """A batch's bytes by the records of its stretches; the shares sum up to them."""
+    firsts, batch = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    ends = np.cumsum(counts)
+    total = np.add.reduceat(counts, firsts)[batch]
+    before = ends - counts - (ends - counts)[firsts][batch]
+    shares: Integers = whole * (before + counts) // total - whole * before // total
+    return shares
+
+
+def _plain_bytes(batch: npt.NDArray[Any], counts: Integers, is_first: npt.NDArray[np.bool_]) -> pa.Array:
+    """Of v2 its header and its records, once decompressed; of v0 and v1 known only where nothing is compressed."""
+    records_bytes = batch["records_end"] - batch["records_start"]
+    is_legacy, is_compressed = records_bytes == 0, (batch["attributes"] & CODEC_MASK) != 0
+    whole = np.where(is_legacy, batch["size"], HEADER_BYTES + records_bytes)
+    return pa.array(_shared(whole, counts, is_first), pa.int64(), mask=is_legacy & is_compressed)
+
+
+def _markers(chunk: Chunk, starts: Integers, batch: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """The low byte of the type, which follows the version. Source: Kafka ControlRecordType."""
+    located = chunk.located[:, starts]
+    is_marker = ((batch["attributes"] & CONTROL) != 0) & (located[KEY_BYTES] >= 4)
+    markers = np.full(starts.size, NO_MARKER, np.int32)
+    markers[is_marker] = chunk.buf[located[KEY_AT][is_marker] + 3]
+    return markers
+
+
+def _counted(located: Integers, starts: Integers) -> dict[str, Integers]:
+    has_key = located[KEY_BYTES] >= 0
+    is_tombstone = has_key & (located[VALUE_BYTES] < 0)
+    return {"without_key": _sums(~has_key, starts), "tombstones": _sums(is_tombstone, starts)}
+
+
+def _dated(ms: Integers, starts: Integers, counts: Integers, now_ms: int) -> dict[str, Any]:
+    is_earlier = np.zeros(ms.size, np.bool_)
+    is_earlier[1:] = (ms[1:] < ms[:-1]) & (ms[1:] >= 0)
+    is_earlier[starts] = False  # Spark compares those with the stretch before, which another task may have read
+    is_missing = ms[starts] < 0  # of a stretch all or none, for they are of one day
+    return {
+        "first_ms": ms[starts],
+        "last_ms": ms[starts + counts - 1],
+        "oldest_ms": pa.array(np.minimum.reduceat(ms, starts), pa.int64(), mask=is_missing),
+        "newest_ms": pa.array(np.maximum.reduceat(ms, starts), pa.int64(), mask=is_missing),
+        "future": _sums(ms > now_ms, starts),
+        "out_of_order": _sums(is_earlier, starts),
+        "missing": np.where(is_missing, counts, 0),
+    }
+
+
+def _sums(flags: npt.NDArray[np.bool_], starts: Integers) -> Integers:
+    return np.add.reduceat(flags.astype(np.int64), starts)

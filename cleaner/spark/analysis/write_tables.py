@@ -1,0 +1,53 @@
+"""An analysis as Parquet: a directory a table, in it a file a run. What is there already stays: runs add up."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner.report.findings import TABLES, Analysis, Row
+from storage.errors import UnwritableFile
+
+_TYPES: Final[dict[type, pa.DataType]] = {
+    int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
+}  # fmt: skip
+_MOMENT: Final = pa.timestamp("ms", tz="UTC")
+
+
+def write_tables(analysis: Analysis, output: Path) -> None:
+    """Write ``output/TABLE/MOMENT.parquet`` for each table, with or without rows; ``analyzed_at`` tells the runs apart.
+
+    Raises: UnwritableFile.
+    """
+    name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
+    for table, kind in TABLES.items():
+        path = output / table / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, _arrow(kind, analysis))
+        except OSError as error:
+            raise UnwritableFile(path, error.strerror or str(error)) from error
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    """A reader of the directory sees it whole or not at all: names with a dot are not read."""
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(table, hidden)
+    hidden.replace(path)
+
+
+def _arrow(kind: type[Row], analysis: Analysis) -> pa.Table:
+    hints = get_type_hints(kind)
+    columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
+    name = next(name for name, of in TABLES.items() if of is kind)
+    rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]
+    return pa.Table.from_pylist(rows, pa.schema([*columns, pa.field("analyzed_at", _MOMENT)]))
+
+
+def _type(hint: Any) -> pa.DataType:
+    return _TYPES[next(iter(get_args(hint)), hint)]

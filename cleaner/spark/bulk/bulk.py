@@ -1,0 +1,269 @@
+"""Bulk compaction: the rounds of a run carried out by a Spark cluster, under the lock that this process holds.
+
+Steps:      1. survey: a task a round walks over its headers: record counts, and where its transactions stand;
+            2. keys: a task a span gives (round, keyed 128-bit hash, place) of its records; Spark finds each key's last
+               place in the dirty section, and drops from the clean section what is in it. Values are never shuffled;
+            3. the survivors' places become a bitmap a unit, in scratch files;
+            4. rewrite: a task a unit writes its segment as the local engine does, fsynced, under names of its own;
+            5. here, round by round, as ever: preconditions, journal, swap, checkpoint (``engine.executor``).
+Invariant:  until step 5 nothing has a name that a broker, or our recovery, looks at. Of a task's attempts Spark hands
+            over one result; the files of the others are swept at the end, or by the next run.
+Same bytes: every decision is the local engine's, over the same batches in the same order.
+Not here:   rounds that end where Kafka's offset map would be full (``compaction.rounds = kafka``) are the driver's.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from cleaner.engine.compaction import Compacted, IntoCopy, Round, compact, copy_compacted
+from cleaner.engine.compaction.fates import ends_of
+from cleaner.engine.compaction.round import aborted_transactions, spans_of, times_of
+from cleaner.engine.compaction.targets import InPlace
+from cleaner.engine.means import Means, Stopped
+from cleaner.spark.bulk import tasks
+from cleaner.spark.bulk.scratch import sweep
+from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
+from cleaner.spark.bulk.work import RewriteTask, Rewritten, Setting, Span, Surveyed, SurveyTask, Unit, Walked
+from cleaner.spark.session import cause_of
+from policies.retain import ProducerEnd
+from storage.errors import LogCleanerError, PlanOutOfDate, SparkJobFailed, UnseenLogDir
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from storage.names import FileIdentity
+from storage.segment import Segment
+
+_PROBES_A_SLOT: Final = 4
+_FILES_PROBED_MAX: Final = 100
+_WAIT_SECONDS: Final = 0.2
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A round that the cluster has dealt with."""
+
+    setting: Setting
+    round: Round
+    units: list[Unit] = field(default_factory=list)
+    unkeyed: int = 0
+    rewritten: list[Rewritten] = field(default_factory=list)
+    error: LogCleanerError | None = None
+
+
+class Bulk:
+    """Carries compactions out on a cluster; one for each run."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._run = secrets.token_hex(4)
+        self._prepared: dict[Path, _Prepared] = {}
+        self._directories: set[Path] = set()
+        self._stopping: Callable[[], bool] = lambda: False
+
+    def begin(self, log_dirs: Sequence[Path]) -> None:
+        """See that the executors see the log dirs. Raises: UnseenLogDir, SparkJobFailed."""
+        files = [seen for path in log_dirs for seen in _files_of(path)]
+        count = _PROBES_A_SLOT * self._slots
+        for error in self._map(range(count), lambda _: tasks.check_seen(files)):
+            if error is not None:
+                raise error
+
+    def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
+        """Steps 1 to 4. Raises: SparkJobFailed, Stopped, UnseenLogDir; ``compact`` raises what a round failed of."""
+        self._stopping = means.stopping
+        batch: list[_Prepared] = []
+        for round_, directory in rounds:
+            if round_.policy.compaction_rounds != "kafka":
+                prepared = _Prepared(_setting(round_, len(batch), directory), round_)
+                self._prepared[round_.listing.directory] = prepared
+                self._directories.add(directory)
+                batch.append(prepared)
+        sweep(self._directories, means.fs)
+        self._survey(batch)
+        if _units(batch) and not means.stopping():
+            self._rewrite(batch)
+
+    def compact(self, round_: Round, means: Means) -> Compacted:
+        """Step 5 in place."""
+        if round_.policy.compaction_rounds == "kafka":
+            return compact(round_, means)
+        target = InPlace(round_.listing, round_.policy.index_interval_bytes, means)
+        return self._adopt(round_, target)
+
+    def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:
+        """Step 5 in a copy."""
+        if round_.policy.compaction_rounds == "kafka":
+            return copy_compacted(round_, means, into)
+        return self._adopt(round_, into)
+
+    def close(self) -> None:
+        """Take away what no result speaks of."""
+        sweep(self._directories, FileSystem())
+        self._directories.clear()
+
+    @property
+    def _slots(self) -> int:
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def _adopt(self, round_: Round, target: InPlace | IntoCopy) -> Compacted:
+        prepared = self._prepared.pop(round_.listing.directory, None)
+        if prepared is None or _identities(prepared.round) != _identities(round_):
+            raise PlanOutOfDate(round_.listing.directory, "the cluster compacted other files")
+        if prepared.error:
+            raise prepared.error
+        if len(prepared.rewritten) < len(prepared.units):
+            raise Stopped
+        for unit, rewritten in zip(prepared.units, prepared.rewritten, strict=True):
+            segments = [span.segment for span in unit.spans]
+            if rewritten.segment is None:
+                target.keep(segments[0])
+            else:
+                target.adopt(segments, rewritten.segment)
+        return Compacted(
+            sum(rewritten.size_bytes for rewritten in prepared.rewritten),
+            sum(unit.records for unit in prepared.units),
+            sum(rewritten.records for rewritten in prepared.rewritten),
+            prepared.unkeyed,
+            round_.compaction.round.end_offset,
+            target.freed_bytes if isinstance(target, InPlace) else 0,
+        )
+
+    def _survey(self, batch: Sequence[_Prepared]) -> None:
+        surveys = [_survey_task(prepared) for prepared in batch]
+        units = spans = 0
+        for prepared, task, answer in zip(batch, surveys, self._map(surveys, tasks.survey), strict=True):
+            if isinstance(answer, UnseenLogDir):
+                raise answer
+            if isinstance(answer, LogCleanerError):
+                prepared.error = answer
+                continue
+            for group, surveyed in zip(task.units, answer, strict=True):
+                prepared.units.append(_unit(prepared.setting, (units, spans), group, surveyed))
+                units, spans = units + 1, spans + len(group)
+
+    def _rewrite(self, batch: Sequence[_Prepared]) -> None:
+        secret, run = (secrets.randbits(64), secrets.randbits(64)), self._run
+        bitmaps, walked = self._job(lambda: survivor_bitmaps(self._spark, _units(batch), secret, run))
+        for prepared in batch:
+            _note(prepared, walked)
+        todo = [_rewrite_task(unit, bitmaps, walked) for unit in _units(batch)]
+        answers = self._map(todo, lambda task: tasks.rewrite(task, run))
+        for task, answer in zip(todo, answers, strict=True):
+            prepared = batch[task.unit.setting.round]
+            if isinstance(answer, LogCleanerError):
+                prepared.error = prepared.error or answer
+            else:
+                prepared.rewritten.append(answer)
+
+    def _map(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
+        """A task an item. Raises: as ``_job``."""
+        if not len(items):
+            return []
+        context = self._spark.sparkContext
+        return self._job(lambda: list(context.parallelize(items, len(items)).map(function).collect()))
+
+    def _job(self, job: Callable[[], Result]) -> Result:
+        """Wait for a job of Spark's; a signal is served meanwhile. Raises: SparkJobFailed, Stopped."""
+        with ThreadPoolExecutor(1) as pool:
+            begun = pool.submit(job)
+            while wait([begun], _WAIT_SECONDS).not_done:
+                if self._stopping():
+                    self._spark.sparkContext.cancelAllJobs()
+            try:
+                return begun.result()
+            except (Py4JError, PySparkException) as error:
+                if self._stopping():
+                    raise Stopped from error
+                raise SparkJobFailed(cause_of(error)) from error
+
+
+def _files_of(log_dir: Path) -> list[tasks.FileSeen]:
+    seen = []
+    for _, directory in LogDir(log_dir).partitions():
+        for path in sorted(directory.glob("*.log"))[:1]:
+            status = path.stat()
+            seen.append((path, status.st_size, status.st_mtime_ns))
+    return seen[:_FILES_PROBED_MAX]
+
+
+def _survey_task(prepared: _Prepared) -> SurveyTask:
+    round_ = prepared.round
+    return SurveyTask(prepared.setting, _groups_of(round_), round_.listing.segments, round_.log_end_offset)
+
+
+def _setting(round_: Round, number: int, directory: Path) -> Setting:
+    planned = round_.compaction.round
+    aborted = aborted_transactions(round_.listing, round_.log_start_offset, planned.end_offset)
+    producers: dict[int, ProducerEnd] = ends_of(round_.producers)
+    return Setting(
+        number,
+        tuple(aborted),
+        producers,
+        planned.first_dirty_offset,
+        planned.end_offset,
+        round_.log_start_offset,
+        times_of(round_),
+        round_.policy.index_interval_bytes,
+        round_.policy.compaction_upgrade_format,
+        directory,
+    )
+
+
+def _identities(round_: Round) -> list[FileIdentity]:
+    return [segment.log.identity for segment in round_.segments]
+
+
+def _groups_of(round_: Round) -> tuple[tuple[tuple[Segment, int], ...], ...]:
+    """The segments of each group, with the offsets they end below."""
+    by_base = {segment.base_offset: (segment, upper) for segment, upper in spans_of(round_)}
+    return tuple(tuple(by_base[base] for base in group) for group in round_.compaction.round.groups)
+
+
+def _units(batch: Sequence[_Prepared]) -> list[Unit]:
+    return [unit for prepared in batch if prepared.error is None for unit in prepared.units]
+
+
+def _note(prepared: _Prepared, walked: Answers) -> None:
+    """What the walks over a round's spans found."""
+    for unit in prepared.units:
+        for span in unit.spans:
+            answer = walked[span.number]
+            if isinstance(answer, LogCleanerError):
+                prepared.error = prepared.error or answer
+            else:
+                prepared.unkeyed += answer.unkeyed
+
+
+def _unit(
+    setting: Setting, numbers: tuple[int, int], group: Sequence[tuple[Segment, int]], surveyed: Sequence[Surveyed]
+) -> Unit:
+    """A unit with its number, and its first span's."""
+    ordinals = [0, *accumulate(each.records for each in surveyed)]
+    spans = [
+        Span(numbers[1] + place, segment, upper, ordinals[place], each.records, each.transactions)
+        for place, ((segment, upper), each) in enumerate(zip(group, surveyed, strict=True))
+    ]
+    return Unit(numbers[0], setting, tuple(spans))
+
+
+def _rewrite_task(unit: Unit, bitmaps: dict[int, Path], walked: Answers) -> RewriteTask:
+    tombstones = []
+    for span in unit.spans:
+        answer = walked[span.number]
+        assert isinstance(answer, Walked)  # the others' rounds were left out
+        tombstones.append(answer.tombstones)
+    return RewriteTask(unit, bitmaps.get(unit.number), tuple(tombstones))

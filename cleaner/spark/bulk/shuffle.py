@@ -1,0 +1,129 @@
+"""Which records survive, found by a DataFrame aggregation over key hashes; nothing else of a record is shuffled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import AccumulatorParam, StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk, units_by_number
+from cleaner.spark.bulk.work import PLACE_BITS, Span, Unit, Walked
+from storage.errors import LogCleanerError
+
+_KEYS: Final = "round int, low bigint, high bigint, place bigint, is_dirty boolean"
+_KEY: Final = ["round", "low", "high"]
+_BITMAPS: Final = "unit int, path string"
+_BITMAP_TASKS_A_SLOT: Final = 2
+_KEY_TASKS_A_SLOT: Final = 32
+"""Enough that a slow one keeps nobody waiting; each costs some hundredths of a second."""
+
+Answers = dict[int, Walked | LogCleanerError]
+"""Of every span, by its number."""
+
+
+class _Answers(AccumulatorParam[Answers]):
+    """A span that was walked twice says the same twice."""
+
+    def zero(self, value: Answers) -> Answers:
+        del value
+        return {}
+
+    def addInPlace(self, value1: Answers, value2: Answers) -> Answers:  # noqa: N802 - Spark's name
+        value1.update(value2)
+        return value1
+
+
+def survivor_bitmaps(
+    spark: SparkSession, units: Sequence[Unit], secret: tuple[int, int], run: str
+) -> tuple[dict[int, Path], Answers]:
+    """Find the records that survive.
+
+    Args:
+        spark: the session.
+        units: of all rounds.
+        secret: of the key hashes: one for all tasks, known to nobody who writes records.
+        run: names the scratch files.
+
+    Returns:
+        The file of each unit's bitmap (of a unit without survivors there is none), and what was found of each span.
+
+    Raises: what Spark raises.
+    """
+    answers = spark.sparkContext.accumulator({}, _Answers())
+    keys = _keys(spark, units, secret, answers)
+    dirty = keys.where("is_dirty").groupBy(*_KEY).agg(sql.max("place").alias("place"))
+    if all(_is_dirty(unit) for unit in units):
+        return _bitmaps(dirty, units, run, spark), answers.value
+    keys.persist(StorageLevel.DISK_ONLY)  # read twice: hashes, not logs
+    try:
+        clean = keys.where("not is_dirty").join(dirty.select(*_KEY), _KEY, "left_anti")
+        return _bitmaps(dirty.select("place").unionAll(clean.select("place")), units, run, spark), answers.value
+    finally:
+        keys.unpersist()
+
+
+def _is_dirty(unit: Unit) -> bool:
+    return unit.spans[0].segment.base_offset >= unit.setting.first_dirty_offset
+
+
+def _keys(spark: SparkSession, units: Sequence[Unit], secret: tuple[int, int], answers: Any) -> DataFrame:
+    """A row for each record with a key; a task walks one span, or some where there are many."""
+    spans = spark.sparkContext.broadcast([(unit.number, unit.setting, span) for unit in units for span in unit.spans])
+
+    def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                unit, setting, span = spans.value[number]
+                yield from _walked(SpanWalk(span, setting, unit, _words(secret)), setting.round, span, answers)
+
+    count = len(spans.value)
+    tasks = min(count, _KEY_TASKS_A_SLOT * spark.sparkContext.defaultParallelism)
+    return spark.range(0, count, 1, tasks).mapInArrow(walk, _KEYS)
+
+
+def _walked(walk: SpanWalk, round_: int, span: Span, answers: Any) -> Iterator[pa.RecordBatch]:
+    """Rows of a span. What fails of it is an answer: the other rounds go on, and no task is tried again."""
+    try:
+        for digests, places, is_dirty in walk.rows():
+            columns = (
+                np.full(digests.size, round_, np.int32),
+                digests["key_low"].view(np.int64),
+                digests["key_high"].view(np.int64),
+                places,
+                is_dirty,
+            )
+            arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+            yield pa.RecordBatch.from_arrays(arrays, [*_KEY, "place", "is_dirty"])
+    except LogCleanerError as error:
+        answers.add({span.number: error})
+    else:
+        answers.add({span.number: walk.walked})
+
+
+def _words(secret: tuple[int, int]) -> tuple[np.uint64, np.uint64]:
+    return np.uint64(secret[0]), np.uint64(secret[1])
+
+
+def _bitmaps(survivors: DataFrame, units: Sequence[Unit], run: str, spark: SparkSession) -> dict[int, Path]:
+    """Places to the tasks of their units, each of which writes the bitmaps of its own."""
+    known = spark.sparkContext.broadcast(units_by_number(units))
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        records_of, directory_of = known.value
+        bitmaps = Bitmaps(records_of)
+        for batch in batches:
+            bitmaps.add(batch.column(0).to_numpy())
+        written = list(bitmaps.write(directory_of, run))
+        numbers = pa.array([unit for unit, _ in written], pa.int32())
+        paths = pa.array([path for _, path in written], pa.string())
+        yield pa.RecordBatch.from_arrays([numbers, paths], ["unit", "path"])
+
+    count = min(len(units), _BITMAP_TASKS_A_SLOT * spark.sparkContext.defaultParallelism)
+    by_unit = survivors.select("place").repartition(count, sql.shiftright("place", PLACE_BITS))
+    return {row.unit: Path(row.path) for row in by_unit.mapInArrow(write, _BITMAPS).collect()}

@@ -1,0 +1,85 @@
+"""Where reading begins and ends: what options say, as offsets of a partition."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from cleaner.spark.table.options import Bound, Options
+from storage.errors import InvalidConfig, NoSuchOffset
+from storage.log import Log, SpecialTimestamp
+from storage.names import TopicPartition
+from storage.scan.partitions import FoundPartition, OffsetRange, names_in, readable_end
+
+
+def check_chosen(options: Options, found: Sequence[FoundPartition], *, may_come: bool = False) -> None:
+    """See that the topics and partitions that options choose are there.
+
+    Args:
+        options: what was chosen, and where.
+        found: the chosen ones that are there.
+        may_come: whether a pattern may match nothing: a stream waits for topics.
+
+    Raises: InvalidConfig.
+    """
+    missing = options.choice.missing_from(partition.topic_partition for partition in found)
+    if missing is None or (missing[0] == "subscribePattern" and may_come):
+        return
+    names = names_in(options.paths)
+    nearest = difflib.get_close_matches(missing[1], sorted({*map(str, names), *(name.topic for name in names)}), 1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    raise InvalidConfig(*missing, f"nothing of it in {', '.join(options.paths)}{hint}", "kafka-log")
+
+
+def check_named(bounds: Sequence[Bound | None], found: Sequence[FoundPartition]) -> None:
+    """A bound that names partitions names all, and none besides, as in Spark's Kafka source. Raises: InvalidConfig."""
+    there = {partition.topic_partition for partition in found}
+    for bound in bounds:
+        if bound is None or bound.partitions is None or bound.partitions.keys() == there:
+            continue
+        odd = ", ".join(sorted(map(str, there ^ bound.partitions.keys())))
+        raise InvalidConfig("offsets", None, f"they must name every partition and no other; see {odd}", "kafka-log")
+
+
+def range_of(log: Log, name: TopicPartition, options: Options, now_ms: int) -> OffsetRange:
+    """What a batch reads of a partition.
+
+    Args:
+        log: the partition.
+        name: of it.
+        options: where to begin and to end.
+        now_ms: epoch ms, for the expiry of producers.
+
+    Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
+    """
+    end = readable_end(log, read_committed=options.read_committed, now_ms=now_ms)
+    starting = options.starting or Bound(None, SpecialTimestamp.EARLIEST)
+    start = resolve(starting, log, name, end, fails=options.fail_on_data_loss)
+    return OffsetRange(start, resolve(options.ending, log, name, end, fails=options.fail_on_data_loss))
+
+
+def resolve(bound: Bound, log: Log, name: TopicPartition, end: int, *, fails: bool) -> int:
+    """The offset that a bound means.
+
+    Args:
+        bound: it names the partition, if any.
+        log: the partition.
+        name: of it.
+        end: where what can be read of it ends.
+        fails: whether an offset outside the log is an error; else the nearest is taken.
+
+    Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
+    """
+    asked = bound.of_all if bound.partitions is None else bound.partitions[name]
+    if bound.by_timestamp:
+        found = log.lookup_timestamp(asked)
+        if found is None and not bound.falls_back:
+            raise NoSuchOffset(str(name), f"a record of timestamp {asked} or later", log.log_start_offset, end)
+        return end if found is None else min(found.offset, end)
+    if asked == SpecialTimestamp.LATEST:
+        return end
+    if asked == SpecialTimestamp.EARLIEST:
+        return min(log.log_start_offset, end)
+    if fails and not log.log_start_offset <= asked <= end:
+        raise NoSuchOffset(str(name), f"offset {asked}", log.log_start_offset, end)
+    return max(log.log_start_offset, min(asked, end))

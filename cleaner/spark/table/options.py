@@ -1,0 +1,279 @@
+"""What may be said with ``option()``, read into one value. Names are Spark's where Spark's Kafka source has them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeVar
+
+from cleaner.arrow.schema import BATCH_COLUMNS, CORRUPT_BATCH, KEY_COLUMNS, RECORD_COLUMNS, TYPES
+from storage.codecs.compression import Compression
+from storage.errors import InvalidConfig
+from storage.log import LogConfig, SpecialTimestamp
+from storage.names import TopicPartition
+from storage.scan.choice import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
+
+Value = TypeVar("Value")
+
+PARTITION_BYTES_DEFAULT: Final = 128 << 20
+"""Spark's default for files, too (``spark.sql.files.maxPartitionBytes``)."""
+
+_WHERE: Final = "kafka-log"
+_NAMES: Final = (
+    "path", "paths", "subscribe", "subscribePattern", "assign",
+    "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
+    "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy",
+    "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "pushdown",
+)  # fmt: skip
+_EPOCH_MS_MAX: Final = 2**63 - 1
+_SINK_NAMES: Final = ("path", "topic", "compression", "segment.bytes")
+
+
+class Mode(StrEnum):
+    """What becomes of a batch that is damaged. As Spark's own file formats have it."""
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends."""
+
+    partitions: Mapping[TopicPartition, int] | None
+    """An offset, or with ``by_timestamp`` epoch ms, for each partition; None: ``of_all`` holds for all."""
+    of_all: int = SpecialTimestamp.EARLIEST
+    by_timestamp: bool = False
+    falls_back: bool = True
+    """Whether a timestamp that no record is as late as means the log end; else it is an error."""
+
+
+LOG_END: Final = Bound(None, SpecialTimestamp.LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All options, checked."""
+
+    paths: tuple[str, ...]
+    """Globs of log dirs or partition directories."""
+    choice: Choice
+    columns: tuple[str, ...]
+    mode: Mode
+    partition_bytes_max: int
+    read_committed: bool
+    starting: Bound | None
+    """None: not said; a batch begins at the earliest offset, a stream at the latest."""
+    ending: Bound
+    fail_on_data_loss: bool
+    offsets_per_trigger_max: int | None
+    pushdown: bool
+    """Whether the filters of a query may narrow the plan: right only for a frame that one query uses, once."""
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Read options; Spark does not tell their names' case.
+
+    Raises: InvalidConfig: an unknown one, or a value that cannot be.
+    """
+    said = _known(given, _NAMES)
+    mode = _read(said, "mode", lambda text: Mode(text.upper()), Mode.FAILFAST)
+    return Options(
+        paths=_paths(said),
+        choice=_choice(said),
+        columns=_columns(said, mode),
+        mode=mode,
+        partition_bytes_max=_read(said, "maxPartitionBytes", _positive, PARTITION_BYTES_DEFAULT),
+        read_committed=_read(said, "isolation.level", _isolation, False),
+        starting=_starting(said),
+        ending=_ending(said),
+        fail_on_data_loss=_read(said, "failOnDataLoss", _boolean, True),
+        offsets_per_trigger_max=_read(said, "maxOffsetsPerTrigger", _positive, None),
+        pushdown=_read(said, "pushdown", _boolean, False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What may be said of a write, checked."""
+
+    log_dir: Path
+    topic: str | None
+    """Of all rows; None: as their column says."""
+    compression: Compression
+    segment_bytes: int
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Read the options of a write. Raises: InvalidConfig."""
+    said = _known(given, _SINK_NAMES)
+    if not said.get("path"):
+        raise InvalidConfig("path", None, 'name a log dir: save("/var/lib/kafka/data")', _WHERE)
+    return SinkOptions(
+        log_dir=Path(said["path"]).absolute(),
+        topic=said.get("topic"),
+        compression=_read(said, "compression", _compression, Compression.NONE),
+        segment_bytes=_read(said, "segment.bytes", _positive, LogConfig().segment_bytes),
+    )
+
+
+def _compression(text: str) -> Compression:
+    names = {codec.name.lower(): codec for codec in Compression}
+    if text.lower() not in names:
+        raise ValueError(" or ".join(names))
+    return names[text.lower()]
+
+
+def _known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Options by their names in ``names``."""
+    return {_known_name(name, names): value for name, value in given.items()}
+
+
+def _known_name(name: str, names: Sequence[str]) -> str:
+    for known in names:
+        if known.lower() == name.lower():
+            return known
+    nearest = difflib.get_close_matches(name, names, 1)
+    raise InvalidConfig(
+        name, None, f"unknown option; did you mean {nearest[0]}?" if nearest else "unknown option", _WHERE
+    )
+
+
+def _read(said: Mapping[str, str], name: str, parse: Callable[[str], Value], default: Value) -> Value:
+    if name not in said:
+        return default
+    try:
+        return parse(said[name])
+    except ValueError as error:
+        raise InvalidConfig(name, said[name], str(error), _WHERE) from error
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError("a whole number of at least 1")
+    return int(text)
+
+
+def _epoch_ms(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _EPOCH_MS_MAX:
+        raise ValueError("epoch ms, a whole number")
+    return int(text)
+
+
+def _isolation(text: str) -> bool:
+    if text not in ("read_committed", "read_uncommitted"):
+        raise ValueError("read_committed or read_uncommitted")
+    return text == "read_committed"
+
+
+def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
+    """``load`` says one as ``path`` (with commas, as ``log.dirs``), a list as ``paths``."""
+    none: list[str] = []
+    listed = _read(said, "paths", lambda text: [str(path) for path in json.loads(text)], none)
+    given = (*said.get("path", "").split(","), *listed)
+    paths = tuple(path.strip() for path in given if path.strip())
+    if not paths:
+        raise InvalidConfig("path", None, 'name a log dir: load("/var/lib/kafka/data")', _WHERE)
+    return paths
+
+
+def _choice(said: Mapping[str, str]) -> Choice:
+    parsers = {"subscribe": parse_topics, "subscribePattern": parse_pattern, "assign": parse_partitions}
+    named = [name for name in parsers if name in said]
+    if len(named) > 1:
+        raise InvalidConfig(named[1], said[named[1]], "say one of subscribe, subscribePattern and assign", _WHERE)
+    return _read(said, named[0], parsers[named[0]], EVERYTHING) if named else EVERYTHING
+
+
+def _columns(said: Mapping[str, str], mode: Mode) -> tuple[str, ...]:
+    corrupt = (CORRUPT_BATCH,) if mode is Mode.PERMISSIVE else ()
+    if "columns" in said:
+        return _read(said, "columns", _column_names, ())
+    if _read(said, "keysOnly", _boolean, False):
+        return KEY_COLUMNS + corrupt
+    batch = BATCH_COLUMNS if _read(said, "includeMetadata", _boolean, False) else ()
+    return RECORD_COLUMNS + batch + corrupt
+
+
+def _column_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in names if name not in TYPES]
+    if unknown:
+        raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(TYPES)}")
+    if len(set(names)) < len(names):
+        raise ValueError("a column is named twice")
+    return names
+
+
+def _starting(said: Mapping[str, str]) -> Bound | None:
+    """Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit: one time for all wins, then times, then offsets."""
+    strategy = _read(said, "startingOffsetsByTimestampStrategy", _strategy, False)
+    since_ms = _read(said, "startingTimestamp", _epoch_ms, None)
+    if since_ms is not None:
+        return Bound(None, since_ms, by_timestamp=True, falls_back=strategy)
+    by_time = _read(said, "startingOffsetsByTimestamp", _partition_map, None)
+    if by_time is not None:
+        return Bound(by_time, by_timestamp=True, falls_back=strategy)
+    return _read(said, "startingOffsets", _offsets, None)
+
+
+def _ending(said: Mapping[str, str]) -> Bound:
+    until_ms = _read(said, "endingTimestamp", _epoch_ms, None)
+    if until_ms is not None:
+        return Bound(None, until_ms, by_timestamp=True)
+    by_time = _read(said, "endingOffsetsByTimestamp", _partition_map, None)
+    if by_time is not None:
+        return Bound(by_time, by_timestamp=True)
+    bound = _read(said, "endingOffsets", _offsets, LOG_END)
+    is_earliest = bound.of_all == SpecialTimestamp.EARLIEST and bound.partitions is None
+    if is_earliest or SpecialTimestamp.EARLIEST in (bound.partitions or {}).values():
+        raise InvalidConfig("endingOffsets", said["endingOffsets"], "a read cannot end at the earliest offset", _WHERE)
+    return bound
+
+
+def _strategy(text: str) -> bool:
+    if text.lower() not in ("error", "latest"):
+        raise ValueError("error or latest")
+    return text.lower() == "latest"
+
+
+def _offsets(text: str) -> Bound:
+    """``earliest``, ``latest``, or JSON whose -2 and -1 mean these two."""
+    match text.strip().lower():
+        case "earliest":
+            return Bound(None, SpecialTimestamp.EARLIEST)
+        case "latest":
+            return LOG_END
+    partitions = _partition_map(text)
+    if any(offset < SpecialTimestamp.EARLIEST for offset in partitions.values()):
+        raise ValueError("an offset below -2")
+    return Bound(partitions)
+
+
+def _partition_map(text: str) -> dict[TopicPartition, int]:
+    """``{"orders": {"0": 23, "1": -2}}``."""
+    shape = ValueError('not JSON like {"orders": {"0": 23, "1": -2}}')
+    try:
+        read = json.loads(text)
+        found = {
+            TopicPartition(str(topic), int(partition)): offset
+            for topic, offsets in read.items()
+            for partition, offset in offsets.items()
+        }
+    except (ValueError, AttributeError) as error:
+        raise shape from error
+    if any(type(offset) is not int for offset in found.values()):
+        raise shape
+    return found

@@ -1,0 +1,171 @@
+"""Partitions in the making, as the tasks of a write lay them down, and how they appear in the log dir.
+
+Order:      each task writes what it was given of a partition as a whole log, flushed and closed, in a directory of its
+            own; then the lock; then what several tasks wrote of one partition is appended to the first task's log, in
+            the tasks' order; one rename a partition; fsync of the log dir; the high watermarks.
+Invariant:  a partition appears whole or not at all, and never in the place of one that is there.
+Names:      ``logcleaner-0.<id>-delete``: to a broker (and to ``logcleaner``) a partition whose topic was deleted, which
+            a broker that starts removes. Any other directory of ours would keep it from starting.
+Not chosen: a directory beside the log dir: it is often a mount point, and a rename does not cross file systems.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from storage.codecs.compression import Compression
+from storage.errors import InvalidConfig, NotALogDir, PartitionExists
+from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Guarded
+from storage.log import Log, LogConfig
+from storage.log.topic_id import read_topic_id
+from storage.log_dir import LogDir
+from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
+from storage.records import Record
+
+BATCH_BYTES: Final = 64 << 10
+"""Keys, values and headers after which a batch is closed; less where segments are small."""
+
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_RECORD_OVERHEAD_BYTES: Final = 16
+_BATCH_BYTES_MAX: Final = (1 << 31) - 1
+"""What is to be written may come of a topic with any ``max.message.bytes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write of partitions that are not there yet."""
+
+    log_dir: Path
+    job: str
+    """16 characters, unique to it, in the names of all its directories."""
+    now_ms: int
+    """Epoch ms; of records that have no timestamp."""
+    compression: Compression
+    segment_bytes: int
+
+    @property
+    def config(self) -> LogConfig:
+        """Of the logs."""
+        return LogConfig(segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX)
+
+    def topic_id(self, topic: str) -> str:
+        """The one that other partitions of the topic have, else one that all tasks derive alike.
+
+        Raises: CorruptCheckpoint, UnreadableFile.
+        """
+        for name, directory in LogDir(self.log_dir).partitions():
+            if name.topic == topic and (topic_id := read_topic_id(directory)):
+                return topic_id
+        digest = hashlib.blake2b(f"{self.job}{topic}".encode(), digest_size=16).digest()
+        first = digest[0] & 0x7F  # no leading dash
+        return base64.urlsafe_b64encode(bytes((first, *digest[1:]))).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task wrote of a partition."""
+
+    topic_partition: TopicPartition
+    task: int
+    """Its number: parts are joined in this order."""
+    directory: Path
+
+
+class PartWriter:
+    """Writes the records of one task; they last once it is closed."""
+
+    def __init__(self, write: Write, task: int) -> None:
+        if not write.log_dir.is_dir():
+            raise NotALogDir(write.log_dir, "is not a directory here, where a task is to write to it")
+        self._write, self._task = write, task
+        self._open: dict[TopicPartition, _OpenPart] = {}
+
+    def add(self, name: TopicPartition, record: Record) -> None:
+        """Append a record. Raises: InvalidConfig for a name no partition can have, OutOfSpace, BatchTooLarge."""
+        part = self._open.get(name)
+        if part is None:
+            part = self._open[name] = _OpenPart(self._write, name)
+        part.add(record)
+
+    def close(self) -> tuple[Part, ...]:
+        """Make what was written last. Raises: OutOfSpace."""
+        for part in self._open.values():
+            part.close()
+        return tuple(Part(name, self._task, part.directory) for name, part in self._open.items())
+
+
+class _OpenPart:
+    def __init__(self, write: Write, name: TopicPartition) -> None:
+        if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
+            raise InvalidConfig("topic", str(name), "no partition can be called that", "kafka-log")
+        self._write = write
+        unique = f"{write.job}{uuid.uuid4().hex[:16]}"
+        self.directory = write.log_dir / f"logcleaner-{name.partition}.{unique}{DirState.DELETE.value}"
+        self._log = Log.create(self.directory, write.config, FileSystem(), topic_id=write.topic_id(name.topic))
+        self._records: list[Record] = []
+        self._filled_bytes = 0
+
+    def add(self, record: Record) -> None:
+        self._records.append(record)
+        headers_bytes = sum(len(name) + len(value or b"") for name, value in record.headers)
+        self._filled_bytes += len(record.key or b"") + len(record.value or b"") + headers_bytes + _RECORD_OVERHEAD_BYTES
+        if self._filled_bytes >= min(BATCH_BYTES, self._write.segment_bytes // 4):
+            self._append()
+
+    def close(self) -> None:
+        if self._records:
+            self._append()
+        self._log.close()
+
+    def _append(self) -> None:
+        self._log.append_records(self._records, now_ms=self._write.now_ms, compression=self._write.compression)
+        self._records, self._filled_bytes = [], 0
+
+
+def publish(write: Write, parts: Sequence[Part]) -> None:
+    """Let the partitions appear, each whole.
+
+    Raises: LogDirLocked, PartitionExists (nothing has appeared), OutOfSpace, UnsafeOwner.
+    """
+    log_dir = LogDir(write.log_dir)
+    with log_dir.lock(FileSystem()) as lock:
+        fs = Guarded(FileSystem(), {write.log_dir: lock})
+        for part in parts:
+            if (write.log_dir / str(part.topic_partition)).exists():
+                raise PartitionExists(write.log_dir / str(part.topic_partition))
+        ordered = sorted(parts, key=lambda part: (part.topic_partition, part.task))
+        joined = [_join(write, list(some), fs) for _, some in groupby(ordered, key=lambda part: part.topic_partition)]
+        for part, _ in joined:
+            fs.rename(part.directory, write.log_dir / str(part.topic_partition), Purpose.ROLL)
+        fs.fsync_dir(write.log_dir, Purpose.ROLL)
+        ends = {part.topic_partition: end for part, end in joined}
+        known = log_dir.offsets(HIGH_WATERMARK_CHECKPOINT)
+        log_dir.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, **ends}, fs)
+
+
+def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
+    """The first part, with the batches of the others behind its own, and its log end offset."""
+    with Log.open(parts[0].directory, write.config, fs) as log:
+        for part in parts[1:]:
+            for batch in Log.open(part.directory, write.config, fs).read():
+                log.append(bytes(batch.data), now_ms=write.now_ms)
+        return parts[0], log.log_end_offset
+
+
+def remove_parts(write: Write) -> None:
+    """Remove what is left of all tasks, those that failed or were doubled among them. Raises: OutOfSpace."""
+    fs = FileSystem()
+    for directory in write.log_dir.glob(f"*.{write.job}*{DirState.DELETE.value}"):
+        for path in directory.iterdir():
+            fs.unlink(path, Purpose.REMOVE)
+        directory.rmdir()
+    fs.fsync_dir(write.log_dir, Purpose.REMOVE)

@@ -1,0 +1,151 @@
+"""``readStream``: micro-batches of offset ranges. What has been read is a JSON of offsets in Spark's checkpoint.
+
+Offsets mean what they mean to a consumer: a range is read from whichever files hold it by then. What a compaction
+took in between, it took from consumers, too; of what retention took, ``failOnDataLoss`` says what becomes of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming import datasource as limits
+
+from cleaner.spark.table.bounds import check_chosen, check_named, resolve
+from cleaner.spark.table.input import SlicesInput
+from cleaner.spark.table.options import LOG_END, Bound, Options
+from cleaner.spark.table.reading import read_offsets
+from storage.errors import InvalidConfig, NoSuchOffset, PartitionGone
+from storage.names import TopicPartition
+from storage.scan.extents import Slice, Wanted, cut_partition, packed
+from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, readable_end, while_files_move
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Offsets = dict[TopicPartition, int]
+
+
+class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads their slices in the workers."""
+
+    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+        if options.ending != LOG_END:
+            raise InvalidConfig("endingOffsets", None, "a stream does not end", "kafka-log")
+        if options.pushdown:
+            raise InvalidConfig("pushdown", True, "Spark does not offer the filters of a stream", "kafka-log")
+        self._options, self._columns = options, columns
+        self._ceiling: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        """Where a query without a checkpoint begins: ``startingOffsets``, else at the log ends.
+
+        Raises: InvalidConfig, NoSuchOffset.
+        """
+        found = self._found()
+        check_chosen(self._options, found, may_come=True)
+        starting = self._options.starting or LOG_END
+        check_named((starting,), found)
+        return to_json({one.topic_partition: self._initial(one, starting) for one in found})
+
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: limits.ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
+        """Where the next micro-batch ends. Raises: PartitionGone (``failOnDataLoss``)."""
+        begun, ends = from_json(start), self._ends()
+        gone = begun.keys() - ends.keys()
+        if gone and self._options.fail_on_data_loss:
+            raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
+        ends |= {name: begun[name] for name in gone}
+        if self._ceiling is not None:
+            ends = {name: min(end, self._ceiling[name]) for name, end in ends.items() if name in self._ceiling}
+            ends |= {name: begun[name] for name in begun.keys() - ends.keys()}
+        if isinstance(limit, limits.ReadMaxRows):
+            ends = limited(begun, ends, limit.max_rows)
+        return to_json(ends)
+
+    def getDefaultReadLimit(self) -> limits.ReadLimit:  # noqa: N802
+        """``maxOffsetsPerTrigger``."""
+        offsets_max = self._options.offsets_per_trigger_max
+        return limits.ReadAllAvailable() if offsets_max is None else limits.ReadMaxRows(offsets_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What comes from now on is not read."""
+        self._ceiling = self._ends()
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
+        """The slices of a micro-batch. Raises: NoSuchOffset, PartitionGone (``failOnDataLoss``)."""
+        begun, ends = from_json(start), from_json(end)
+        ranges = {name: OffsetRange(begun.get(name, 0), until) for name, until in ends.items()}
+        wanted = {name: range_ for name, range_ in ranges.items() if range_.start != range_.end}
+        found = {one.topic_partition: one for one in self._found()} if wanted else {}
+        gone = wanted.keys() - found.keys()
+        if gone and self._options.fail_on_data_loss:
+            raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
+        there = [(found[name], range_) for name, range_ in wanted.items() if name in found]
+        slices = [one for place in there for one in while_files_move(partial(self._slices, *place))]
+        return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
+        for slice_ in partition.value:
+            yield from read_offsets(slice_, self._columns, self._options)
+
+    def _slices(self, partition: FoundPartition, range_: OffsetRange) -> list[Slice]:
+        log, name = partition.open(), partition.topic_partition
+        if self._options.fail_on_data_loss:
+            bound = Bound({name: range_.start}), Bound({name: range_.end})
+            for one in bound:  # the start may have been deleted, the end cut off
+                resolve(one, log, name, log.log_end_offset, fails=True)
+        if range_.start > range_.end and self._options.fail_on_data_loss:
+            raise NoSuchOffset(str(name), f"offset {range_.start}", log.log_start_offset, range_.end)
+        options = self._options
+        wanted = Wanted(range_, None, options.partition_bytes_max, options.read_committed)
+        return list(cut_partition(name, log.segments, wanted))
+
+    def _initial(self, partition: FoundPartition, starting: Bound) -> int:
+        log, name = partition.open(), partition.topic_partition
+        end = self._end(partition)
+        return resolve(starting, log, name, end, fails=self._options.fail_on_data_loss)
+
+    def _ends(self) -> Offsets:
+        return {one.topic_partition: self._end(one) for one in self._found()}
+
+    def _found(self) -> list[FoundPartition]:
+        return find_partitions(self._options.paths, self._options.choice)
+
+    def _end(self, partition: FoundPartition) -> int:
+        now_ms = time.time_ns() // 1_000_000
+        committed = self._options.read_committed
+        return while_files_move(lambda: readable_end(partition.open(), read_committed=committed, now_ms=now_ms))
+
+
+def limited(begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
+    """Ends that leave about ``offsets_max`` offsets in all, shared out by what each partition has.
+
+    A partition that has any goes on by one at the least. Source: Spark KafkaMicroBatchStream.rateLimit.
+    """
+    sizes = {name: end - begun.get(name, 0) for name, end in ends.items()}
+    total = sum(size for size in sizes.values() if size > 0)
+    if total <= offsets_max:
+        return dict(ends)
+    shares = {name: max(1, offsets_max * size // total) for name, size in sizes.items() if size > 0}
+    return {name: begun.get(name, 0) + shares[name] if name in shares else end for name, end in ends.items()}
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As Spark's Kafka source writes them, ``{"orders": {"0": 23}}``, in one order always: Spark compares the text."""
+    written: dict[str, dict[str, int]] = {}
+    for name in sorted(offsets):
+        written.setdefault(name.topic, {})[str(name.partition)] = offsets[name]
+    return written
+
+
+def from_json(written: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """What ``to_json`` wrote."""
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, offsets in written.items()
+        for partition, offset in offsets.items()
+    }

@@ -1,0 +1,290 @@
+"""Layers of configuration, resolved: which value holds for a topic, and whether it was said at all.
+
+What destroys must have been said. A retention limit comes from Kafka's built-in default only where
+server.properties was read, or where it was said that the broker runs on the defaults. A topic that nobody
+speaks of keeps everything, and so does a once compacted one while only a default or a glob says that it is
+not compacted. A topic whose own configuration in the cluster metadata says ``delete`` is compacted only if
+``[topics]`` says so by its exact name; a glob or ``--set`` leaves it alone. So is one that says ``compact``, the
+other way round. Topics named ``__*`` take their
+retention from the cluster metadata or by exact name alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS
+from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
+from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
+from storage.errors import InvalidConfig, InvalidConfigs
+
+_SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
+_NO_LIMITS: Final = {
+    key: Stated(key, NO_LIMIT, Layer.KAFKA_DEFAULT, NOBODY, key) for key in ("retention.ms", "retention.bytes")
+}
+_FOR_ALL: Final = "--set cleanup.policy=..."
+_GLOB: Final = re.compile(r"[*?\[]")
+_DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LayerValue:
+    """One layer's value of a key; ``applies`` is False where a rule takes it from no such layer."""
+
+    stated: Stated
+    applies: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Every value of a key that was stated, lowest layer first, and the one that holds."""
+
+    key: str
+    topic: str | None
+    values: tuple[LayerValue, ...]
+
+    @property
+    def winner(self) -> Stated:
+        """The value that holds."""
+        return next(value.stated for value in reversed(self.values) if value.applies)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLayers:
+    """All layers, read and checked; made by ``ConfigLayers.read``.
+
+    Attributes:
+        broad: the layers that speak of no topic, by layer.
+        topic_metadata: topic -> what the cluster metadata states for it.
+        topics_file: (name or glob, table) of ``[topics]``, the strongest last.
+        topic_ids: topic -> its id, of those that the cluster metadata knows; None where there is none.
+    """
+
+    broad: Mapping[Layer, StatedLayer]
+    topic_metadata: Mapping[str, StatedLayer]
+    topics_file: tuple[tuple[str, StatedLayer], ...]
+    topic_ids: Mapping[str, str] | None
+    _policies: dict[tuple[str, bool], TopicPolicy] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """What ``policy_for`` gave: every partition of a topic is asked for, more than once."""
+
+    @classmethod
+    def read(cls, sources: ConfigSources) -> ConfigLayers:
+        """Read and check every layer.
+
+        Raises:
+            InvalidConfigs: everything that is wrong in any layer.
+        """
+        problems: list[InvalidConfig] = []
+        layers = cls(
+            broad=_read_broad(sources, problems),
+            topic_metadata={
+                topic: read_layer(Layer.TOPIC_METADATA, raw, problems) for topic, raw in sources.topic_metadata.items()
+            },
+            topics_file=_read_tables(sources.topics_file, problems),
+            topic_ids=sources.topic_ids,
+        )
+        problems += _contradictions(layers)
+        if problems:
+            raise InvalidConfigs(tuple(problems))
+        return layers
+
+    def policy_for(self, topic: str, *, compacted_before: bool = False) -> TopicPolicy:
+        """What holds for a topic.
+
+        Args:
+            topic: its name.
+            compacted_before: ``cleaner-offset-checkpoint`` names the partition.
+        """
+        key = topic, compacted_before
+        if key not in self._policies:
+            self._policies[key] = self._resolved(topic, compacted_before=compacted_before)
+        return self._policies[key]
+
+    def _resolved(self, topic: str, *, compacted_before: bool) -> TopicPolicy:
+        layers = self.of_topic(topic)
+        if _is_internal(topic):
+            layers = [_RETENTION_UNSTATED, *map(_without_barred, layers)]
+        stated = _strongest(layers)
+        because = self._unknown_because(topic, stated["cleanup.policy"], compacted_before=compacted_before)
+        return _topic_policy(topic, stated, because)
+
+    def broker_policy(self) -> BrokerPolicy:
+        """What holds for all topics alike."""
+        return _broker_policy(_strongest(self.of_topic(None)))
+
+    def explain(self, name: str, topic: str | None = None) -> Explanation:
+        """Every layer's value of a key, for one topic or, without it, for all that nobody speaks of.
+
+        Args:
+            name: a topic key or a broker key; a broker key that stands in for a topic key means that one.
+            topic: its name, or None.
+
+        Raises:
+            InvalidConfig: no such key.
+        """
+        key = key_of(name)
+        return Explanation(key, topic, tuple(value for value in self._values(topic) if value.stated.key == key))
+
+    def _values(self, topic: str | None) -> Iterator[LayerValue]:
+        """Every value that was stated for a topic, lowest layer first."""
+        is_internal = topic is not None and _is_internal(topic)
+        if is_internal:
+            yield from (LayerValue(stated, applies=True) for stated in _RETENTION_UNSTATED.values())
+        for layer in self.of_topic(topic):
+            for stated in layer.values():
+                yield LayerValue(stated, applies=not (is_internal and _is_barred(stated)))
+
+    def of_topic(self, topic: str | None) -> list[StatedLayer]:
+        """The layers that hold for a topic, the strongest last; None is a topic that nobody speaks of."""
+        below = [self.broad[layer] for layer in Layer if layer < Layer.TOPIC_METADATA]
+        if topic is None:
+            return [*below, self.broad[Layer.SET]]
+        return [*below, self.topic_metadata.get(topic, {}), *self._tables(topic), self.broad[Layer.SET]]
+
+    def _tables(self, topic: str) -> list[StatedLayer]:
+        return [table for pattern, table in self.topics_file if pattern == topic or fnmatchcase(topic, pattern)]
+
+    def patterns_without(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Return the names and globs of ``[topics]`` that match none of some topics."""
+        topics = set(topics)
+        return tuple(
+            pattern
+            for pattern, _ in self.topics_file
+            if pattern not in topics and not any(fnmatchcase(topic, pattern) for topic in topics)
+        )
+
+    def _unknown_because(self, topic: str, policy: Stated, *, compacted_before: bool) -> str | None:
+        is_known = self.topic_ids is not None and topic in self.topic_ids
+        in_broad_terms = policy.layer in (Layer.DEFAULTS, Layer.SET)
+        remedy = f'state cleanup.policy under [topics."{topic}"] of a --config FILE'
+        if not (is_known or in_broad_terms or self._tables(topic)):
+            known = (
+                "the cluster metadata" if self.topic_ids is not None else "the cluster metadata, which was not found,"
+            )
+            return f"neither {known} nor the configuration speaks of this topic; {remedy}, or for all with {_FOR_ALL}"
+        if policy.layer is Layer.KAFKA_DEFAULT and not is_known:
+            return f"nobody stated its cleanup.policy; {remedy}, or for all with {_FOR_ALL}"
+        is_stated_by_name = policy.layer in _SPEAKS_OF_ONE_TOPIC
+        if compacted_before and "compact" not in policy.shown and not is_stated_by_name:
+            return f"it was compacted before, and only {policy.origin} says that it is not; {remedy}"
+        stated = self.topic_metadata.get(topic, {}).get("cleanup.policy")
+        if stated and not is_stated_by_name and ("compact" in policy.shown) != ("compact" in stated.shown):
+            return f"its own configuration says {stated.shown}, and only {policy.origin} says {policy.shown}; {remedy}"
+        return None
+
+
+def _is_internal(topic: str) -> bool:
+    return topic.startswith("__")
+
+
+def _is_barred(stated: Stated) -> bool:
+    """Whether a value does not reach the topics named ``__*``."""
+    return stated.key.startswith("retention.") and stated.layer not in _SPEAKS_OF_ONE_TOPIC
+
+
+def _without_barred(layer: StatedLayer) -> StatedLayer:
+    return {key: stated for key, stated in layer.items() if not _is_barred(stated)}
+
+
+def key_of(name: str) -> str:
+    """The key that a name means: a topic key, or the broker key where topics have none.
+
+    Raises:
+        InvalidConfig: no such key.
+    """
+    key = SYNONYM_OF.get(name, name)
+    if key not in TOPIC_KEY and key not in BROKER_KEY:
+        raise unknown_key(name, Said("", ""), Layer.SET)
+    return key
+
+
+def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
+    title = Layer.KAFKA_DEFAULT.title
+    keys = (*TOPIC_KEYS, *BROKER_KEYS)
+    defaults = {key.name: Stated(key.name, key.default, Layer.KAFKA_DEFAULT, title, key.name) for key in keys}
+    return defaults if limits_stated else {**defaults, **_NO_LIMITS}
+
+
+def _read_broad(sources: ConfigSources, problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:
+    limits_stated = sources.kafka_defaults or sources.server_properties is not None
+    raw: dict[Layer, RawLayer] = {
+        Layer.SERVER_PROPERTIES: sources.server_properties or {},
+        Layer.CLUSTER_DEFAULT: sources.cluster_default,
+        Layer.BROKER: sources.broker,
+        Layer.DEFAULTS: sources.defaults,
+        Layer.SET: sources.overrides,
+    }
+    read = {layer: read_layer(layer, said, problems) for layer, said in raw.items()}
+    return {Layer.KAFKA_DEFAULT: _kafka_defaults(limits_stated=limits_stated), **read}
+
+
+def _read_tables(tables: Mapping[str, RawLayer], problems: list[InvalidConfig]) -> tuple[tuple[str, StatedLayer], ...]:
+    read = []
+    for pattern, raw in tables.items():
+        layer = Layer.TOPICS_GLOB if _GLOB.search(pattern) else Layer.TOPICS_NAME
+        read.append((layer, len(pattern), pattern, read_layer(layer, raw, problems)))
+    read.sort(key=lambda table: table[:2])
+    return tuple((pattern, table) for _, _, pattern, table in read)
+
+
+def _strongest(layers: Iterable[StatedLayer]) -> dict[str, Stated]:
+    strongest: dict[str, Stated] = {}
+    for layer in layers:
+        strongest.update(layer)
+    return strongest
+
+
+def _topic_policy(topic: str, stated: StatedLayer, unknown_because: str | None) -> TopicPolicy:
+    stated = {key: stated[key] for key in TOPIC_KEY}
+    values: dict[str, Any] = {TOPIC_KEY[key].field: value.value for key, value in stated.items()}
+    values["cleanup_policy"] = "" if unknown_because else stated["cleanup.policy"].shown
+    return TopicPolicy(topic=topic, unknown_because=unknown_because, stated=stated, **values)
+
+
+def _broker_policy(stated: StatedLayer) -> BrokerPolicy:
+    stated = {key: stated[key] for key in BROKER_KEY}
+    values: dict[str, Any] = {BROKER_KEY[key].field: value.value for key, value in stated.items()}
+    return BrokerPolicy(stated=stated, **values)
+
+
+def _contradictions(layers: ConfigLayers) -> Iterator[InvalidConfig]:
+    """Values that are right by themselves and wrong together."""
+    yield from _buffer_problems(layers.broker_policy())
+    yield from _lag_problems(_strongest(layers.of_topic(None)))
+    for topic, stated in layers.topic_metadata.items():
+        if _states_a_lag(stated):
+            yield from _lag_problems(_strongest(layers.of_topic(topic)))
+    for _, table in layers.topics_file:
+        if _states_a_lag(table):
+            *below, overrides = layers.of_topic(None)
+            yield from _lag_problems(_strongest([*below, table, overrides]))
+
+
+def _states_a_lag(stated: StatedLayer) -> bool:
+    return "min.compaction.lag.ms" in stated or "max.compaction.lag.ms" in stated
+
+
+def _lag_problems(stated: StatedLayer) -> Iterator[InvalidConfig]:
+    policy = _topic_policy("", stated, None)
+    if policy.min_compaction_lag_ms > policy.max_compaction_lag_ms:
+        least, most = stated["min.compaction.lag.ms"], stated["max.compaction.lag.ms"]
+        reason = f"must not exceed max.compaction.lag.ms = {most.shown} ({most.origin})"
+        yield InvalidConfig(least.name, least.value, reason, least.origin)
+
+
+def _buffer_problems(broker: BrokerPolicy) -> Iterator[InvalidConfig]:
+    key = "log.cleaner.dedupe.buffer.size"
+    size_bytes, threads = broker.log_cleaner_dedupe_buffer_size, broker.log_cleaner_threads
+    if threads and size_bytes // threads <= _DEDUPE_BYTES_PER_THREAD:
+        reason = f"must be more than 1MiB for each of {threads} threads (log.cleaner.threads)"
+        yield InvalidConfig(key, size_bytes, reason, broker.origin(key))
+
+
+_RETENTION_UNSTATED: Final = {
+    key: stated for key, stated in _kafka_defaults(limits_stated=False).items() if key.startswith("retention.")
+}
+"""What holds for the retention of a topic named ``__*`` of which nobody speaks by name."""

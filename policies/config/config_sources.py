@@ -1,0 +1,139 @@
+"""What was said, layer by layer, and its reading into typed values; all that is wrong is found in one go.
+
+A layer decides which names it may hold: a broker's own files hold broker keys (and many that do not concern
+us), ``[topics]`` holds topic keys, ``[defaults]`` and ``--set`` hold both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from policies.config.config_keys import BROKER_KEYS, SYNONYM_OF, TOPIC_KEYS, ConfigKey, Synonym
+from policies.config.config_values import RawValue, parse_value
+from policies.config.policy import Layer, Stated
+from storage.errors import InvalidConfig
+
+
+class Said(NamedTuple):
+    """A value as it was said, and where: ``server.properties line 12``."""
+
+    value: RawValue
+    origin: str
+
+
+RawLayer = Mapping[str, Said]
+"""Key as written -> what was said."""
+
+StatedLayer = Mapping[str, Stated]
+"""Topic key, or broker key where topics have none -> the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSources:
+    """Everything that was said, unread.
+
+    Attributes:
+        server_properties: None where no such file was read.
+        cluster_default: cluster metadata, configs of the nameless broker resource.
+        broker: cluster metadata, configs of this broker.
+        topic_metadata: cluster metadata: topic -> its configs.
+        topics_file: ``[topics]``: name or glob -> its table.
+        overrides: ``--set``.
+        kafka_defaults: the broker runs on Kafka's built-in defaults.
+        topic_ids: topic -> its id, of those that the cluster metadata knows; None where there is no cluster metadata.
+    """
+
+    server_properties: RawLayer | None = None
+    cluster_default: RawLayer = field(default_factory=dict)
+    broker: RawLayer = field(default_factory=dict)
+    defaults: RawLayer = field(default_factory=dict)
+    topic_metadata: Mapping[str, RawLayer] = field(default_factory=dict)
+    topics_file: Mapping[str, RawLayer] = field(default_factory=dict)
+    overrides: RawLayer = field(default_factory=dict)
+    kafka_defaults: bool = False
+    topic_ids: Mapping[str, str] | None = None
+
+
+class _Name(NamedTuple):
+    """A name that a layer may hold. Of the names of one key, the smallest rank wins."""
+
+    key: ConfigKey
+    synonym: Synonym | None
+    rank: int
+
+
+def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> StatedLayer:
+    """Read one layer; what is wrong with it goes to ``problems``, the rest is returned."""
+    ranked: dict[str, tuple[int, Stated]] = {}
+    for written, said in raw.items():
+        name = _NAMES[layer].get(written)
+        if name is None:
+            if not layer.is_brokers_own:
+                problems.append(unknown_key(written, said, layer))
+        elif stated := _read_value(layer, name, written, said, problems):
+            known = ranked.get(name.key.name)
+            if known is None or name.rank < known[0]:
+                ranked[name.key.name] = (name.rank, stated)
+    return {key: stated for key, (_, stated) in ranked.items()}
+
+
+def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:
+    """The error for a name that the layer cannot hold, with the nearest one that it can."""
+    return InvalidConfig(written, None, f"no such key{nearest(written, _NAMES[layer])}", said.origin)
+
+
+def nearest(written: str, names: Mapping[str, object]) -> str:
+    """``; did you mean retention.ms?``, or nothing where no name is near."""
+    topic_key = SYNONYM_OF.get(written)
+    found = [topic_key] if topic_key in names else get_close_matches(written, names, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def names_of(layer: Layer) -> Mapping[str, object]:
+    """The names that a layer may hold."""
+    return _NAMES[layer]
+
+
+def _read_value(layer: Layer, name: _Name, written: str, said: Said, problems: list[InvalidConfig]) -> Stated | None:
+    try:
+        value = parse_value(name.key, said.value, synonym=name.synonym, as_broker=layer.is_brokers_own)
+    except ValueError as error:
+        problems.append(InvalidConfig(written, said.value, str(error), said.origin))
+        return None
+    return Stated(name.key.name, value, layer, said.origin, written)
+
+
+def _by_topic_name(*, ours: bool) -> Iterator[tuple[str, _Name]]:
+    for key in TOPIC_KEYS:
+        if ours or not key.ours:
+            yield key.name, _Name(key, None, 0)
+
+
+def _by_broker_name(*, ours: bool) -> Iterator[tuple[str, _Name]]:
+    for key in TOPIC_KEYS:
+        for rank, synonym in enumerate(key.synonyms, 1):
+            yield synonym.name, _Name(key, synonym, rank)
+    for key in BROKER_KEYS:
+        if ours or not key.ours:
+            yield key.name, _Name(key, None, 0)
+        for rank, synonym in enumerate(key.synonyms, 1):
+            yield synonym.name, _Name(key, synonym, rank)
+
+
+_BROKERS_OWN: Final = dict(_by_broker_name(ours=False))
+_TOPICS: Final = dict(_by_topic_name(ours=True))
+# a topic key that has the name of a broker key (compression.type) is read as the topic key
+_BOTH: Final = {**dict(_by_broker_name(ours=True)), **_TOPICS}
+_NAMES: Final[Mapping[Layer, Mapping[str, _Name]]] = {
+    Layer.SERVER_PROPERTIES: _BROKERS_OWN,
+    Layer.CLUSTER_DEFAULT: _BROKERS_OWN,
+    Layer.BROKER: _BROKERS_OWN,
+    Layer.DEFAULTS: _BOTH,
+    Layer.TOPIC_METADATA: dict(_by_topic_name(ours=False)),
+    Layer.TOPICS_GLOB: _TOPICS,
+    Layer.TOPICS_NAME: _TOPICS,
+    Layer.SET: _BOTH,
+}

@@ -1,0 +1,188 @@
+"""Config values: from what was said to a typed value in range, and back to people's words.
+
+Kafka's own number formats hold everywhere. ``7d`` and ``512MiB`` are errors where a broker reads the text
+too, for a broker knows no such suffixes. Source: Kafka ``ConfigDef.parseType``, ``ConfigDef.ValidList``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import isnan
+from typing import Final
+
+from policies.config.config_keys import INT_MAX, LONG_MAX, NO_LIMIT, ConfigKey, Kind, Synonym, Unit, Value
+
+RawValue = str | int | float | bool | Sequence[str]
+"""A value as TOML, or a line of text, has it."""
+
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d{1,30}\.?\d{0,30}|\.\d{1,30})([eE][+-]?\d{1,3})?", re.ASCII)
+_WITH_SUFFIX = re.compile(r"(\d{1,18})\s*([A-Za-z]+)", re.ASCII)
+_MEANT: Final = {
+    **{f"{letter}{i}": f"{letter.upper()}iB" for letter in "kmgt" for i in ("", "i", "ib")},
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+}
+"""What other programs write, in small letters -> the suffix that is meant."""
+_MAX: Final = {Kind.INT: INT_MAX, Kind.LONG: LONG_MAX}
+
+
+def parse_value(key: ConfigKey, raw: RawValue, *, synonym: Synonym | None, as_broker: bool) -> Value:
+    """Read one value and check its range.
+
+    Args:
+        key: what is set.
+        raw: what was said.
+        synonym: the broker key it was said by, if any: its type, unit and range hold.
+        as_broker: the text is a broker's own (server.properties, metadata log): no suffixes, and a list may
+            name an item twice, as Kafka allowed before 4.2.
+
+    Raises:
+        ValueError: with the reason, ready for a person; a wrong type is one reason among others.
+    """
+    kind = (synonym and synonym.kind) or key.kind
+    if kind is Kind.LIST:
+        return _checked_items(key, _items(raw), repeats_allowed=as_broker)
+    if kind is Kind.STRING:
+        return _checked_text(key, raw)
+    if kind is Kind.BOOL:
+        return _boolean(raw)
+    in_own_unit = as_broker or (synonym is not None and synonym.factor != 1)
+    suffixes = {} if in_own_unit else key.unit.factors
+    if kind is Kind.DOUBLE:
+        return _checked_decimal(key, _decimal(raw, suffixes))
+    return _checked_integer(key, synonym, _integer(raw, suffixes, kind))
+
+
+def show_value(key: ConfigKey, value: Value) -> str:
+    """The value in people's words: ``7d``, ``512MiB``, ``compact,delete``, ``no limit``, ``off`` for None."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, int) and key.unit is not Unit.NONE:
+        return _with_suffix(key.unit, value)
+    return "off" if value is None else str(value)
+
+
+@lru_cache(maxsize=1024)  # every segment of a topic is told the same limit
+def _with_suffix(unit: Unit, number: int) -> str:
+    if number in (NO_LIMIT, LONG_MAX):
+        return "no limit"
+    exact = [(factor, suffix) for suffix, factor in unit.factors.items() if number and number % factor == 0]
+    factor, suffix = max(exact, default=(1, unit.value))
+    return f"{number // factor}{suffix}"
+
+
+def _boolean(raw: RawValue) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str) and (word := raw.strip().lower()) in ("true", "false"):
+        return word == "true"
+    raise ValueError("must be true or false")
+
+
+def _integer(raw: RawValue, suffixes: Mapping[str, int], kind: Kind) -> int:
+    number = _number_of_text(raw.strip(), suffixes) if isinstance(raw, str) else raw
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"must be {kind.value}{_or_with_suffix(suffixes)}{_meant(raw, suffixes)}")  # noqa: TRY004
+    if not -_MAX[kind] - 1 <= number <= _MAX[kind]:
+        raise ValueError(f"is out of range for {kind.value}")
+    return number
+
+
+def _number_of_text(text: str, suffixes: Mapping[str, int]) -> int | None:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    found = _WITH_SUFFIX.fullmatch(text)
+    if found is None or found[2] not in suffixes:
+        return None
+    return int(found[1]) * suffixes[found[2]]
+
+
+def _or_with_suffix(suffixes: Mapping[str, int]) -> str:
+    return f", or one with {', '.join(suffixes)}" if suffixes else ""
+
+
+def meant_suffix(text: str, unit: Unit) -> str:
+    """``; did you mean 20GiB?`` for ``20G``, or nothing if the text is no number with a suffix of that kind."""
+    return _meant(text, unit.factors)
+
+
+def _meant(raw: RawValue, suffixes: Mapping[str, int]) -> str:
+    found = _WITH_SUFFIX.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if found is None:
+        return ""
+    word = found[2].lower()
+    right = _MEANT.get(word) or next((suffix for suffix in suffixes if suffix.lower() == word), None)
+    return f"; did you mean {found[1]}{right}?" if right in suffixes else ""
+
+
+def _decimal(raw: RawValue, suffixes: Mapping[str, int]) -> float:
+    if isinstance(raw, str):
+        text = raw.strip()
+        whole = _number_of_text(text, suffixes)
+        if whole is not None or _DECIMAL.fullmatch(text):
+            return float(text if whole is None else whole)
+    elif isinstance(raw, int | float) and not isinstance(raw, bool):
+        return float(raw)
+    raise ValueError(f"must be a number{_or_with_suffix(suffixes)}{_meant(raw, suffixes)}")
+
+
+def _checked_decimal(key: ConfigKey, number: float) -> float:
+    if isnan(number):  # it would pass every comparison with a range
+        raise ValueError("must be a number")
+    _check_range(key, number)
+    return number
+
+
+def _checked_integer(key: ConfigKey, synonym: Synonym | None, number: int) -> int:
+    if synonym and synonym.negative_is_no_limit:
+        if number == 0:
+            raise ValueError("a broker refuses 0; say -1 for no limit, or at least 1")
+        return NO_LIMIT if number < 0 else number * synonym.factor
+    if synonym and synonym.low is not None and number < synonym.low:
+        raise ValueError(f"must be at least {synonym.low}")
+    scaled = number * synonym.factor if synonym else number
+    _check_range(key, scaled)
+    return scaled
+
+
+def _check_range(key: ConfigKey, number: float) -> None:
+    if number in key.besides:
+        return
+    if key.low is not None and number < key.low:
+        raise ValueError(f"must be at least {key.low}")
+    if key.high is not None and number > key.high:
+        raise ValueError(f"must be at most {key.high}")
+
+
+def _checked_text(key: ConfigKey, raw: RawValue) -> str:
+    if not isinstance(raw, str):
+        raise ValueError("must be a text")  # noqa: TRY004
+    if key.choices and raw not in key.choices:
+        raise ValueError(f"must be one of {', '.join(key.choices)}")
+    return raw
+
+
+def _items(raw: RawValue) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        return tuple(item.strip() for item in raw.split(",")) if raw.strip() else ()
+    if isinstance(raw, Sequence) and all(isinstance(item, str) for item in raw):
+        return tuple(item.strip() for item in raw)
+    raise ValueError("must be a list of texts, or one text with commas")
+
+
+def _checked_items(key: ConfigKey, items: tuple[str, ...], *, repeats_allowed: bool) -> tuple[str, ...]:
+    if "" in items:
+        raise ValueError("has a blank item")
+    if strange := [item for item in items if key.choices and item not in key.choices]:
+        raise ValueError(f"{', '.join(strange)}: each item must be one of {', '.join(key.choices)}, in lower case")
+    once = tuple(dict.fromkeys(items))
+    if len(once) < len(items) and not repeats_allowed:
+        raise ValueError("names an item twice")
+    return once

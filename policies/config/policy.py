@@ -1,0 +1,198 @@
+"""What holds for a topic, and for the broker: every value typed, with who stated it.
+
+Nouns: ``Layer`` (who can state a value, lowest first), ``Stated`` (a value with its layer and place),
+``TopicPolicy`` and ``BrokerPolicy`` (all values resolved). How they come about: ``policies.config.config_layers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from policies.config.config_keys import (
+    BROKER_KEY,
+    CLOCK_JUMP_MAX_MS,
+    DOUBLE_MAX,
+    LOCK_HOLD_MAX_MS,
+    LONG_MAX,
+    NO_LIMIT,
+    TOPIC_KEY,
+    Value,
+)
+from policies.config.config_values import show_value
+
+NOBODY: Final = "nobody stated it"
+"""The origin of a limit that no layer stated."""
+
+
+class Layer(IntEnum):
+    """Who can state a value; a greater one wins. ``[topics]`` has two, for an exact name wins over a glob."""
+
+    KAFKA_DEFAULT = 0
+    SERVER_PROPERTIES = 1
+    CLUSTER_DEFAULT = 2
+    BROKER = 3
+    DEFAULTS = 4
+    TOPIC_METADATA = 5
+    TOPICS_GLOB = 6
+    TOPICS_NAME = 7
+    SET = 8
+
+    @property
+    def title(self) -> str:
+        """In people's words."""
+        return _TITLES[self]
+
+    @property
+    def is_brokers_own(self) -> bool:
+        """A broker reads the same text: it holds keys that we do not know, and no suffixes such as ``7d``."""
+        return self in (self.SERVER_PROPERTIES, self.CLUSTER_DEFAULT, self.BROKER, self.TOPIC_METADATA)
+
+
+_TITLES: Final = {
+    Layer.KAFKA_DEFAULT: "Kafka's default",
+    Layer.SERVER_PROPERTIES: "server.properties",
+    Layer.CLUSTER_DEFAULT: "cluster metadata: cluster default",
+    Layer.BROKER: "cluster metadata: broker",
+    Layer.DEFAULTS: "[defaults]",
+    Layer.TOPIC_METADATA: "cluster metadata: topic",
+    Layer.TOPICS_GLOB: "[topics], by glob",
+    Layer.TOPICS_NAME: "[topics], by name",
+    Layer.SET: "--set",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A value and who stated it.
+
+    Attributes:
+        key: the topic key, or the broker key where topics have none.
+        origin: the place, as ``server.properties line 12``.
+        name: the key as it was written: ``log.retention.hours`` for ``retention.ms``.
+    """
+
+    key: str
+    value: Value
+    layer: Layer
+    origin: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """The value in people's words."""
+        return show_value(TOPIC_KEY.get(self.key) or BROKER_KEY[self.key], self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """Every value that holds for one topic; the attributes are Kafka's keys with underscores.
+
+    The defaults destroy nothing. ``retention_ms`` and ``retention_bytes`` below 0 are no limit.
+
+    Attributes:
+        unknown_because: why nobody can say what the topic's cleanup.policy is, with a remedy; then everything
+            stays and ``cleanup_policy`` is empty. None where it is known.
+        stated: topic key -> who stated it.
+    """
+
+    topic: str
+    cleanup_policy: str = ""
+    retention_ms: int = NO_LIMIT
+    retention_bytes: int = NO_LIMIT
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    preallocate: bool = False
+    remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    compaction_upgrade_format: bool = False
+    compaction_rounds: str = "full"
+    """``kafka`` ends a round where Kafka's offset map would be full."""
+    retention_future_timestamps: str = "off"
+    """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
+    max_delete_ratio: float | None = None
+    """More of a partition's bytes than this share go only with ``--yes``; None is no limit."""
+    unknown_because: str | None = None
+    stated: Mapping[str, Stated] = field(default_factory=dict)
+
+    @property
+    def unknown(self) -> bool:
+        """Nobody said what happens to this topic: it keeps everything."""
+        return self.unknown_because is not None
+
+    @property
+    def is_hands_off(self) -> bool:
+        """Nothing of the topic is touched, not even what a crash left: unknown, or with remote storage on."""
+        return self.unknown or self.remote_storage_enable
+
+    @property
+    def cleanup_delete(self) -> bool:
+        """Old segments are deleted by size and time."""
+        return "delete" in self.cleanup_policy.split(",")
+
+    @property
+    def cleanup_compact(self) -> bool:
+        """Superseded records are removed."""
+        return "compact" in self.cleanup_policy.split(",")
+
+    def shown(self, key: str) -> str:
+        """The value of a topic key in people's words: ``7d``, ``512MiB``, ``no limit``."""
+        return show_value(TOPIC_KEY[key], getattr(self, TOPIC_KEY[key].field))
+
+    def origin(self, key: str) -> str:
+        """Who stated the value of a topic key, and where."""
+        return self.stated[key].origin if key in self.stated else NOBODY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPolicy:
+    """Every value that holds for all topics alike; the attributes are Kafka's keys with underscores."""
+
+    log_dirs: tuple[str, ...] = ()
+    metadata_log_dir: str | None = None
+    log_retention_check_interval_ms: int = 300_000
+    log_initial_task_delay_ms: int = 30_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    num_recovery_threads_per_data_dir: int = 2
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_dedupe_buffer_size: int = 128 << 20
+    log_cleaner_io_buffer_size: int = 512 << 10
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = DOUBLE_MAX
+    log_cleaner_backoff_ms: int = 15_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS
+    """How far the wall clock and what it is compared with may be apart."""
+    lock_hold_max_ms: int = LOCK_HOLD_MAX_MS
+    """After so long the daemon begins no further partition under one hold of the locks."""
+    stated: Mapping[str, Stated] = field(default_factory=dict)
+
+    def origin(self, key: str) -> str:
+        """Who stated the value of a broker key, and where."""
+        return self.stated[key].origin if key in self.stated else NOBODY

@@ -1,0 +1,74 @@
+"""Whether two sets of key hashes have one in common: see ``cleaner.engine.compaction.key_filter``.
+
+A set: its hashes sorted into buckets by their top bits, of each the rest; and a *sketch*, which tells at one look of
+nearly every other hash that it is not in the set: the top bits of a hash choose a word of the sketch, the last ones
+three bits of it, which are set (a Bloom filter a word wide). Hashes that are looked for are in order, too: all is read
+from front to back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from storage.arrays import HalfWords, Words
+from storage.machine.intrinsics import popcount
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BOOLEAN, HALF_WORDS_READ, VOID, WORDS, WORDS_READ, signed
+
+HASH_BITS: Final = 48
+REST_BITS: Final = 32
+
+
+@kernel(inline=True)
+def _word_shift(sketch: Words) -> np.uint64:
+    """What leaves of a hash the number of its word; the words are a power of two."""
+    return np.uint64(HASH_BITS) - popcount(np.uint64(sketch.size - 1))
+
+
+@kernel(inline=True)
+def _bits_of(hash_: np.uint64) -> np.uint64:
+    """The three bits of its word."""
+    one, place = np.uint64(1), np.uint64(63)
+    return one << (hash_ & place) | one << (hash_ >> np.uint64(6) & place) | one << (hash_ >> np.uint64(12) & place)
+
+
+@kernel(VOID(WORDS_READ, WORDS))
+def draw(hashes: Words, sketch: Words) -> None:
+    """Set the bits of some hashes in a sketch, whose words are a power of two."""
+    shift = _word_shift(sketch)
+    for i in range(hashes.size):
+        word = hashes[i] >> shift
+        if word < np.uint64(sketch.size):
+            sketch[word] |= _bits_of(hashes[i])
+
+
+@kernel(inline=True)
+def _is_in(starts: HalfWords, rests: HalfWords, hash_: np.uint64) -> bool:
+    bucket = signed(hash_ >> np.uint64(REST_BITS))
+    if not 0 <= bucket < starts.size - 1:
+        return True
+    rest = np.uint32(hash_)
+    for at in range(signed(np.uint64(starts[bucket])), min(signed(np.uint64(starts[bucket + 1])), rests.size)):
+        if rests[at] == rest:
+            return True
+    return False
+
+
+@kernel(BOOLEAN(HALF_WORDS_READ, HALF_WORDS_READ, WORDS_READ, WORDS_READ))
+def have_common(starts: HalfWords, rests: HalfWords, sketch: Words, hashes: Words) -> bool:
+    """Whether a set has one of some hashes.
+
+    Args:
+        starts: where each bucket begins in ``rests``, and where the last one ends.
+        rests: the low REST_BITS of each hash of the set; the bucket is the bits above.
+        sketch: of the set.
+        hashes: looked for; in ascending order they are found faster.
+    """
+    shift = _word_shift(sketch)
+    for i in range(hashes.size):
+        word, bits = hashes[i] >> shift, _bits_of(hashes[i])
+        if word >= np.uint64(sketch.size) or (sketch[word] & bits == bits and _is_in(starts, rests, hashes[i])):
+            return True
+    return False

@@ -1,0 +1,179 @@
+"""What start-up does with ``.cleaned``, ``.swap`` and ``.deleted`` files: the other half of ``storage.log.swap``.
+
+The rules are the broker's own, so that either side may crash anywhere and the other one finish:
+    1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun:
+       undo it.
+    2. Every ``.cleaned`` file is worth nothing: delete it.
+    3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
+       delete it.
+    4. Take the ``.swap`` suffix off.
+    5. An index file without a ``.log``, and a producer snapshot below the first segment, unless it is the newest, are
+       what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
+       deletion can still be taken back. A broker takes every snapshot that no segment begins at; but one that stopped
+       cleanly leaves some such behind, and that is no crash.
+``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
+
+A torn tail is never cut, and no ``.log`` outside a swap is touched.
+
+Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnapshots.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storage.errors import CorruptBatch, OutOfSpace
+from storage.filesystem import FileSystem, Purpose
+from storage.log.end import next_offset_of
+from storage.log.listing import Listing, segments_of
+from storage.names import FileKind, FileState, segment_file_name
+from storage.records import iter_headers, read_batch
+from storage.segment import SegmentFile, open_to_read
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The steps that finish or undo an interrupted swap, and the partition as it is after them."""
+
+    undone: tuple[Path, ...]
+    """``.swap`` files of a swap that had not begun: gone for good before the ``.cleaned`` ones that tell so are."""
+    unlinks: tuple[Path, ...]
+    renames: tuple[tuple[Path, Path], ...]
+    retired: tuple[SegmentFile, ...]
+    """Index files and snapshots that go where their ``.log`` is: to ``.deleted``."""
+    listing: Listing
+    """As recovered. The paths are still the present ones, so that a dry run can read them."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.undone or self.unlinks or self.renames or self.retired)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the files that are dealt with."""
+        retired = (file.path for file in self.retired)
+        return [path.name for path in (*self.undone, *self.unlinks, *(source for source, _ in self.renames), *retired)]
+
+
+def plan_recovery(listing: Listing) -> Recovery:
+    """Decide what becomes of the leftovers of one partition.
+
+    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log that is to take the place of another is not whole.
+    """
+    recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
+    waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
+    orphans = tuple(_orphans(recovery.listing, waiting))
+    if not orphans:
+        return recovery
+    retired = tuple(file for file in orphans if file.name.base_offset in waiting)
+    unlinks = sorted(file.path for file in orphans if file not in retired)
+    left = tuple(file for file in recovery.listing.files if file not in orphans)
+    return replace(
+        recovery, unlinks=(*recovery.unlinks, *unlinks), retired=retired, listing=Listing(listing.directory, left)
+    )
+
+
+def _of_swaps(listing: Listing) -> Recovery:
+    cleaned = listing.in_state(FileState.CLEANED)
+    undone_from = min((file.name.base_offset for file in cleaned), default=None)
+    swaps = listing.in_state(FileState.SWAP)
+    undone = tuple(s for s in swaps if undone_from is not None and s.name.base_offset >= undone_from)
+    finished = tuple(s for s in swaps if s not in undone)
+    replaced = _replaced(listing, finished)
+    gone = {file.path for file in (*cleaned, *undone, *replaced)}
+    return Recovery(
+        undone=tuple(file.path for file in undone),
+        unlinks=tuple(file.path for file in (*cleaned, *replaced)),
+        renames=tuple((file.path, _plain(file)) for file in finished),
+        retired=(),
+        listing=_as_recovered(listing, gone, finished),
+    )
+
+
+def recover(fs: FileSystem, recovery: Recovery, directory: Path) -> None:
+    """Carry a recovery out; safe to repeat after a crash at any step."""
+    for paths in (recovery.undone, recovery.unlinks):
+        for path in paths:
+            fs.unlink(path, Purpose.RECOVER)
+        if paths:
+            fs.fsync_dir(directory, Purpose.RECOVER)
+    for source, target in recovery.renames:
+        fs.rename(source, target, Purpose.RECOVER)
+    for file in recovery.retired:
+        _retire(fs, file)
+    if recovery.renames or recovery.retired:
+        fs.fsync_dir(directory, Purpose.RECOVER)
+
+
+def _retire(fs: FileSystem, file: SegmentFile) -> None:
+    """A disk too full for the longer name loses the file: an index can be made anew."""
+    try:
+        fs.rename(file.path, file.path.with_name(str(file.name._replace(state=FileState.DELETED))), Purpose.RECOVER)
+    except OutOfSpace:
+        fs.unlink(file.path, Purpose.RECOVER)
+
+
+def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFile]:
+    """Index files and snapshots of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files,
+    and the newest snapshot saves a broker a long replay wherever it lies.
+
+    Args:
+        recovered: the partition, swaps finished.
+        waiting: base offsets of segments that wait as ``.deleted``.
+    """
+    logs = {segment.base_offset for segment in recovered.segments}
+    first, newest = min(logs, default=0), max((file.name.base_offset for file in recovered.snapshots), default=None)
+    for file in [file for file in recovered.in_state(FileState.PLAIN) if file.name.base_offset not in logs]:
+        base, kind, _ = file.name
+        is_left = kind is not FileKind.SNAPSHOT or (base != newest and (base < first or base in waiting))
+        is_orphan = is_left and file.file_name == str(file.name)
+        if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
+            yield file
+
+
+def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:
+    """Plain files with a base in the range that the finished swaps cover.
+
+    Where a ``.log`` is among them, the swap was not far: what takes its place is verified before it goes.
+    """
+    logs = [file for file in finished if file.name.kind is FileKind.LOG]
+    if not logs:
+        return ()
+    start = min(file.name.base_offset for file in logs)
+    end = max(next_offset_of(segment) for segment in segments_of(listing.directory, finished))
+    replaced = tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
+    if any(file.name.kind is FileKind.LOG for file in replaced):
+        for file in logs:
+            _verify(file)
+    return replaced
+
+
+def _verify(log: SegmentFile) -> None:
+    """Read all of a ``.swap`` log. Raises: CorruptBatch, UnreadableFile."""
+    descriptor = open_to_read(log.path)
+    try:
+        headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
+        for found in headers:
+            read_batch(descriptor, log.path, found).ensure_valid()
+        if headers.position != log.size_bytes:
+            raise CorruptBatch(log.path, headers.position, "the file ends within a batch")
+    finally:
+        os.close(descriptor)
+
+
+def _plain(file: SegmentFile) -> Path:
+    return file.path.with_name(segment_file_name(file.name.base_offset, file.name.kind))
+
+
+def _as_recovered(listing: Listing, gone: set[Path], finished: tuple[SegmentFile, ...]) -> Listing:
+    renamed = {_plain(file) for file in finished}
+    kept = [
+        file for file in listing.files if file.path not in gone and file.path not in renamed and file not in finished
+    ]
+    kept += [file._replace(name=file.name._replace(state=FileState.PLAIN)) for file in finished]
+    kept.sort(key=lambda file: _plain(file).name)
+    return Listing(listing.directory, tuple(kept))

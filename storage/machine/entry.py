@@ -1,0 +1,92 @@
+"""Calls of machine code from Python, with every argument's type checked: a wrong one would be read as another."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from storage.machine.machine_code import MachineCode
+from storage.machine.signatures import Array, Result, Signature
+
+_SCALARS: Final[dict[str, Any]] = {
+    "int64": ctypes.c_int64,
+    "uint64": ctypes.c_uint64,
+    "uint32": ctypes.c_uint32,
+    "boolean": ctypes.c_bool,
+    "void": ctypes.c_void_p,
+}
+_RANGES: Final = {
+    "int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1), "uint32": (0, (1 << 32) - 1), "boolean": (0, 1),
+}  # fmt: skip
+_ARRAY: Final = (
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
+)  # fmt: skip
+"""numba passes an array as its owner, its parent, items, bytes an item, address, shape and strides."""
+_RAISED: Final = -1
+_ADDRESSES_MAX: Final = 64
+
+_addresses: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
+"""Of arrays passed lately, by ``id``: numpy takes 2 microseconds to tell one, and most are passed again and again."""
+
+
+class Entry:
+    """An entry point at its address. Called without the GIL."""
+
+    def __init__(self, code: MachineCode, signature: Signature) -> None:
+        address, self._engine = code.load()
+        self._result, self._parameters = signature.result, signature.parameters
+        taken = (
+            width
+            for parameter in signature.parameters
+            for width in (_ARRAY if isinstance(parameter, Array) else (_SCALARS[parameter.scalar],))
+        )
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *taken)(address)
+        self._results = _SCALARS[signature.result.scalar] * max(signature.result.count, 1)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it; gives what the function returns. Raises: TypeError, OverflowError."""
+        results, error = self._results(), ctypes.c_void_p()
+        status = self._function(ctypes.addressof(results), ctypes.addressof(error), *self._passed(arguments))
+        if status == _RAISED:
+            raise RuntimeError("a kernel raised")
+        if self._result.is_tuple:
+            return tuple(results)
+        return results[0] if self._result.count else None
+
+    def _passed(self, arguments: tuple[Any, ...]) -> Iterator[Any]:
+        for parameter, argument in zip(self._parameters, arguments, strict=True):
+            if isinstance(parameter, Result):
+                yield _scalar(parameter, int(argument))
+            else:
+                yield from _array(parameter, argument)
+
+
+def _scalar(parameter: Result, number: int) -> int:
+    """The number itself. ctypes would wrap one that does not fit."""
+    low, high = _RANGES[parameter.scalar]
+    if not low <= number <= high:
+        raise OverflowError(f"{number} is no {parameter.scalar}")
+    return number
+
+
+def _array(parameter: Array, array: Any) -> tuple[None, None, int, int, int, int, int]:
+    is_so = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == parameter.dtype
+    if not is_so or not array.flags.c_contiguous or not (parameter.is_readonly or array.flags.writeable):
+        raise TypeError(f"{parameter} wanted, not {array!r:.100}")
+    size, width = array.size, array.itemsize
+    return None, None, size, width, _address(array), size, width
+
+
+def _address(array: Any) -> int:
+    known = _addresses.get(id(array))
+    if known is not None and known[0]() is array:
+        return known[1]
+    if len(_addresses) >= _ADDRESSES_MAX:
+        _addresses.clear()
+    address: int = array.ctypes.data
+    _addresses[id(array)] = weakref.ref(array), address
+    return address

@@ -1,0 +1,65 @@
+"""Types of the entry points: what a caller passes, and what comes back. No numba here.
+
+``BYTES`` takes read-only arrays (a mapping of a file) and writable ones alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from storage.machine.instruction import instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One dimension, contiguous."""
+
+    dtype: np.dtype[Any]
+    is_readonly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Of an entry point."""
+
+    result: Result
+    parameters: tuple[Array | Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """So many values of one scalar type, by numba's name for it; as a parameter: one."""
+
+    scalar: str
+    count: int = 1
+    is_tuple: bool = False
+
+    def __call__(self, *parameters: Array | Result) -> Signature:
+        """A signature that has this for its result, as numba's types do."""
+        return Signature(self, parameters)
+
+
+I64: Final = Result("int64")
+U64: Final = Result("uint64")
+U32: Final = Result("uint32")
+BOOLEAN: Final = Result("boolean")
+VOID: Final = Result("void", 0)
+BYTES: Final = Array(np.dtype(np.uint8), is_readonly=True)
+OUTPUT: Final = Array(np.dtype(np.uint8))
+WORDS: Final = Array(np.dtype(np.uint64))
+WORDS_READ: Final = Array(np.dtype(np.uint64), is_readonly=True)
+HALF_WORDS_READ: Final = Array(np.dtype(np.uint32), is_readonly=True)
+INTEGERS: Final = Array(np.dtype(np.int64))
+
+
+signed: Final[Callable[[np.uint64], int]] = instruction("signed")
+"""Reads an unsigned word as signed. Of the two mixed numba makes a float: kernels never mix them."""
+
+
+def integers(count: int, of: Result = I64) -> Result:
+    """A result of ``count`` 64-bit integers."""
+    return Result(of.scalar, count, is_tuple=True)

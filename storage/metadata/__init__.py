@@ -1,0 +1,1 @@
+"""The cluster metadata of KRaft: topics, their ids and configurations, from log and snapshot."""

@@ -1,0 +1,305 @@
+"""KRaft cluster metadata, read from ``__cluster_metadata-0``: topics, their ids and configs, and broker
+configs.
+
+Steps:      replay the newest complete snapshot, then the log behind it, in offset order.
+Stops at:   a torn tail, as a broker does. Damage in front of records that are whole, a gap in the offsets, or
+    a
+            record of a later Kafka raises instead: configs that we cannot see must not be taken as not
+                stated.
+Assumes:    the end of the log is committed; its high watermark is not stored on disk.
+Source:     Kafka ``Snapshots``, ``RecordsSnapshotReader``, ``MetadataLoader``, ``ReplicationControlManager``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from storage.directory import open_plain, opened
+from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile
+from storage.metadata.metadata_records import (
+    ConfigSet,
+    MetadataRecord,
+    ResourceType,
+    TopicCreated,
+    TopicRemoved,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionEnded,
+    parse_metadata_record,
+)
+from storage.names import FileKind, FileState, parse_segment_file_name
+from storage.records.control import ControlType, parse_control_type
+from storage.records.header import MAGIC_POSITION, MAGIC_V2
+from storage.records.reader import PositionedHeader, iter_headers, read_batch
+from storage.records.v2 import Batch
+
+_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
+_MAGIC: Final = bytes([MAGIC_V2])
+
+Configs = Mapping[str, str]
+"""Config key -> value, as a user gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """What the metadata log says up to ``end_offset`` (exclusive).
+
+    Attributes:
+        directory: where it was read.
+        topic_ids: topic -> its id, 22 characters of URL-safe base64 as in ``partition.metadata``.
+        topic_configs: topic -> what was set for it; topics without own configs are left out.
+        cluster_default: what was set for all brokers.
+        broker_configs: node id, as text -> what was set for that broker.
+        torn_tail_bytes: bytes at the end of the log that are no batch, and that a broker would cut off.
+        newest_record_ms: largest timestamp of a batch that was read, epoch ms; None if no batch has one.
+    """
+
+    directory: Path
+    end_offset: int
+    topic_ids: Mapping[str, str]
+    topic_configs: Mapping[str, Configs]
+    cluster_default: Configs
+    broker_configs: Mapping[str, Configs]
+    torn_tail_bytes: int
+    newest_record_ms: int | None = None
+
+
+class _Snapshot(NamedTuple):
+    """Snapshots sort by what they hold: the end offset (exclusive), then the epoch."""
+
+    end_offset: int
+    epoch: int
+    path: Path
+
+
+def read_cluster_metadata(directory: Path) -> ClusterMetadata:
+    """Read the metadata partition in ``directory``.
+
+    Raises:
+        UnreadableFile: the directory or a file of it cannot be read, or it holds neither snapshot nor log.
+        CorruptBatch: damage that is no torn tail, missing offsets, or a record that only a later Kafka knows.
+    """
+    snapshots, segments = _list(directory)
+    if not snapshots and not segments:
+        raise UnreadableFile(directory, "holds neither a snapshot nor a log of the cluster metadata")
+    replay = _from_newest_snapshot(snapshots)
+    torn_tail_bytes = _replay_log(replay, segments)
+    return ClusterMetadata(
+        directory=directory,
+        end_offset=replay.end_offset,
+        topic_ids={name: topic_id for topic_id, name in replay.topic_names.items()},
+        topic_configs=replay.configs_of(ResourceType.TOPIC),
+        cluster_default=replay.configs_of(ResourceType.BROKER).get("", {}),
+        broker_configs={node: c for node, c in replay.configs_of(ResourceType.BROKER).items() if node},
+        torn_tail_bytes=torn_tail_bytes,
+        newest_record_ms=replay.newest_record_ms,
+    )
+
+
+class _Replay:
+    """The state that the records seen so far make."""
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self.end_offset = end_offset
+        self.newest_record_ms: int | None = None
+        self.topic_names: dict[str, str] = {}
+        self._configs: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
+        self._in_transaction: list[MetadataRecord] | None = None
+
+    def configs_of(self, resource_type: ResourceType) -> dict[str, Configs]:
+        """Resource name -> configs, of the resources that have any."""
+        return {name: configs for (kind, name), configs in self._configs.items() if kind == resource_type and configs}
+
+    def note_time(self, batch: Batch) -> None:
+        """Remember the largest timestamp of a batch, control batches included: a leader writes one at each election."""
+        if batch.header.max_timestamp_ms >= 0:
+            self.newest_record_ms = max(self.newest_record_ms or 0, batch.header.max_timestamp_ms)
+
+    def take(self, record: MetadataRecord) -> None:
+        """Apply a record, at once or with the end of its transaction."""
+        match record:
+            case TransactionBegun():
+                self._in_transaction = []
+            case TransactionAborted():
+                self._in_transaction = None
+            case TransactionEnded():
+                ended, self._in_transaction = self._in_transaction or [], None
+                for delayed in ended:
+                    self._apply(delayed)
+            case _ if self._in_transaction is not None:
+                self._in_transaction.append(record)
+            case _:
+                self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicCreated(name, topic_id):
+                self.topic_names[topic_id] = name
+            case TopicRemoved(topic_id):
+                if (removed := self.topic_names.pop(topic_id, None)) is not None:
+                    self._configs.pop((ResourceType.TOPIC, removed), None)
+            case ConfigSet(kind, name, key, None):
+                self._configs[kind, name].pop(key, None)
+            case ConfigSet(kind, name, key, str(value)):
+                self._configs[kind, name][key] = value
+
+
+def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
+    """Snapshots, the newest first, and (base offset, path) of the segments in ascending order."""
+    snapshots, segments = [], []
+    try:
+        with opened(directory) as descriptor:
+            paths = [directory / name for name in os.listdir(descriptor)]  # noqa: PTH208 - a path would be followed
+    except OSError as error:
+        raise UnreadableFile(directory, error.strerror or str(error)) from error
+    for path in paths:
+        if found := _SNAPSHOT.fullmatch(path.name):
+            snapshots.append(_Snapshot(int(found[1]), int(found[2]), path))
+        name = parse_segment_file_name(path.name)
+        if name and name.kind is FileKind.LOG and name.state is FileState.PLAIN:
+            segments.append((name.base_offset, path))
+    return sorted(snapshots, reverse=True), sorted(segments)
+
+
+def _from_newest_snapshot(snapshots: list[_Snapshot]) -> _Replay:
+    for snapshot in snapshots:
+        if (replay := _replay_snapshot(snapshot)) is not None:
+            return replay
+    return _Replay()
+
+
+def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
+    """The state of a snapshot; None where it is not complete from header to footer."""
+    replay = _Replay(snapshot.end_offset)
+    controls: list[ControlType] = []
+    batches = _Batches(snapshot.path, may_be_torn=True)
+    for batch in batches:
+        replay.note_time(batch)
+        if batch.header.is_control:
+            controls += _control_types(batch)
+        else:
+            _take_records(replay, batch, from_offset=0)
+    is_complete = (
+        len(controls) > 1
+        and controls[0] is ControlType.SNAPSHOT_HEADER
+        and controls[-1] is ControlType.SNAPSHOT_FOOTER
+        and not batches.torn_bytes
+    )
+    return replay if is_complete else None
+
+
+def _replay_log(replay: _Replay, segments: list[tuple[int, Path]]) -> int:
+    """Replay the records at and behind ``replay.end_offset``; returns the size of the torn tail."""
+    torn_bytes = 0
+    for place, (base_offset, path) in enumerate(segments):
+        is_last = place + 1 == len(segments)
+        if not is_last and segments[place + 1][0] <= replay.end_offset:
+            continue  # the snapshot holds all of it
+        if base_offset > replay.end_offset:
+            cause = f"the cluster metadata at offsets {replay.end_offset} to {base_offset - 1} is missing"
+            raise CorruptBatch(path, 0, cause)
+        batches = _Batches(path, may_be_torn=is_last)
+        _replay_segment(replay, batches, base_offset)
+        torn_bytes = batches.torn_bytes
+    return torn_bytes
+
+
+def _replay_segment(replay: _Replay, batches: _Batches, base_offset: int) -> None:
+    due_offset = base_offset
+    for batch in batches:
+        if batch.base_offset != due_offset:  # the CRC does not cover it
+            cause = f"starts at offset {batch.base_offset} where {due_offset} is due"
+            raise CorruptBatch(batch.path, batch.position, cause)
+        replay.note_time(batch)
+        if not batch.header.is_control:
+            _take_records(replay, batch, from_offset=replay.end_offset)
+        due_offset = batch.header.next_offset
+        replay.end_offset = max(replay.end_offset, due_offset)
+
+
+def _take_records(replay: _Replay, batch: Batch, *, from_offset: int) -> None:
+    try:
+        for record in batch.records():
+            if record.offset >= from_offset and (known := parse_metadata_record(record.value or b"")):
+                replay.take(known)
+    except InvalidRecord as error:
+        raise CorruptBatch(batch.path, batch.position, str(error)) from error
+
+
+def _control_types(batch: Batch) -> list[ControlType]:
+    try:
+        return [parse_control_type(record.key) for record in batch.records()]
+    except InvalidRecord as error:
+        raise CorruptBatch(batch.path, batch.position, str(error)) from error
+
+
+class _Batches:
+    """The batches of a file, CRCs checked. ``torn_bytes`` tells, after the walk, what is left behind the last
+    one."""
+
+    def __init__(self, path: Path, *, may_be_torn: bool) -> None:
+        self._path = path
+        self._may_be_torn = may_be_torn
+        self.torn_bytes = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        try:
+            with os.fdopen(open_plain(self._path), "rb") as file:
+                yield from self._walk(file)
+        except OSError as error:
+            raise UnreadableFile(self._path, error.strerror or str(error)) from error
+
+    def _walk(self, file: BinaryIO) -> Iterator[Batch]:
+        end = 0
+        size_bytes = os.fstat(file.fileno()).st_size
+        try:
+            for found in iter_headers(file.fileno(), self._path, end=size_bytes):
+                batch = _whole_batch(file, self._path, found)
+                yield batch
+                end = batch.position + batch.header.size_bytes
+        except CorruptBatch:
+            if not self._may_be_torn:
+                raise
+        self.torn_bytes = size_bytes - end
+        whole = _whole_batch_behind(file, self._path, end, size_bytes) if self._may_be_torn else None
+        if whole is not None:
+            raise CorruptBatch(self._path, end, f"damage in front of the whole batch at byte {whole}")
+
+
+def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
+    batch = read_batch(file.fileno(), path, found)
+    if not isinstance(batch, Batch):
+        raise CorruptBatch(path, found.position, "a batch of the cluster metadata must be of version 2")
+    batch.ensure_valid()
+    return batch
+
+
+def _whole_batch_behind(file: BinaryIO, path: Path, end: int, size_bytes: int) -> int | None:
+    """Where a whole batch stands behind the end of the readable ones, which then is no torn tail.
+
+    The length of the damaged one is not asked: that may be what was damaged.
+    """
+    data = os.pread(file.fileno(), size_bytes - end, end)
+    magic_at = data.find(_MAGIC, MAGIC_POSITION + 1)
+    while magic_at >= 0:
+        position = end + magic_at - MAGIC_POSITION
+        if _is_whole_batch(file, path, position, size_bytes):
+            return position
+        magic_at = data.find(_MAGIC, magic_at + 1)
+    return None
+
+
+def _is_whole_batch(file: BinaryIO, path: Path, position: int, size_bytes: int) -> bool:
+    try:
+        found = next(iter_headers(file.fileno(), path, position, size_bytes), None)
+        if found is not None:
+            _whole_batch(file, path, found)
+    except CorruptBatch:
+        return False
+    return found is not None

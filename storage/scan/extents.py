@@ -1,0 +1,165 @@
+"""Slices: what one task reads of one segment, fixed when the read is planned.
+
+A segment is cut where its offset index says that batches start. An index is a hint: a place where no such batch
+starts is not cut at. Files and lengths are those of the moment of planning; that a file is still the same one is
+checked when a task opens it.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.indexes import OffsetIndexEntry
+from storage.log.lookup import time_entries
+from storage.log.read import checked_position, companion_bytes, offset_entries, position_of
+from storage.names import FileKind, TopicPartition
+from storage.records import iter_headers, read_batch
+from storage.scan.partitions import OffsetRange
+from storage.segment import Segment, open_to_read
+from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
+
+TASKS_WANTED: Final = 16
+"""Small slices are not packed into fewer tasks than about that many."""
+TASK_BYTES_MIN: Final = 4 << 20
+"""What a task reads at the least, if there is as much. Spark's default for files, too (``openCostInBytes``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Batches of one ``.log``."""
+
+    topic_partition: TopicPartition
+    path: Path
+    inode: int
+    base_offset: int
+    """Of the segment."""
+    start: int
+    """Byte of the file where its first batch starts."""
+    end: int
+    """Byte behind its last batch."""
+    offsets: OffsetRange
+    """Records outside are left out."""
+    since_ms: int | None
+    """Batches without a record as late are left out; epoch ms."""
+    aborted: tuple[AbortedTxn, ...]
+    """Transactions whose records are left out."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its batches."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read of a partition."""
+
+    offsets: OffsetRange
+    since_ms: int | None
+    partition_bytes_max: int
+    read_committed: bool
+
+
+def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wanted) -> Iterator[Slice]:
+    """The slices of a partition, ascending.
+
+    Raises: CorruptIndex of a transaction index, UnreadableFile.
+    """
+    aborted = _aborted(segments, wanted) if wanted.read_committed else ()
+    for place, segment in enumerate(segments):
+        is_last = place + 1 == len(segments)
+        upper_offset = wanted.offsets.end if is_last else min(segments[place + 1].base_offset, wanted.offsets.end)
+        start_offset = max(wanted.offsets.start, segment.base_offset)
+        if segment.size_bytes == 0 or start_offset >= upper_offset:
+            continue
+        if wanted.since_ms is not None:
+            if not is_last and 0 <= segment.newest_record_ms() < wanted.since_ms:
+                continue
+            start_offset = max(start_offset, _first_offset_since(segment, wanted.since_ms))
+            if start_offset >= upper_offset:
+                continue
+        concerned = tuple(txn for txn in aborted if txn.last_offset >= start_offset and txn.first_offset < upper_offset)
+        log, base_offset = segment.log, segment.base_offset
+        for piece in _cut(segment, OffsetRange(start_offset, upper_offset), wanted.partition_bytes_max):
+            yield Slice(name, log.path, log.identity.inode, base_offset, *piece, wanted.since_ms, concerned)
+
+
+def _aborted(segments: Sequence[Segment], wanted: Wanted) -> tuple[AbortedTxn, ...]:
+    indexes = (
+        parse_txn_index(companion_bytes(segment, FileKind.TXN_INDEX), segment.log.path.with_suffix(".txnindex"))
+        for segment in segments
+    )
+    return tuple(collect_aborted_txns(indexes, wanted.offsets.start, wanted.offsets.end))
+
+
+def _first_offset_since(segment: Segment, since_ms: int) -> int:
+    """No record below it is as late. Source: Kafka TimeIndex: later messages come after the entry's offset."""
+    entries = time_entries(segment)
+    earlier = bisect_left(entries, since_ms, key=lambda entry: entry.timestamp_ms)
+    return entries[earlier - 1].offset + 1 if earlier else 0
+
+
+def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int, OffsetRange]]:
+    """Bytes from and to, and the offsets there, of pieces of about ``bytes_max``; together they hold the range."""
+    entries = offset_entries(segment)
+    descriptor = open_to_read(segment.log.path)
+    try:
+        start = position_of(descriptor, segment, offsets.start)
+        end = _end_position(descriptor, segment, entries, offsets.end)
+        while end - start > bytes_max:
+            entry = _entry_from(entries, start + bytes_max)
+            if entry is None or entry.position >= end:
+                break
+            if checked_position(descriptor, segment, entry) != entry.position:
+                break  # an index that is wrong once is not believed again
+            first_offset = _base_offset_at(descriptor, segment, entry.position)
+            yield start, entry.position, OffsetRange(offsets.start, first_offset)
+            start, offsets = entry.position, OffsetRange(first_offset, offsets.end)
+        yield start, end, offsets
+    finally:
+        os.close(descriptor)
+
+
+def _base_offset_at(descriptor: int, segment: Segment, position: int) -> int:
+    """Of the batch that starts there; a compressed legacy batch has to be decompressed for it."""
+    found = next(iter_headers(descriptor, segment.log.path, position))
+    return read_batch(descriptor, segment.log.path, found).base_offset
+
+
+def _end_position(descriptor: int, segment: Segment, entries: Sequence[OffsetIndexEntry], end_offset: int) -> int:
+    """Behind the batch that reaches ``end_offset``, as far as the index tells."""
+    reaching = bisect_left(entries, end_offset - 1, key=lambda entry: entry.offset)
+    behind = entries[reaching + 1] if reaching + 1 < len(entries) else None
+    position = checked_position(descriptor, segment, behind)
+    return min(position or segment.size_bytes, segment.size_bytes)
+
+
+def _entry_from(entries: Sequence[OffsetIndexEntry], position: int) -> OffsetIndexEntry | None:
+    place = bisect_left(entries, position, key=lambda entry: entry.position)
+    return entries[place] if place < len(entries) else None
+
+
+def packed(slices: Sequence[Slice], bytes_max: int) -> Iterator[tuple[Slice, ...]]:
+    """Slices for one task each: small ones share one, for a task costs more than reading a few megabytes.
+
+    Args:
+        slices: of all partitions.
+        bytes_max: of one task; less where all are few, so that several tasks can share them.
+    """
+    share_bytes = sum(slice_.size_bytes for slice_ in slices) // TASKS_WANTED
+    bytes_max = min(bytes_max, max(share_bytes, TASK_BYTES_MIN))
+    together: list[Slice] = []
+    filled_bytes = 0
+    for slice_ in slices:
+        if together and filled_bytes + slice_.size_bytes > bytes_max:
+            yield tuple(together)
+            together, filled_bytes = [], 0
+        together.append(slice_)
+        filled_bytes += slice_.size_bytes
+    if together:
+        yield tuple(together)

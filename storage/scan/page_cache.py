@@ -1,0 +1,95 @@
+"""Which bytes of a file are in the page cache, and letting go of those that were not before they were read.
+
+Whoever shares the machine keeps its hot pages only if a walk over cold terabytes does not push them out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage.arrays import Bytes
+
+Range = tuple[int, int]
+"""First byte, and the byte behind the last."""
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_IS_RESIDENT: Final = 1
+_MADV_POPULATE_READ: Final = 22
+
+
+def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
+    """What of a stretch of a file is not in the page cache, by whole pages.
+
+    Nothing where the system does not tell: of the files of others, or without ``mincore``. (cachestat answers four
+    times as fast, but a systemd that does not know it, as Debian 12's, cannot allow it in a unit and kills the caller.)
+    """
+    start -= start % mmap.PAGESIZE
+    try:
+        window = mmap.mmap(descriptor, end - start, prot=mmap.PROT_READ, offset=start)
+    except (OSError, ValueError):  # shorter by now; who reads it will say so
+        return []
+    pages = np.zeros(-(-(end - start) // mmap.PAGESIZE), np.uint8)
+    view = np.frombuffer(window, np.uint8)
+    address, size = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(view.size)
+    failed = _LIBC.mincore(address, size, ctypes.c_void_p(pages.ctypes.data))
+    del view
+    window.close()
+    if failed:
+        return []
+    is_absent = np.concatenate(([False], (pages & _IS_RESIDENT) == 0, [False]))
+    edges = np.flatnonzero(is_absent[1:] != is_absent[:-1]) * mmap.PAGESIZE + start
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def populate(mapped: Bytes, start: int, end: int) -> bool:
+    """Bring the pages of a stretch of a mapping in, which begins on a page.
+
+    Returns:
+        Whether some may have been read from disk; otherwise all were in the page cache.
+
+    Raises: OSError: EFAULT where the file is shorter by now, EINVAL before Linux 5.14.
+    """
+    before = _major_faults()
+    _madvise(mapped, start, end, _MADV_POPULATE_READ)
+    return _major_faults() > before
+
+
+def unmap_pages(mapped: Bytes, start: int, end: int) -> None:
+    """Take the pages of a stretch, which begins on a page, out of a mapping; whoever touches it brings them in anew."""
+    if end > start:
+        _madvise(mapped, start, end, mmap.MADV_DONTNEED)
+
+
+def _madvise(mapped: Bytes, start: int, end: int, advice: int) -> None:
+    """``mmap.madvise`` would keep the other threads from running meanwhile."""
+    address, size = ctypes.c_void_p(mapped.ctypes.data + start), ctypes.c_size_t(end - start)
+    if _LIBC.madvise(address, size, advice):
+        raise OSError(ctypes.get_errno(), "madvise")
+
+
+def _major_faults() -> int:
+    """Of this thread so far."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+
+
+def let_go(descriptor: int, ranges: Iterable[Range]) -> None:
+    """Take stretches out of the page cache; pages that are mapped, or not yet on disk, stay."""
+    for start, end in ranges:
+        os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping; 0 where the system does not tell."""
+    try:
+        with Path("/proc/meminfo").open(encoding="ascii") as lines:
+            return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+    except OSError:
+        return 0

@@ -1,0 +1,270 @@
+"""The compacting child, from both sides: a real process, and what it does, done here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import Pipe
+from pathlib import Path
+
+import pytest
+
+from cleaner.daemon import child as module
+from cleaner.daemon import compacting
+from cleaner.daemon.child import ChildDied, CompactionRefused, Compactor, CompactorUnstartable
+from cleaner.daemon.messages import Advanced, Done, Ready, Refused, Task, Told
+from policies.config.configured import Configured
+from policies.plan import Only, Request
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from storage.names import TopicPartition
+from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, committed, configured, keyed, latest
+
+
+class Listening:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def event(self, name: str, **fields: object) -> None:
+        self.names.append(name)
+
+    def progress(self, done_bytes: int) -> None:
+        pass
+
+
+class Supervised:
+    def __init__(self) -> None:
+        self.is_stopping = False
+
+    def alive(self) -> None:
+        pass
+
+    def tell(self, text: str) -> None:
+        pass
+
+    def stopping(self) -> bool:
+        return self.is_stopping
+
+    def reloading(self) -> None:
+        pass
+
+    def reloaded(self) -> None:
+        pass
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    drawn = PartitionDir(tmp_path / "data", "state-0")
+    for base in (0, 2, 4):
+        drawn.segment(base, keyed(base, "a=1", f"b={base}"))
+    return committed(tmp_path / "data", drawn)
+
+
+@pytest.fixture
+def lock(log_dir):
+    with LogDir(log_dir).lock(FileSystem()) as lock:
+        yield lock
+
+
+def task(log_dir: Path, lock: int, *set_options: str) -> Task:
+    request = Request(NOW_MS, Only.COMPACTION)
+    found = Configured((log_dir,), configured(*set_options, state=COMPACT))
+    return Task((str(log_dir), TopicPartition("state", 0)), found, request, 1, lock)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
+    listener, meanwhile = Listening(), []
+    with Compactor([lock.descriptor], Supervised()) as compactor:
+        done = compactor.compact(task(log_dir, lock.descriptor), listener, lambda: meanwhile.append(1))
+        process, _ = compactor._child
+        assert not compactor.compact(task(log_dir, lock.descriptor), listener, nothing).outcome.results
+        assert compactor._child[0] is process
+    assert process.returncode == 0
+    assert [result.error for result in done.outcome.results.values()] == [None]
+    assert listener.names == ["compaction_begun", "segments_compacted"]
+    assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
+    assert meanwhile
+    compactor.close()
+
+
+def test_what_the_child_is_not_given_the_lock_of_it_does_not_touch(log_dir, lock):
+    other = os.open(log_dir / ".lock", os.O_RDWR)
+    with Compactor([other], Supervised()) as compactor, pytest.raises(CompactionRefused, match="held by"):
+        compactor.compact(task(log_dir, other), Listening(), nothing)
+    os.close(other)
+
+
+def stub(monkeypatch, code: str) -> None:
+    """A child that runs this instead; FD is its connection."""
+    start = "import sys, time, signal; from multiprocessing.connection import Connection"
+    command = ["-c", f"{start}\nc = Connection(int(sys.argv[-1]))\n{code}"]
+    popen = module.subprocess.Popen
+
+    def instead(arguments, **options):
+        return popen([sys.executable, *command, arguments[-1]], **options)
+
+    monkeypatch.setattr(module.subprocess, "Popen", instead)
+
+
+def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP); c.send(0)")
+    started_seconds = time.monotonic()
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="stood still for 1 s"):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    assert time.monotonic() - started_seconds < 30
+
+
+def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    works = "t = time.monotonic()\nwhile time.monotonic() < t + 2: pass\n"
+    sleeps = "[time.sleep(0.3) for _ in range(8)]\n"
+    stub(monkeypatch, f"c.send(0); c.recv()\n{works}{sleeps}sys.exit(3)")
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="process exited with"):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+
+def test_while_the_daemon_itself_is_busy_nobody_says_that_the_child_stands_still(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    told = "from cleaner.daemon.messages import Told\nfrom cleaner.events import Event"
+    begun = "c.send(Told(Event.COMPACTION_BEGUN, {})); time.sleep(2.2); sys.exit(3)"
+    stub(monkeypatch, f"{told}\nc.send(0); c.recv(); {begun}")
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="process exited with"):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), lambda: time.sleep(1.5))
+
+
+class Pinged(Supervised):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pings = 0
+
+    def alive(self) -> None:
+        self.pings += 1
+
+
+def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "STILL_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_UNKILLED_SECONDS_MAX", 0.0)
+    pinged, pings_at_kill = Pinged(), []
+
+    def unkillable(process) -> None:
+        pings_at_kill.append(pinged.pings)
+        if len(pings_at_kill) == 12:
+            process.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", unkillable)
+    stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP)")
+    with Compactor([lock.descriptor], pinged) as compactor, pytest.raises(ChildDied):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    assert len(set(pings_at_kill)) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "told"), [("/bin/false", "exited with status 1"), ("/no/such/python", "No such file")]
+)
+def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lock, monkeypatch, program, told):
+    monkeypatch.setattr(sys, "executable", program)
+    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(CompactorUnstartable, match=told):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("c.send(0); c.recv(); sys.exit(3)", "exited with status 3"),
+        ("c.send(0); c.recv(); import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
+    ],
+)
+def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, lock, monkeypatch, code, told):
+    compactor = Compactor([lock.descriptor], Supervised())
+    with monkeypatch.context() as stubbed:
+        stub(stubbed, code)
+        with pytest.raises(ChildDied, match=told):
+            compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    with compactor:
+        assert compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing).outcome.results
+
+
+def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
+    stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
+    with Compactor([lock.descriptor], Supervised()) as compactor:
+        compactor._child = compactor._started(nothing)
+        compactor._kill_at_seconds = 0.0
+        with pytest.raises(ChildDied, match="signal 9"):
+            compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("c.send(0); c.recv(); time.sleep(100)", "signal 15"),
+        ("signal.signal(15, signal.SIG_IGN); c.send(0); c.recv(); time.sleep(100)", "signal 9"),
+    ],
+)
+def test_when_all_ends_the_child_is_asked_and_then_killed(log_dir, lock, monkeypatch, code, told):
+    monkeypatch.setattr(module, "STOP_SECONDS", 1.0)
+    stub(monkeypatch, code)
+    supervised = Supervised()
+    threading.Timer(1.0, lambda: setattr(supervised, "is_stopping", True)).start()
+    with Compactor([lock.descriptor], supervised) as compactor, pytest.raises(ChildDied, match=told):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+
+def test_a_child_that_does_not_end_is_killed(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(module, "END_SECONDS", 0.2)
+    stub(monkeypatch, "c.send(0); time.sleep(100)")
+    compactor = Compactor([lock.descriptor], Supervised())
+    process, _ = compactor._child = compactor._started(nothing)
+    compactor.close()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_the_child_does_tasks_until_the_connection_is_closed(log_dir, lock):
+    ours, theirs = Pipe()
+    heard: list[object] = []
+
+    def daemon() -> None:
+        assert ours.recv() == Ready()
+        for one in (task(log_dir, lock.descriptor), task(log_dir, -1)):
+            ours.send(one)
+            while not isinstance(message := ours.recv(), Done | Refused):
+                heard.append(message)
+            heard.append(message)
+        ours.close()
+
+    other_side = threading.Thread(target=daemon)
+    other_side.start()
+    previous = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    compacting.main(os.dup(theirs.fileno()))
+    for number, handler in zip((signal.SIGTERM, signal.SIGINT), previous, strict=True):
+        signal.signal(number, handler)
+    other_side.join()
+    kinds = [type(message) for message in heard]
+    assert (kinds[0], kinds[-2], kinds[-1]) == (Told, Done, Refused)
+    assert Advanced in kinds
+
+
+def test_where_the_daemon_is_gone_the_child_ends_between_two_steps(log_dir, lock):
+    ours, theirs = Pipe()
+    ours.close()
+    teller = compacting._Teller(theirs)
+    answer = compacting._answer(task(log_dir, lock.descriptor), teller)
+    assert isinstance(answer, Done)
+    assert answer.outcome.interrupted
+    assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
+
+
+def test_a_signal_before_the_first_task_ends_none():
+    compacting._Teller(Pipe()[0]).stop()

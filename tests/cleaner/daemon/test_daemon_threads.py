@@ -1,0 +1,185 @@
+"""The daemon's threads and signals, in this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from cleaner.cli.main import main
+from cleaner.config.layers import LoadedLayers, Settings
+from cleaner.daemon import daemon as module
+from cleaner.daemon.configuration import Configuration
+from cleaner.daemon.daemon import Daemon
+from cleaner.daemon.observer import DaemonState, Unobserved
+from cleaner.daemon.worker import Worker
+from cleaner.engine.clock import SystemClock
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from tests.cleaner.daemon.test_worker import Recorded
+from tests.partition_dirs import PartitionDir, committed, configured, keyed
+
+
+class States(Unobserved):
+    def __init__(self) -> None:
+        self.states: list[DaemonState] = []
+        self.deaths = 0
+
+    def state(self, state: DaemonState) -> None:
+        self.states.append(state)
+
+    def worker_died(self) -> None:
+        self.deaths += 1
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    return committed(tmp_path / "data", PartitionDir(tmp_path / "data", "orders-0").segment(0, keyed(0, "a=1")))
+
+
+class Running:
+    """A daemon whose main loop runs in the main thread, and a script of what happens meanwhile in another."""
+
+    def __init__(self, log_dir, *, observing: bool = False) -> None:
+        loaded = LoadedLayers(configured(orders={"cleanup.policy": "delete"}), (log_dir,), None, Settings())
+        self.log, self.observer = Recorded(), States()
+        self.log.bind = lambda **_: self.log  # type: ignore[method-assign]
+        configuration = Configuration(lambda: loaded)
+        self.daemon = Daemon(configuration, SystemClock(), self.log, self.observer, {}, observing=observing)
+
+    def run(self, *script) -> int:
+        def play() -> None:
+            try:
+                for step in script:
+                    self.wait(step)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        player = threading.Thread(target=play)
+        player.start()
+        ended_by = self.daemon.run()
+        player.join()
+        return ended_by
+
+    def wait(self, step) -> None:
+        deadline = time.monotonic() + 20
+        while not step():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def is_ready(self) -> bool:
+        return any(state.ready for state in self.observer.states)
+
+
+def sending(number: signal.Signals):
+    return lambda: os.kill(os.getpid(), number) is None
+
+
+def test_it_serves_until_it_is_asked_to_end(log_dir):
+    running = Running(log_dir)
+    before = signal.getsignal(signal.SIGTERM)
+    assert running.run(running.is_ready) == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+    first, *_, last = running.observer.states
+    assert (first.ready, first.reason, last.reason) == (False, "starting", "stopping")
+    assert "serving 1 partitions" in [state.reason for state in running.observer.states]
+    assert (running.log.names()[0], running.log.names()[-1]) == ("daemon_started", "daemon_stopped")
+
+
+def test_signals_ask_for_a_reload_and_for_everything_now(log_dir, monkeypatch):
+    wanted = []
+    want = Worker.want
+    monkeypatch.setattr(Worker, "want", lambda self, change: (wanted.append(change), want(self, change))[1])
+    running = Running(log_dir)
+    script = (running.is_ready, sending(signal.SIGHUP), lambda: len(wanted) == 1)
+    running.run(*script, sending(signal.SIGUSR1), lambda: len(wanted) == 2)
+    reasons = [state.reason for state in running.observer.states]
+    assert "reading the configuration again" in reasons
+    assert "applying retention" in reasons
+
+
+def test_a_worker_that_died_is_started_again_and_counted(log_dir, monkeypatch):
+    tick, calls = Worker.tick, []
+
+    def dying(self) -> bool:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+        return tick(self)
+
+    monkeypatch.setattr(Worker, "tick", dying)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    running = Running(log_dir)
+    running.run(running.is_ready)
+    assert running.observer.deaths == 1
+    assert "worker_died" in running.log.names()
+
+
+def test_a_worker_that_hangs_is_seen_and_abandoned(log_dir, monkeypatch):
+    monkeypatch.setattr(module, "HUNG_SECONDS", 0.1)
+    monkeypatch.setattr(module, "STOP_SECONDS", 0.1)
+    released = threading.Event()
+    monkeypatch.setattr(Worker, "tick", lambda self: released.wait(30))
+    running = Running(log_dir)
+    running.run(lambda: any(state.hung_since_ms for state in running.observer.states))
+    released.set()
+
+
+def test_while_a_broker_holds_the_log_dir_it_says_so(log_dir):
+    running = Running(log_dir)
+    with LogDir(log_dir).lock(FileSystem()):
+        running.run(running.is_ready)
+        running.wait(running.is_ready)
+    ready = [state for state in running.observer.states if state.ready]
+    assert any(state.observing and f"{log_dir} is held by" in state.reason for state in ready)
+
+
+def test_what_others_do_is_told_once_a_tick(log_dir):
+    running = Running(log_dir)
+
+    def removes() -> bool:
+        for base in (1, 2):
+            (log_dir / "orders-0" / f"{base:020d}.log").write_bytes(b"")
+        time.sleep(0.3)
+        for base in (1, 2):
+            (log_dir / "orders-0" / f"{base:020d}.log").unlink()
+        (log_dir / "other-0").mkdir()
+        return True
+
+    running.run(running.is_ready, removes, lambda: {"files_vanished", "partition_appeared"} <= set(running.log.names()))
+    assert sum(fields["files"] for name, fields in running.log.events if name == "files_vanished") == 2
+
+
+class TestOnce:
+    def test_does_a_round_and_ends(self, log_dir, capsys):
+        args = ["run", "--once", "--log-dir", str(log_dir), "--set", "cleanup.policy=delete", "-v"]
+        assert main([*args, "--set", "clock.jump.max=100000d"]) == 0
+        assert "retention" in capsys.readouterr().err
+
+    def test_observing_too(self, log_dir):
+        assert main(["run", "--once", "--observe", "--log-dir", str(log_dir)]) == 5  # nobody stated a policy
+
+    def test_a_held_log_dir_has_its_status(self, log_dir):
+        with LogDir(log_dir).lock(FileSystem()):
+            assert main(["run", "--once", "--log-dir", str(log_dir), "--set", "cleanup.policy=delete"]) == 3
+
+    def test_a_failure_has_its_status(self, log_dir):
+        (log_dir / "cleaner-offset-checkpoint").write_text("nonsense")
+        assert main(["run", "--once", "--log-dir", str(log_dir), "--set", "cleanup.policy=delete"]) == 1
+
+    def test_no_log_dir_is_wrong_usage_and_a_missing_one_not_there_yet(self, tmp_path, capsys):
+        assert main(["run", "--once"]) == 2
+        assert main(["run", "--once", "--log-dir", str(tmp_path / "nowhere")]) == 6
+        assert "does not exist" in capsys.readouterr().err
+
+    def test_a_signal_has_its_status(self, log_dir, monkeypatch):
+        monkeypatch.setattr(Worker, "tick", lambda self, **_: os.kill(os.getpid(), signal.SIGINT) or time.sleep(0.5))
+        assert main(["run", "--once", "--log-dir", str(log_dir), "--set", "cleanup.policy=delete"]) == 130
+
+
+def test_the_daemon_serves_until_sigterm(log_dir, monkeypatch):
+    monkeypatch.setattr(module.Daemon, "run", lambda self: signal.SIGTERM)
+    assert main(["run", "--log-dir", str(log_dir)]) == 0

@@ -1,0 +1,27 @@
+"""What the daemon says of a compaction while it goes on."""
+
+from __future__ import annotations
+
+from storage.names import TopicPartition
+from tests.cleaner.daemon.test_worker import World, _surveys, in_this_process, log_dir  # noqa: F401 - fixtures
+from tests.partition_dirs import COMPACT, EXPIRING, NOW_MS
+
+STATE = TopicPartition("state", 0)
+
+
+def percentages(world):
+    return [text for text in world.supervisor.told if text.endswith("%")]
+
+
+def test_compaction_of_the_backlog_is_told_in_percent(log_dir):  # noqa: F811
+    world = World(log_dir, orders=EXPIRING, state=COMPACT).after(0)
+    assert percentages(world)
+
+
+def test_compaction_whose_size_no_survey_told_has_no_percentage(log_dir):  # noqa: F811
+    world = World(log_dir, orders=EXPIRING, state=COMPACT)
+    world.worker.want(lambda schedule: schedule.surveyed([(str(log_dir), STATE)], {}, corrections=False))
+    world.worker.want(lambda schedule: schedule.began(next(iter(_surveys(schedule))), NOW_MS))
+    world.after(0)
+    assert "segments_compacted" in world.log.names()
+    assert percentages(world) == []

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.filesystem import FileSystem
+from storage.log import Log, LogConfig
+from storage.scan.extents import Slice, packed
+from tests.partition_dirs import NOW_MS, PartitionDir, keyed
+from tests.spark.tables import read, reader
+
+BATCHES = 40
+VALUE = "v" * 500
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """One segment of 40 batches of three records, an index entry every other batch."""
+    config = LogConfig(index_interval_bytes=1000)
+    with Log.create(tmp_path / "orders-0", config, FileSystem(), topic_id="A" * 22) as made:
+        for place in range(BATCHES):
+            made.append(keyed(0, *(f"{place}.{one}={VALUE}" for one in range(3))), now_ms=NOW_MS)
+        return made
+
+
+def slices(path: Path, **options: str) -> list[Slice]:
+    return [slice_ for partition in reader(path, **options).partitions() for slice_ in partition.value]
+
+
+def offsets(path: Path, **options: str) -> list[int]:
+    return [row["offset"] for row in read(path, columns="offset", **options)]
+
+
+def test_a_segment_is_cut_at_batches_that_its_index_names(log: Log, tmp_path: Path) -> None:
+    cut = slices(tmp_path, maxPartitionBytes="10000")
+    assert len(cut) > 3
+    assert [one.start for one in cut[1:]] == [one.end for one in cut[:-1]]
+    assert [one.offsets.start for one in cut[1:]] == [one.offsets.end for one in cut[:-1]]
+    assert max(one.size_bytes for one in cut) < 20_000
+    assert offsets(tmp_path, maxPartitionBytes="10000") == list(range(3 * BATCHES))
+
+
+def test_offsets_asked_for_are_sought_by_the_index(log: Log, tmp_path: Path) -> None:
+    wanted = {"startingOffsets": '{"orders": {"0": 61}}', "endingOffsets": '{"orders": {"0": 65}}'}
+    (cut,) = slices(tmp_path, **wanted)
+    assert 0 < cut.start < cut.end < log.size_bytes
+    assert cut.size_bytes < 10_000
+    assert offsets(tmp_path, **wanted) == [61, 62, 63, 64]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 7, b"\x00\x00\x00\x05\x00\x00\x03\xe8" * 3])
+def test_an_index_that_is_missing_short_or_wrong_is_not_believed(log: Log, tmp_path: Path, content: bytes) -> None:
+    next(log.directory.glob("*.index")).write_bytes(content)
+    assert offsets(tmp_path, maxPartitionBytes="10000") == list(range(3 * BATCHES))
+
+
+def test_small_slices_share_a_task(tmp_path: Path) -> None:
+    for number in range(5):
+        PartitionDir(tmp_path, f"orders-{number}").segment(0, keyed(0, "a=1"))
+    assert [len(partition.value) for partition in reader(tmp_path).partitions()] == [5]
+
+
+def test_large_slices_have_a_task_each(log: Log, tmp_path: Path) -> None:
+    cut = slices(tmp_path, maxPartitionBytes="10000")
+    assert [len(together) for together in packed(cut, 10_000)] == [1] * len(cut)

@@ -1,0 +1,201 @@
+"""What start-up does with the leftovers of a crash: the six stages of Kafka's LogCleanerTest.testRecoveryAfterCrash."""
+
+import shutil
+
+import pytest
+
+from storage.errors import CorruptBatch, UnreadableFile
+from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
+from storage.log.recovery import plan_recovery, recover
+from tests.faults import after_power_loss, crashes
+from tests.partition_dirs import PartitionDir, file_names, keyed, records_in
+
+ORIGINAL = [0, 1, 10, 11, 20]
+CLEANED = [1, 11, 20]
+SOURCES = (0, 10)
+KINDS = (".log", ".index", ".timeindex")
+
+
+def name(base, suffix):
+    return f"{base:020d}{suffix}"
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Two sealed segments, an active one; what a compaction of the sealed ones wrote lies in ``.cleaned`` files."""
+    return draw(tmp_path)
+
+
+def draw(tmp_path):
+    drawn = PartitionDir(tmp_path, "drawn-0").segment(
+        0, keyed(1, "b=2", base_offset=0), keyed(11, "d=4", base_offset=10)
+    )
+    made = PartitionDir(tmp_path)
+    made.segment(0, keyed(0, "a=1", "b=2")).segment(10, keyed(10, "c=3", "d=4")).segment(20, keyed(20, "e=5"))
+    for suffix in KINDS:
+        (drawn.path / name(0, suffix)).rename(made.path / name(0, f"{suffix}.cleaned"))
+    drawn.path.rmdir()
+    return made.path
+
+
+def move(directory, old, new, *suffixes, base=0):
+    for suffix in suffixes or KINDS:
+        (directory / name(base, suffix + old)).rename(directory / name(base, suffix + new))
+
+
+def retire_sources(directory):
+    for base in SOURCES:
+        move(directory, "", ".deleted", base=base)
+
+
+def recovered_offsets(directory):
+    recover(FileSystem(), plan_recovery(list_partition(directory)), directory)
+    assert not list_partition(directory).needs_recovery
+    return [record.offset for record in records_in(directory)]
+
+
+def test_stage_1_cleaned_files_alone_are_worth_nothing(directory):
+    assert recovered_offsets(directory) == ORIGINAL
+
+
+def test_stage_2_swap_that_had_not_begun_is_undone(directory):
+    move(directory, ".cleaned", ".swap", ".log")
+    assert recovered_offsets(directory) == ORIGINAL
+
+
+def test_stage_3_complete_swap_beside_its_sources_is_finished(directory):
+    move(directory, ".cleaned", ".swap")
+    assert recovered_offsets(directory) == CLEANED
+    assert name(10, ".log") not in file_names(directory)
+
+
+def test_stage_4_complete_swap_of_retired_sources_is_finished(directory):
+    move(directory, ".cleaned", ".swap")
+    retire_sources(directory)
+    assert recovered_offsets(directory) == CLEANED
+
+
+def test_stage_5_last_index_takes_its_name(directory):
+    retire_sources(directory)
+    move(directory, ".cleaned", "", ".log", ".index")
+    move(directory, ".cleaned", ".swap", ".timeindex")
+    assert recovered_offsets(directory) == CLEANED
+    assert name(0, ".timeindex") in file_names(directory)
+
+
+def test_stage_6_finished_swap_leaves_deleted_files_to_their_delay(directory):
+    retire_sources(directory)
+    move(directory, ".cleaned", "")
+    assert not plan_recovery(list_partition(directory)).is_needed
+    assert recovered_offsets(directory) == CLEANED
+    assert name(0, ".log.deleted") in file_names(directory)
+
+
+def test_swap_below_an_unfinished_one_is_finished_and_the_one_above_undone(directory):
+    move(directory, ".cleaned", ".swap")
+    PartitionDir(directory.parent, "drawn-0").segment(20, keyed(20, "x=9"))
+    drawn = directory.parent / "drawn-0"
+    (drawn / name(20, ".log")).rename(directory / name(20, ".log.swap"))
+    (drawn / name(20, ".index")).rename(directory / name(20, ".index.cleaned"))
+    assert recovered_offsets(directory) == CLEANED
+    assert b"9" not in [record.value for record in records_in(directory)]
+
+
+def test_swap_of_a_group_that_lost_all_replaces_its_first_source(directory):
+    move(directory, ".cleaned", ".swap")
+    (directory / name(0, ".log.swap")).write_bytes(b"")
+    assert recovered_offsets(directory) == [10, 11, 20]
+
+
+def test_plan_of_a_recovery_shows_the_log_as_it_will_be_and_changes_nothing(directory):
+    move(directory, ".cleaned", ".swap")
+    before = file_names(directory)
+    recovery = plan_recovery(list_partition(directory))
+    assert recovery.is_needed
+    assert [segment.base_offset for segment in recovery.listing.segments] == [0, 20]
+    assert recovery.listing.segments[0].log.path.name == name(0, ".log.swap")
+    assert file_names(directory) == before
+    assert set(recovery.names) == before - {name(20, suffix) for suffix in KINDS}
+
+
+def test_unreadable_swap_log_is_an_error_and_nothing_is_done(directory):
+    move(directory, ".cleaned", ".swap")
+    listing = list_partition(directory)
+    (directory / name(0, ".log.swap")).unlink()
+    with pytest.raises(UnreadableFile, match="swap"):
+        plan_recovery(listing)
+
+
+STAGES = {
+    "undone": (ORIGINAL, lambda d: move(d, ".cleaned", ".swap", ".log", ".index")),
+    "finished": (CLEANED, lambda d: move(d, ".cleaned", ".swap")),
+}
+
+
+@pytest.mark.parametrize(("expected", "stage"), STAGES.values(), ids=STAGES)
+def test_recovery_cut_short_anywhere_is_finished_by_the_next_one(tmp_path, expected, stage):
+    def interrupted(disk):
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        interrupted.directory = draw(tmp_path)
+        stage(interrupted.directory)
+        recover(disk, plan_recovery(list_partition(interrupted.directory)), interrupted.directory)
+
+    for disk in crashes(interrupted):
+        for left in after_power_loss(interrupted.directory, disk, tmp_path / "left"):
+            assert recovered_offsets(left) == expected
+
+
+def test_index_files_of_a_segment_whose_log_is_gone_are_nothing(directory):
+    move(directory, ".cleaned", ".swap")
+    for orphan in (".index", ".timeindex", ".txnindex"):
+        (directory / name(30, orphan)).touch()
+    (directory / name(31, ".snapshot")).touch()
+    recovery = plan_recovery(list_partition(directory))
+    assert {name(30, kind) for kind in (".index", ".timeindex", ".txnindex")} < set(recovery.names)
+    assert recovered_offsets(directory) == CLEANED
+    assert {found for found in file_names(directory) if found.startswith(f"{30:020d}")} == set()
+    assert name(31, ".snapshot") in file_names(directory)
+
+
+def test_index_files_of_a_log_that_is_a_symlink_stay(directory):
+    for cleaned in KINDS:
+        (directory / name(0, f"{cleaned}.cleaned")).unlink()
+    (directory / name(30, ".index")).touch()
+    (directory / name(30, ".log")).symlink_to(directory / name(0, ".log"))
+    assert not plan_recovery(list_partition(directory)).is_needed
+
+
+def test_snapshot_that_an_interrupted_deletion_had_not_come_to_waits_with_its_log(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=2")).segment(20)
+    made.log(0).rename(made.path / name(0, ".log.deleted"))
+    for base in (0, 5, 10, 20):
+        (made.path / name(base, ".snapshot")).write_bytes(b"")
+    assert recovered_offsets(made.path) == [10]
+    snapshots = {found for found in file_names(made.path) if ".snapshot" in found}
+    assert snapshots == {name(0, ".snapshot.deleted"), name(10, ".snapshot"), name(20, ".snapshot")}
+
+
+def test_newest_snapshot_stays_though_its_log_waits(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=2"))
+    made.log(0).rename(made.path / name(0, ".log.deleted"))
+    (made.path / name(0, ".snapshot")).write_bytes(b"")
+    recovered_offsets(made.path)
+    assert name(0, ".snapshot") in file_names(made.path)
+
+
+def test_snapshots_that_clean_stops_of_a_broker_left_within_a_segment_are_no_leftovers(tmp_path):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=2", "c=3"))
+    for offset in (1, 2, 3):
+        (made.path / name(offset, ".snapshot")).write_bytes(b"")
+    assert not plan_recovery(list_partition(made.path)).is_needed
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"], ids=["cut", "altered"])
+def test_damaged_swap_log_takes_the_place_of_nothing(directory, damage):
+    move(directory, ".cleaned", ".swap")
+    swap = directory / name(0, ".log.swap")
+    swap.write_bytes(damage(swap.read_bytes()))
+    with pytest.raises(CorruptBatch, match="swap"):
+        plan_recovery(list_partition(directory))
+    assert [record.offset for record in records_in(directory)] == ORIGINAL
