@@ -62,7 +62,7 @@ Gains = Mapping[PartitionKey, Gain]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SpaceTarget:
     """How much is to be free on each file system: bytes, or percent of its size where ``is_percent``."""
 
     number: int
@@ -88,7 +88,7 @@ class _Step:
     frees_bytes: int
 
 
-def narrowed(plan: Plan, volumes: Sequence[Volume], target: Target, lacking: Gains | None = None) -> Plan:
+def narrowed(plan: Plan, volumes: Sequence[Volume], target: SpaceTarget, lacking: Gains | None = None) -> Plan:
     """The plan with as few deletions as bring every volume to the target; its compactions where those do not suffice.
 
     Args:

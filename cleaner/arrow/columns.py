@@ -31,7 +31,7 @@ from storage.kernels.layout import TIMESTAMP as TIMESTAMP_MS
 from storage.kernels.locate import gather_bytes, gather_headers
 from storage.kernels.status import Status
 from storage.scan.chunks import Chunk, Damage
-from storage.scan.extents import Slice
+from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
 
 RECORDS_MAX: Final = 1 << 18
@@ -49,7 +49,7 @@ class _Rows:
     """Some records of a chunk, and what their columns are made of."""
 
     chunk: Chunk
-    slice_: Slice
+    slice_: Extent
     located: npt.NDArray[np.int64]
 
     @property
@@ -66,7 +66,7 @@ class _Rows:
         return found
 
 
-def record_batches(chunk: Chunk, slice_: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def record_batches(chunk: Chunk, slice_: Extent, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The columns asked for, of each record of a chunk; they hold nothing of its buffers."""
     records = chunk.located.shape[1]
     for first in range(0, records, RECORDS_MAX):
@@ -74,7 +74,7 @@ def record_batches(chunk: Chunk, slice_: Slice, schema: pa.Schema) -> Iterator[p
         yield pa.RecordBatch.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
 
 
-def damage_batch(damage: Damage, slice_: Slice, schema: pa.Schema) -> pa.RecordBatch:
+def damage_batch(damage: Damage, slice_: Extent, schema: pa.Schema) -> pa.RecordBatch:
     """One row that tells of a damaged batch: where it is and what is wrong; nothing else."""
     told = {
         "topic": slice_.topic_partition.topic,

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cleaner.cli.exit_status import Refused, complain
+from cleaner.cli.exit_status import NotConfirmed, complain
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def confirm(args: argparse.Namespace, danger: str) -> None:
     """Have one danger confirmed; a dry run endangers nothing.
 
-    Raises: Refused.
+    Raises: NotConfirmed.
     """
     if args.yes or args.dry_run:
         return
     if not _on_a_terminal():
-        raise Refused(danger, "nothing was done; say --yes if that is meant")
+        raise NotConfirmed(danger, "nothing was done; say --yes if that is meant")
     _ask(f"{danger}. Go on?")
 
 
@@ -36,7 +36,7 @@ def add_force_lock(group: argparse._ArgumentGroup) -> None:
 
 
 def confirm_force_lock(args: argparse.Namespace) -> None:
-    """Have ``--force-lock`` confirmed where it is said. Raises: Refused."""
+    """Have ``--force-lock`` confirmed where it is said. Raises: NotConfirmed."""
     if args.force_lock:
         confirm(args, "--force-lock goes on beside a broker that the lock does not keep out, which destroys data")
 
@@ -46,7 +46,7 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
 
     Returns: the request, with those guards confirmed that were shown, or all of them after ``--yes``. A guard that
         only the plan under the lock meets was never shown, and holds back.
-    Raises: Refused.
+    Raises: NotConfirmed.
     """
     if args.yes or args.dry_run or not _on_a_terminal():
         return replace(request, confirmed=args.yes)
@@ -76,4 +76,4 @@ def _on_a_terminal() -> bool:
 def _ask(question: str) -> None:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question to the user
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("not confirmed", "nothing was done")
+        raise NotConfirmed("not confirmed", "nothing was done")

@@ -60,7 +60,7 @@ def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None)
     return "\n".join(["exit status:", *(f"  {status:<4} {told[status]}" for status in sorted(told))])
 
 
-class Refused(LogCleanerError):
+class NotConfirmed(LogCleanerError):
     """A guard rail: nothing was done until the user says that it is meant."""
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -119,7 +119,7 @@ def status_of(error: BaseException) -> int:
         return ExitStatus.USAGE
     if isinstance(error, LogDirLocked):
         return ExitStatus.LOCKED
-    return ExitStatus.REFUSED if isinstance(error, Refused | UnreliableLock) else ExitStatus.FAILED
+    return ExitStatus.REFUSED if isinstance(error, NotConfirmed | UnreliableLock) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:

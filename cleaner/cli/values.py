@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from policies.rescue import Target
+    from policies.rescue import SpaceTarget
     from storage.names import TopicPartition
 
 Moment = Callable[[int], int]
@@ -74,21 +74,21 @@ def topic_partition(text: str) -> TopicPartition:
     return found
 
 
-def target(text: str) -> Target:
+def target(text: str) -> SpaceTarget:
     """Return how much is to be free: bytes, from 1 MiB on; ``20GiB``; or ``15%`` of the file system."""
-    from policies.config.config_keys import TOPIC_KEY, Unit  # noqa: PLC0415 - not for --help
+    from policies.config.config_keys import TOPIC_KEY, ValueUnit  # noqa: PLC0415 - not for --help
     from policies.config.config_values import meant_suffix, parse_value  # noqa: PLC0415 - not for --help
-    from policies.rescue import Target  # noqa: PLC0415 - not for --help
+    from policies.rescue import SpaceTarget  # noqa: PLC0415 - not for --help
 
     if found := _PERCENT.fullmatch(text):
-        return Target(int(found[1]), is_percent=True)
+        return SpaceTarget(int(found[1]), is_percent=True)
     try:
         value = parse_value(TOPIC_KEY["retention.bytes"], text, synonym=None, as_broker=False)
     except ValueError:
         value = 0
     if not isinstance(value, int) or value <= 0:
-        raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%{meant_suffix(text, Unit.BYTES)}")
+        raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%{meant_suffix(text, ValueUnit.BYTES)}")
     if text.isdigit() and value < _PLAIN_BYTES_MIN:  # 20, where 20GiB or 20% was meant, would always be free
         meant = f"{value}GiB or {value}%" if value < 100 else f"{value}KiB"
         raise ArgumentTypeError(f"{text!r} would be {value} bytes: say what it counts, e.g. {meant}")
-    return Target(value)
+    return SpaceTarget(value)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cleaner.daemon.messages import Advanced, Done, Refused, Task, Told
+from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent
 from cleaner.daemon.supervisor import Supervisor
 from cleaner.engine.outcome import Listener
 from cleaner.events import Event
@@ -74,7 +74,7 @@ class CompactionRefused(LogCleanerError):
         return str(self.args[0])
 
 
-class Compactor:
+class CompactingChild:
     """One child, started with its first task, ended on leaving the ``with``."""
 
     def __init__(self, locks: Iterable[int], supervisor: Supervisor) -> None:
@@ -99,7 +99,7 @@ class Compactor:
     ) -> None:
         self.close()
 
-    def compact(self, task: Task, listener: Listener, meanwhile: Callable[[], None]) -> Done:
+    def compact(self, task: CompactionTask, listener: Listener, meanwhile: Callable[[], None]) -> Done:
         """Have one partition compacted, and wait for it; the next task after a death starts another child.
 
         Args:
@@ -114,12 +114,12 @@ class Compactor:
         beside = _nothing  # until its line is in the journal, which has one writer at a time
         while True:
             match self._next(process, connection, beside):
-                case Told(name, fields):
+                case ToldEvent(name, fields):
                     listener.event(name, **fields)
                     beside = meanwhile if name == Event.COMPACTION_BEGUN else beside
                 case Advanced(done_bytes):
                     listener.progress(done_bytes)
-                case Refused(error):
+                case TaskRefused(error):
                     raise CompactionRefused(error)
                 case Done() as done:
                     return done
@@ -164,7 +164,7 @@ class Compactor:
         self._next(process, ours, meanwhile)  # Ready
         return process, ours
 
-    def _send(self, connection: Connection, task: Task) -> None:
+    def _send(self, connection: Connection, task: CompactionTask) -> None:
         try:
             connection.send(task)
         except OSError as error:

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from cleaner.daemon.messages import Advanced, Done, Ready, Refused, Task, Told
+from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
 from cleaner.engine.cleaner import Cleaner
 from cleaner.errors import told
 from storage.errors import LogCleanerError
@@ -30,7 +30,7 @@ class _Teller:
         self.cleaner: Cleaner | None = None
 
     def event(self, name: str, **fields: object) -> None:
-        self._send(Told(name, fields))
+        self._send(ToldEvent(name, fields))
 
     def progress(self, done_bytes: int) -> None:
         self._send(Advanced(done_bytes))
@@ -55,7 +55,7 @@ def main(descriptor: int) -> None:
             signal.signal(number, teller.stop)
         import cleaner.engine.compaction  # noqa: F401, PLC0415 - behind the handlers: it takes a while
 
-        message: Ready | Done | Refused = Ready()
+        message: Ready | Done | TaskRefused = Ready()
         while True:
             try:
                 connection.send(message)
@@ -64,15 +64,15 @@ def main(descriptor: int) -> None:
                 return
 
 
-def _answer(task: Task, teller: _Teller) -> Done | Refused:
+def _answer(task: CompactionTask, teller: _Teller) -> Done | TaskRefused:
     try:
         teller.cleaner = _cleaner(task, teller)
         return Done(*teller.cleaner.clean(task.request))
     except (LogCleanerError, OSError, MemoryError) as error:
-        return Refused(told(error))
+        return TaskRefused(told(error))
 
 
-def _cleaner(task: Task, teller: _Teller) -> Cleaner:
+def _cleaner(task: CompactionTask, teller: _Teller) -> Cleaner:
     log_dir, wanted = task.partition
     lock = LogDirLock.inherited(Path(log_dir), task.lock)
     return Cleaner(

@@ -1,7 +1,7 @@
 """What the daemon and its compacting child say to each other.
 
     daemon -> child   Task: one partition
-    child -> daemon   Ready, once; Told and Advanced while it works, then Done or Refused
+    child -> daemon   Ready, once; ToldEvent and Advanced while it works, then Done or TaskRefused
 
 Values of one program, pickled: both ends run the same code.
 """
@@ -17,7 +17,7 @@ from policies.plan import PartitionKey, Plan, Request
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CompactionTask:
     """Compact one partition, as ``clean --only compaction`` would."""
 
     partition: PartitionKey
@@ -35,7 +35,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldEvent:
     """An event of the engine."""
 
     name: str
@@ -58,7 +58,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TaskRefused:
     """The task could not be begun."""
 
     error: str

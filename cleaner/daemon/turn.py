@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cleaner.daemon.child import Compactor
+from cleaner.daemon.child import CompactingChild
 from cleaner.daemon.supervisor import Supervisor
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
@@ -19,7 +19,7 @@ from storage.log_dir import LogDir
 OnRefusal = Callable[[Path, LogCleanerError | OSError], None]
 
 
-class Round:
+class Turn:
     """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Round:
         self.log_dirs = tuple(log_dirs)
         self._on_refusal = on_refusal
         self._locks: dict[Path, LogDirLock] | None = None
-        self._compactor: Compactor | None = None
+        self._compactor: CompactingChild | None = None
         self._seconds = seconds
         self._locked_seconds: float | None = None
 
@@ -73,11 +73,11 @@ class Round:
         assert self._locks is not None
         return self._locks[log_dir]
 
-    def compactor(self, supervisor: Supervisor) -> Compactor:
+    def compactor(self, supervisor: Supervisor) -> CompactingChild:
         """The one child of this round."""
         if self._compactor is None:
             descriptors = [lock.descriptor for lock in (self._locks or {}).values()]
-            self._compactor = Compactor(descriptors, supervisor)
+            self._compactor = CompactingChild(descriptors, supervisor)
         return self._compactor
 
     def _lock(self, path: Path, locks: dict[Path, LogDirLock]) -> None:

@@ -54,7 +54,7 @@ CONFIG_POLL_SECONDS: Final = 5.0
 LOG_DIR_POLL_SECONDS: Final = 300.0
 
 
-class Change(StrEnum):
+class Happening(StrEnum):
     """What somebody did to a log dir."""
 
     APPEARED = "partition_appeared"
@@ -67,7 +67,7 @@ class Change(StrEnum):
 class Seen:
     """One change."""
 
-    change: Change
+    change: Happening
     log_dir: Path
     topic_partition: TopicPartition
 
@@ -83,15 +83,15 @@ def meaning(log_dir: Path, event: FileSystemEvent) -> Iterable[Seen]:
     target = _below(log_dir, event.dest_path) if isinstance(event, FileSystemMovedEvent) else ()
     if isinstance(event, FileDeletedEvent | FileMovedEvent):
         if len(source) == 2 and (partition := _live(source[0])) and _leaves_the_log(source[1], target[1:]):
-            yield Seen(Change.FILES, log_dir, partition)
+            yield Seen(Happening.FILES, log_dir, partition)
         return
     is_new = isinstance(event, DirCreatedEvent)
     came = _live(source[0]) if is_new and len(source) == 1 else _live(target[0]) if len(target) == 1 else None
     went = _live(source[0]) if not is_new and len(source) == 1 else None
     if went:
-        yield Seen(Change.VANISHED, log_dir, went)
+        yield Seen(Happening.VANISHED, log_dir, went)
     if came:
-        yield Seen(Change.APPEARED, log_dir, came)
+        yield Seen(Happening.APPEARED, log_dir, came)
 
 
 def _below(log_dir: Path, path: bytes | str) -> tuple[str, ...]:

@@ -18,12 +18,12 @@ from cleaner.config.file_states import State, state_of_directory, state_of_entri
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration, one_line, reason_of
 from cleaner.daemon.due import Intervals, Job, Schedule, Work, due
-from cleaner.daemon.messages import Task
+from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
 from cleaner.daemon.plan_reading import at_least_one, directory_of, moments_of, names_of, planned_of
 from cleaner.daemon.supervisor import Supervisor
 from cleaner.daemon.telling import Progress, Teller, Trouble, bytes_to_read, words
-from cleaner.daemon.turn import Round
+from cleaner.daemon.turn import Turn
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted, everything
@@ -97,7 +97,7 @@ class Worker:
             return False
         self._rounds, self._is_once = self._rounds + 1, is_once
         self._teller.begin_round(self._rounds)
-        with Round(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
+        with Turn(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
             while not self._supervisor.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
                 self._do(jobs[0], round_)
         if round_.held_seconds:
@@ -106,7 +106,7 @@ class Worker:
         self._teller.end_round()
         return True
 
-    def _must_let_go(self, round_: Round) -> bool:
+    def _must_let_go(self, round_: Turn) -> bool:
         """Whether the locks were held for so long that a broker is to have a chance now.
 
         A broker does not wait for the lock: it exits.
@@ -120,7 +120,7 @@ class Worker:
         except Empty:
             return due(self._schedule, self._clock.now_ms())
 
-    def _do(self, job: Job, round_: Round) -> None:
+    def _do(self, job: Job, round_: Turn) -> None:
         now_ms = self._clock.now_ms()
         self._schedule = self._schedule.began(job, now_ms)
         self._supervisor.alive()
@@ -136,7 +136,7 @@ class Worker:
             self._teller.failed(Event.JOB_FAILED, job.kind, told(error), job=job.kind.value)
         self._teller.ended(job.kind, now_ms, self._clock.now_ms())
 
-    def _run(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _run(self, job: Job, round_: Turn, now_ms: int) -> None:
         match job.kind:
             case JobKind.RELOAD:
                 self._reload()
@@ -151,7 +151,7 @@ class Worker:
             case JobKind.COMPACTION:
                 self._compact(job, round_, now_ms)
 
-    def _changeable(self, round_: Round) -> tuple[Path, ...]:
+    def _changeable(self, round_: Turn) -> tuple[Path, ...]:
         """Return the log dirs that may be changed now: their locks are held, and the configuration is as read since.
 
         Nothing may be changed while the configuration cannot be read, nor, until the next round, if it names other
@@ -187,7 +187,7 @@ class Worker:
         finally:
             self._supervisor.reloaded()
 
-    def _survey(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _survey(self, job: Job, round_: Turn, now_ms: int) -> None:
         """Plan everything; where nothing changed since the last time, what was found then holds still."""
         if job.is_full and (self._configuration.unreadable or self._configuration.loaded.rejected):
             self._reload()
@@ -218,7 +218,7 @@ class Worker:
         self._teller.log_dir_works(path, Trouble.OPENING)
         return True
 
-    def _state_of(self, path: Path, round_: Round) -> State:
+    def _state_of(self, path: Path, round_: Turn) -> State:
         """Of a log dir that is only observed, who has it: a broker changes it all the time."""
         if self._schedule.observing:
             return ()
@@ -233,7 +233,7 @@ class Worker:
         corrections = any(p.checkpoint_offset is not None for p in planned_of(free))
         self._schedule = self._schedule.surveyed([step.key for step in steps], removals, corrections=corrections)
 
-    def _retain_expired(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _retain_expired(self, job: Job, round_: Turn, now_ms: int) -> None:
         """Survey, then the partitions that lose something; all of them once, for what a crash may have left."""
         self._survey(replace(job, is_full=True), round_, now_ms)
         left_out, expired = names_of(job.leaving_out), names_of(self._expired)
@@ -250,7 +250,7 @@ class Worker:
         self._recovered |= fresh
 
     def _retain(
-        self, job: Job, round_: Round, now_ms: int, wanted: Wanted
+        self, job: Job, round_: Turn, now_ms: int, wanted: Wanted
     ) -> tuple[frozenset[TopicPartition], frozenset[Path]]:
         """Delete, and remove what waited long enough: the same run does both.
 
@@ -264,7 +264,7 @@ class Worker:
         full = frozenset(path for path in round_.log_dirs if str(path) in outcome.full_log_dirs)
         return names_of(outcome.postponed), full
 
-    def _remove(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _remove(self, job: Job, round_: Turn, now_ms: int) -> None:
         """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
         if self._configuration.unreadable:
             self._remove_journalled(job, round_, now_ms)
@@ -281,7 +281,7 @@ class Worker:
         removals = chain.from_iterable(map(next_removals, done[0].log_dirs))
         self._schedule = replace(self._schedule, removals_ms={**self._schedule.removals_ms, **dict(removals)})
 
-    def _remove_journalled(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _remove_journalled(self, job: Job, round_: Turn, now_ms: int) -> None:
         """While the configuration cannot be read, unlink what an earlier decision, which is in the journal, took."""
         dirs = self._locked(round_)
         if dirs and round_.log_dirs == self._configuration.loaded.log_dirs:
@@ -289,7 +289,7 @@ class Worker:
             for error in self._open(dirs, wanted, round_).remove_journalled(Request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
 
-    def _cleaned(self, job: Job, round_: Round, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
+    def _cleaned(self, job: Job, round_: Turn, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
         """Return what was planned for some partitions and what came of it; None if nothing may be changed now."""
         dirs = self._changeable(round_)
         if not dirs:
@@ -298,19 +298,19 @@ class Worker:
         self._spent(job, plan, outcome, now_ms)
         return plan, outcome
 
-    def _correct(self, round_: Round, now_ms: int) -> None:
+    def _correct(self, round_: Turn, now_ms: int) -> None:
         if dirs := self._changeable(round_):
             for error in self._open(dirs, round_=round_).correct_checkpoints(Request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, JobKind.CHECKPOINT, error)
 
-    def _compact(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _compact(self, job: Job, round_: Turn, now_ms: int) -> None:
         try:
             if Path(job.partitions[0][0]) in self._changeable(round_):
                 self._have_compacted(job, round_, now_ms)
         finally:
             self._schedule = self._schedule.compacted()
 
-    def _have_compacted(self, job: Job, round_: Round, now_ms: int) -> None:
+    def _have_compacted(self, job: Job, round_: Turn, now_ms: int) -> None:
         """By the child; what is due of other partitions is done meanwhile."""
         (key,) = job.partitions
 
@@ -323,7 +323,7 @@ class Worker:
         request = Request(now_ms, Only.COMPACTION)
         lock = round_.lock_of(Path(key[0]))
         lock.ensure_named()
-        task = Task(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
+        task = CompactionTask(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
         try:
             done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
         except CompactorUnstartable as error:
@@ -382,7 +382,7 @@ class Worker:
                     del self._damaged[work]
                     self._schedule = self._schedule.succeeded(work)
 
-    def _locked(self, round_: Round) -> tuple[Path, ...]:
+    def _locked(self, round_: Turn) -> tuple[Path, ...]:
         """The log dirs that may be changed in this round."""
         dirs = round_.locked()
         for path in dirs:
@@ -396,7 +396,7 @@ class Worker:
         else:
             self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, told(error))
 
-    def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Round | None = None) -> Cleaner:
+    def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Turn | None = None) -> Cleaner:
         """Return a cleaner of the log dirs as they are now: for changes under the locks of the round, or to plan."""
 
         def wanted_and_alive(topic_partition: TopicPartition) -> bool:

@@ -29,7 +29,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import ConfigFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
-from policies.rescue import Target, Volume
+from policies.rescue import SpaceTarget, Volume
 from storage.errors import JournalFull, LogCleanerError, LogDirsChange
 from storage.filesystem import FileSystem
 from storage.guarded import Guarded
@@ -261,11 +261,11 @@ class Cleaner:
         """The file systems of the log dirs, as they are now."""
         return volumes_of(self._log_dirs)
 
-    def would_free(self, request: Request, target: Target, topics: Sequence[str] = ()) -> Rescued:
+    def would_free(self, request: Request, target: SpaceTarget, topics: Sequence[str] = ()) -> Rescued:
         """What ``free`` would do, and nothing done. Arguments as for ``free``."""
         return self._rescue(request, target, topics).rehearse()
 
-    def free(self, request: Request, target: Target, topics: Sequence[str] = ()) -> Rescued:
+    def free(self, request: Request, target: SpaceTarget, topics: Sequence[str] = ()) -> Rescued:
         """Lock every log dir, recover, and free as much as the target asks, no more than policy allows.
 
         Args:
@@ -280,7 +280,7 @@ class Cleaner:
             begun = self._locked(locks, request, topics, delete_delay_ms=0)
             return self._rescue(request, target, topics).run(begun.errors)
 
-    def _rescue(self, request: Request, target: Target, topics: Sequence[str]) -> Rescue:
+    def _rescue(self, request: Request, target: SpaceTarget, topics: Sequence[str]) -> Rescue:
         means = replace(self._means, delete_delay_ms=0)
         return Rescue(self._log_dirs, means, target, lambda: self.plan(request, topics))
 

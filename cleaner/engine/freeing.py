@@ -24,7 +24,7 @@ from cleaner.engine.rehearsal import Rehearsal
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.rescue import (
     Gain,
-    Target,
+    SpaceTarget,
     Volume,
     expected_bytes,
     narrowed,
@@ -44,7 +44,7 @@ class Rescued:
 
     plan: Plan
     outcome: Outcome
-    target: Target
+    target: SpaceTarget
     before: tuple[Volume, ...]
     after: tuple[Volume, ...]
     """The same ones. In a dry run without what compactions would give, which nobody knows."""
@@ -75,7 +75,9 @@ def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
 class Rescue:
     """One run of ``free``, or its rehearsal."""
 
-    def __init__(self, log_dirs: Sequence[LogDir], means: Means, target: Target, make_plan: Callable[[], Plan]) -> None:
+    def __init__(
+        self, log_dirs: Sequence[LogDir], means: Means, target: SpaceTarget, make_plan: Callable[[], Plan]
+    ) -> None:
         """Prepare it.
 
         Args:

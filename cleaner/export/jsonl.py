@@ -17,7 +17,7 @@ from storage.kernels.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPE
 from storage.records.header import sequence_after
 from storage.records.v2 import decode_headers
 from storage.scan.chunks import Chunk
-from storage.scan.extents import Slice
+from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
 
 Fields = dict[str, Any]
@@ -32,7 +32,7 @@ class JsonLinesWriter:
     def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
         self._file, self._with_metadata = file, with_metadata
 
-    def write(self, chunk: Chunk, slice_: Slice) -> None:
+    def write(self, chunk: Chunk, slice_: Extent) -> None:
         """Take the records of a chunk. Raises: OSError."""
         self._file.writelines(
             f"{_ENCODE(fields)}\n".encode() for fields in _records(chunk, slice_, with_metadata=self._with_metadata)
@@ -46,13 +46,13 @@ class JsonLinesWriter:
         """Nothing is open but the file, which is the caller's."""
 
 
-def _records(chunk: Chunk, slice_: Slice, *, with_metadata: bool) -> Iterator[Fields]:
+def _records(chunk: Chunk, slice_: Extent, *, with_metadata: bool) -> Iterator[Fields]:
     topic, partition = slice_.topic_partition
-    view, row, batch = chunk.buf.data, -1, _Batch(chunk, slice_, 0)
+    view, row, batch = chunk.buf.data, -1, _LineBatch(chunk, slice_, 0)
     for located in zip(*chunk.located.tolist(), strict=True):
         offset, time_ms, key_at, key_bytes, value_at, value_bytes, headers_at, headers_bytes, of_row = located
         if of_row != row:
-            row, batch = of_row, _Batch(chunk, slice_, of_row)
+            row, batch = of_row, _LineBatch(chunk, slice_, of_row)
         headers, _ = decode_headers(view, headers_at, headers_at + headers_bytes)
         yield {
             "topic": topic,
@@ -81,10 +81,10 @@ def _told(name: str, data: bytes | None) -> Fields:
         return {name: base64.b64encode(data).decode(), f"{name}Encoding": "base64"}
 
 
-class _Batch:
+class _LineBatch:
     """What the records of one batch have in common."""
 
-    def __init__(self, chunk: Chunk, slice_: Slice, row: int) -> None:
+    def __init__(self, chunk: Chunk, slice_: Extent, row: int) -> None:
         self._row: Table = chunk.table[row]
         self._attributes = int(self._row["attributes"])
         self._path, self._file_position = str(slice_.path), chunk.file_position

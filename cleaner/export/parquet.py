@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from cleaner.arrow.columns import record_batches
 from cleaner.arrow.schema import BATCH_COLUMNS, RECORD_COLUMNS, arrow_schema
 from storage.scan.chunks import Chunk
-from storage.scan.extents import Slice
+from storage.scan.extents import Extent
 
 ROW_GROUP_BYTES: Final = 64 << 20
 """In memory, before they are encoded; what is not yet written is no more."""
@@ -25,7 +25,7 @@ class ParquetWriter:
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
 
-    def write(self, chunk: Chunk, slice_: Slice) -> None:
+    def write(self, chunk: Chunk, slice_: Extent) -> None:
         """Take the records of a chunk. Raises: OSError."""
         for batch in record_batches(chunk, slice_, self._schema):
             self._held.append(batch)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from storage.errors import SegmentGone, UnreadableFile
 from storage.scan.chunks import Chunk, Damage, SliceReader
-from storage.scan.extents import Slice, Wanted, cut_partition
+from storage.scan.extents import Extent, Wanted, cut_partition
 from storage.scan.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
 from storage.scan.windows import open_window
 
@@ -20,7 +20,7 @@ SLICE_BYTES: Final = 8 << 20
 class Writer(Protocol):
     """A format, and where it goes."""
 
-    def write(self, chunk: Chunk, slice_: Slice) -> None:
+    def write(self, chunk: Chunk, slice_: Extent) -> None:
         """Take the records of a chunk, which belongs to this slice."""
 
     def finish(self) -> None:
@@ -36,7 +36,7 @@ class Reading:
 
     partition: FoundPartition
     offsets: OffsetRange
-    slices: tuple[Slice, ...]
+    slices: tuple[Extent, ...]
 
 
 def plan_reading(partition: FoundPartition, *, read_committed: bool, now_ms: int) -> Reading:
@@ -91,7 +91,7 @@ def _written(reading: Reading, writer: Writer, with_control: bool, advance: Call
     return records
 
 
-def _chunks(slice_: Slice, *, with_control: bool) -> Iterator[Chunk]:
+def _chunks(slice_: Extent, *, with_control: bool) -> Iterator[Chunk]:
     try:
         with open_window(slice_) as window:
             for found in SliceReader(slice_, window, with_control=with_control).chunks():

@@ -14,7 +14,7 @@ PREFIX: Final = "logcleaner_"
 PARTITION: Final = ("log_dir", "topic", "partition")
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """Prometheus' types of a metric."""
 
     GAUGE = "gauge"
@@ -28,12 +28,12 @@ class Family:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    kind: Kind = Kind.GAUGE
+    kind: MetricKind = MetricKind.GAUGE
     is_few: bool = True
     """Whether it is exported unless ``[metrics] per.partition = "all"`` asks for more."""
 
 
-def _partition(name: str, help_: str, *, is_few: bool = True, kind: Kind = Kind.GAUGE) -> Family:
+def _partition(name: str, help_: str, *, is_few: bool = True, kind: MetricKind = MetricKind.GAUGE) -> Family:
     return Family(f"{PREFIX}partition_{name}", help_, PARTITION, kind, is_few)
 
 
@@ -60,7 +60,7 @@ PARTITION_RECLAIMABLE: Final = _partition(
     "reclaimable_bytes", "What deletion takes in the next run, and at most compaction.", is_few=False
 )
 PARTITION_FAILURES: Final = _partition(
-    "failures_total", "Cleanings of the partition that failed since the start.", is_few=False, kind=Kind.COUNTER
+    "failures_total", "Cleanings of the partition that failed since the start.", is_few=False, kind=MetricKind.COUNTER
 )
 PARTITION_FAMILIES: Final = (
     SIZE,
@@ -132,7 +132,7 @@ FIGURES: Final = {
 """What a run does in a log dir: told of the last run, and in total."""
 LAST_RUN: Final = {stem: _log_dir(f"last_run_{stem}", f"{said} in the last run.") for stem, said in FIGURES.items()}
 TOTAL: Final = {
-    stem: Family(f"{PREFIX}{stem}_total", f"{said} since the start.", ("log_dir",), Kind.COUNTER)
+    stem: Family(f"{PREFIX}{stem}_total", f"{said} since the start.", ("log_dir",), MetricKind.COUNTER)
     for stem, said in FIGURES.items()
 }
 LAST_RUN_TIME: Final = Family(f"{PREFIX}last_run_timestamp_seconds", "When the last run ended.")
@@ -147,26 +147,28 @@ LAST_RUN_SWEPT: Final = Family(
     f"{PREFIX}last_run_swept_bytes", "Bytes unlinked in the last run that had waited as .deleted."
 )
 SWEPT: Final = Family(
-    f"{PREFIX}swept_bytes_total", "Bytes unlinked since the start that had waited as .deleted.", kind=Kind.COUNTER
+    f"{PREFIX}swept_bytes_total", "Bytes unlinked since the start that had waited as .deleted.", kind=MetricKind.COUNTER
 )
 PLAN_TIME: Final = Family(f"{PREFIX}plan_timestamp_seconds", "When the log dirs were last read.")
 RUNS: Final = Family(
-    f"{PREFIX}runs_total", "Runs since the start: done, failed or interrupted.", ("result",), Kind.COUNTER
+    f"{PREFIX}runs_total", "Runs since the start: done, failed or interrupted.", ("result",), MetricKind.COUNTER
 )
-RUN_SECONDS: Final = Family(f"{PREFIX}run_seconds_total", "Time spent in runs since the start.", kind=Kind.COUNTER)
+RUN_SECONDS: Final = Family(
+    f"{PREFIX}run_seconds_total", "Time spent in runs since the start.", kind=MetricKind.COUNTER
+)
 FAILURES: Final = Family(
     f"{PREFIX}failures_total",
     "What failed outside of a partition since the start, by the kind of the job that met it.",
     ("where",),
-    Kind.COUNTER,
+    MetricKind.COUNTER,
 )
 LOCK_SECONDS: Final = Family(
     f"{PREFIX}lock_held_seconds_total",
     "Seconds for which the locks were held since the start: a broker that started meanwhile was refused.",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
 )
 DEAD_THREADS: Final = Family(
-    f"{PREFIX}dead_threads_total", "Workers that died, and were restarted, since the start.", kind=Kind.COUNTER
+    f"{PREFIX}dead_threads_total", "Workers that died, and were restarted, since the start.", kind=MetricKind.COUNTER
 )
 JOB_SUCCESS: Final = Family(
     f"{PREFIX}job_success", "1 if nothing failed in the daemon's last job of this kind.", ("kind",)

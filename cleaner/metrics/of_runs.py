@@ -15,7 +15,7 @@ Figures = Mapping[str, int]
 """Stem of ``metric_families.FIGURES`` -> value."""
 
 
-class LastRun(NamedTuple):
+class LastRunFigures(NamedTuple):
     """The last run."""
 
     ended_ms: int
@@ -29,7 +29,7 @@ class RunTotals:
     """Counts runs."""
 
     def __init__(self) -> None:
-        self.last: LastRun | None = None
+        self.last: LastRunFigures | None = None
         self.last_success_ms: int | None = None
         self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._results: Counter[str] = Counter(dict.fromkeys(names.RUN_RESULTS, 0))
@@ -52,7 +52,7 @@ class RunTotals:
         seconds = (ended_ms - started_ms) / 1000
         used = [result.map_utilisation for result in outcome.results.values() if result.compacted_from_bytes]
         self._map_utilisation = max(used, default=self._map_utilisation)
-        self.last = LastRun(ended_ms, seconds, outcome.swept_bytes, figures)
+        self.last = LastRunFigures(ended_ms, seconds, outcome.swept_bytes, figures)
         self._seconds += seconds
         self._swept_bytes += outcome.swept_bytes
         result = _result(plan, outcome)
@@ -97,7 +97,7 @@ class RunTotals:
             yield from _last_samples(self.last)
 
 
-def _last_samples(last: LastRun) -> Iterator[Sample]:
+def _last_samples(last: LastRunFigures) -> Iterator[Sample]:
     for log_dir, figures in last.figures.items():
         for stem, family in names.LAST_RUN.items():
             yield Sample(family, (log_dir,), figures[stem])

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
-from cleaner.report.findings import TABLES, Analysis, CurveStep, Row, TopKey
+from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
 from cleaner.report.text import counted, size
 from policies.reasons import duration, moment
 
@@ -76,7 +76,7 @@ def sections(analysis: Analysis) -> Iterator[Section]:
     for name, kind in TABLES.items():
         if not (rows := analysis.tables[name]):
             continue
-        columns = [field.name for field in fields(kind)[len(fields(Row)) :]]
+        columns = [field.name for field in fields(kind)[len(fields(Finding)) :]]
         shown, left_out = _first_of_each(rows)
         names = ("PARTITION", "LOG DIR") if len(log_dirs) > 1 else ("PARTITION",)
         yield Section(
@@ -88,22 +88,22 @@ def sections(analysis: Analysis) -> Iterator[Section]:
         )
 
 
-def _first_of_each(rows: Sequence[Row]) -> tuple[list[Row], int]:
+def _first_of_each(rows: Sequence[Finding]) -> tuple[list[Finding], int]:
     """At most ``ROWS_MAX`` of each partition, of each list and curve of it; and how many are left out."""
     shown = [row for _, group in groupby(rows, _list_of) for row in islice(group, ROWS_MAX)]
     return shown, len(rows) - len(shown)
 
 
-def _list_of(row: Row) -> tuple[str, str, int, str | None]:
+def _list_of(row: Finding) -> tuple[str, str, int, str | None]:
     which = row.key if isinstance(row, CurveStep) else row.by if isinstance(row, TopKey) else None
     return row.log_dir, row.topic, row.partition, which
 
 
-def _names(row: Row) -> tuple[str, str]:
+def _names(row: Finding) -> tuple[str, str]:
     return f"{printable(row.topic)}-{row.partition}", printable(row.log_dir)
 
 
-def _cell(row: Row, column: str) -> str:
+def _cell(row: Finding, column: str) -> str:
     value = getattr(row, column)
     if isinstance(row, CurveStep) and column == "limit":
         return _limit(row)

@@ -10,7 +10,7 @@ from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
     from cleaner.engine.compare.comparing import Compared
-    from cleaner.engine.compare.diff import Difference
+    from cleaner.engine.compare.record_diff import Difference
 
 SCHEMA: Final = "logcleaner.diff/1"
 

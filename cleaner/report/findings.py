@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Finding:
     """Of one partition in one log dir: replicas in several are told apart."""
 
     log_dir: str
@@ -18,7 +18,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes(Row):
+class Sizes(Finding):
     """A partition's size, and that of its batches (the smallest, the median by rank, the largest)."""
 
     cleanup_policy: str | None
@@ -33,7 +33,7 @@ class Sizes(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Day(Row):
+class Day(Finding):
     """What one day, UTC, brought; a batch's bytes are shared evenly by its records."""
 
     day: str | None
@@ -43,7 +43,7 @@ class Day(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Row):
+class Codec(Finding):
     """Batches of one compression codec."""
 
     codec: str
@@ -55,7 +55,7 @@ class Codec(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys(Row):
+class Keys(Finding):
     """How many keys there are, and how much only repeats them."""
 
     keys: int
@@ -71,7 +71,7 @@ class Keys(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class TopKey(Row):
+class TopKey(Finding):
     """One of the keys with the most records (``hottest``) or the most bytes of keys and values (``largest``)."""
 
     by: str
@@ -83,7 +83,7 @@ class TopKey(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Timestamps(Row):
+class Timestamps(Finding):
     """Of the records, and what is odd about them."""
 
     oldest_ms: int | None
@@ -97,7 +97,7 @@ class Timestamps(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Savings(Row):
+class Savings(Finding):
     """What ``clean --force-compaction`` would give now."""
 
     deleted_bytes: int
@@ -113,7 +113,7 @@ class Savings(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class CurveStep(Row):
+class CurveStep(Finding):
     """Bytes kept by each limit up to this one, and above that of the step before."""
 
     key: str
@@ -124,7 +124,7 @@ class CurveStep(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Producer(Row):
+class ProducerFigures(Finding):
     """An idempotent or transactional producer."""
 
     producer_id: int
@@ -141,7 +141,7 @@ class Producer(Row):
     """First offset of a transaction without a marker."""
 
 
-Table = type[Row]
+Table = type[Finding]
 
 TABLES: dict[str, Table] = {
     "sizes": Sizes,
@@ -152,7 +152,7 @@ TABLES: dict[str, Table] = {
     "timestamps": Timestamps,
     "savings": Savings,
     "retention": CurveStep,
-    "producers": Producer,
+    "producers": ProducerFigures,
 }
 """By name, in the order in which they are told."""
 
@@ -162,7 +162,7 @@ class Analysis:
     """The tables, as of one moment."""
 
     now_ms: int
-    tables: dict[str, list[Row]]
+    tables: dict[str, list[Finding]]
     """By the names of ``TABLES``; rows by partition."""
     problems: tuple[str, ...]
     """What could not be read, a line each; the figures are without it."""

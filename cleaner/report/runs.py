@@ -16,7 +16,7 @@ from policies.reasons import Action, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Stretch:
     """Neighbouring segments of one word and one reason code; ``verdict`` is the one whose reason is told."""
 
     word: str
@@ -29,7 +29,7 @@ class Run:
     """All have the very same reason text."""
 
 
-def runs_of(planned: PartitionPlan, outcome: Outcome, *, every_segment: bool = False) -> list[Run]:
+def runs_of(planned: PartitionPlan, outcome: Outcome, *, every_segment: bool = False) -> list[Stretch]:
     """The runs of one partition, ascending.
 
     Args:
@@ -75,10 +75,10 @@ def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResul
             yield "compacted" if compacted else "not compacted"
 
 
-def _run(word: str, verdicts: Sequence[Verdict]) -> Run:
+def _run(word: str, verdicts: Sequence[Verdict]) -> Stretch:
     # the verdict next to the border between what goes and what stays is the one that people ask about
     telling = verdicts[-1] if verdicts[0].action is Action.DELETE else verdicts[0]
-    return Run(
+    return Stretch(
         word,
         telling,
         verdicts[0].base_offset,

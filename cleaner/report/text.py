@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.printable import printable
-from cleaner.report.runs import Run, folded, runs_of
+from cleaner.report.runs import Stretch, folded, runs_of
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
@@ -180,14 +180,14 @@ def _partition(planned: PartitionPlan, outcome: Outcome, page: Page) -> None:
         _result(result, page)
 
 
-def _run(run: Run, columns: int, page: Page) -> None:
+def _run(run: Stretch, columns: int, page: Page) -> None:
     reason = run.verdict.reason
     where = f"{_where(run):{columns}}  {size(run.size_bytes):>11}"
     page.line(f"{run.word:{_WORD_WIDTH}}  {where}  {reason.code}", _STYLES[run.verdict.action], indent=2, hanging=2)
     page.line(_told(reason, "" if run.alike else str(run.verdict.base_offset)), indent=4)
 
 
-def _where(run: Run) -> str:
+def _where(run: Stretch) -> str:
     if run.segments == 1:
         return str(run.first_base_offset)
     return f"{run.first_base_offset} to {run.last_base_offset}, {counted(run.segments, 'segment')}"

@@ -30,7 +30,7 @@ LOCK_HOLD_MAX_MS: Final = 10_000
 """Default of ``lock.hold.max``."""
 
 
-class Unit(Enum):
+class ValueUnit(Enum):
     """What a number counts, and the suffixes that people may write behind it."""
 
     NONE = ""
@@ -43,10 +43,10 @@ class Unit(Enum):
         return _FACTORS[self]
 
 
-_FACTORS: Final[dict[Unit, dict[str, int]]] = {
-    Unit.NONE: {},
-    Unit.MS: {"ms": 1, "s": _SECOND_MS, "m": _MINUTE_MS, "h": _HOUR_MS, "d": _DAY_MS},
-    Unit.BYTES: {
+_FACTORS: Final[dict[ValueUnit, dict[str, int]]] = {
+    ValueUnit.NONE: {},
+    ValueUnit.MS: {"ms": 1, "s": _SECOND_MS, "m": _MINUTE_MS, "h": _HOUR_MS, "d": _DAY_MS},
+    ValueUnit.BYTES: {
         "B": 1,
         "kB": 10**3,
         "KiB": 1 << 10,
@@ -60,7 +60,7 @@ _FACTORS: Final[dict[Unit, dict[str, int]]] = {
 }
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """Kafka's ``ConfigDef.Type``."""
 
     BOOL = "true or false"
@@ -85,7 +85,7 @@ class Synonym:
     name: str
     factor: int = 1
     low: int | None = None
-    kind: Kind | None = None
+    kind: ValueKind | None = None
     negative_is_no_limit: bool = False
 
 
@@ -104,12 +104,12 @@ class ConfigKey:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     default: Value
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    unit: Unit = Unit.NONE
+    unit: ValueUnit = ValueUnit.NONE
     synonyms: tuple[Synonym, ...] = ()
     besides: tuple[int, ...] = ()
     ours: bool = False
@@ -125,30 +125,30 @@ def _named(*names: str) -> tuple[Synonym, ...]:
 
 
 def _ms(name: str, default: int, low: int, *synonyms: Synonym, field: str = "", ours: bool = False) -> ConfigKey:
-    return ConfigKey(name, Kind.LONG, default, low, synonyms=synonyms, unit=Unit.MS, field=field, ours=ours)
+    return ConfigKey(name, ValueKind.LONG, default, low, synonyms=synonyms, unit=ValueUnit.MS, field=field, ours=ours)
 
 
-def _bytes(name: str, default: int, low: int | None, *synonyms: str, kind: Kind = Kind.INT) -> ConfigKey:
-    return ConfigKey(name, kind, default, low, synonyms=_named(*synonyms), unit=Unit.BYTES)
+def _bytes(name: str, default: int, low: int | None, *synonyms: str, kind: ValueKind = ValueKind.INT) -> ConfigKey:
+    return ConfigKey(name, kind, default, low, synonyms=_named(*synonyms), unit=ValueUnit.BYTES)
 
 
 def _bool(name: str, default: bool, *synonyms: str, ours: bool = False) -> ConfigKey:
-    return ConfigKey(name, Kind.BOOL, default, synonyms=_named(*synonyms), ours=ours)
+    return ConfigKey(name, ValueKind.BOOL, default, synonyms=_named(*synonyms), ours=ours)
 
 
 def _level(name: str, default: int, low: int, high: int, *besides: int) -> ConfigKey:
-    return ConfigKey(name, Kind.INT, default, low, high, synonyms=_named(name), besides=besides)
+    return ConfigKey(name, ValueKind.INT, default, low, high, synonyms=_named(name), besides=besides)
 
 
 def _text(name: str, default: str, choices: tuple[str, ...], *synonyms: str, ours: bool = False) -> ConfigKey:
-    return ConfigKey(name, Kind.STRING, default, choices=choices, synonyms=_named(*synonyms), ours=ours)
+    return ConfigKey(name, ValueKind.STRING, default, choices=choices, synonyms=_named(*synonyms), ours=ours)
 
 
 def _retention_synonyms() -> tuple[Synonym, ...]:
     return (
-        Synonym("log.retention.ms", kind=Kind.LONG, negative_is_no_limit=True),
-        Synonym("log.retention.minutes", factor=_MINUTE_MS, kind=Kind.INT, negative_is_no_limit=True),
-        Synonym("log.retention.hours", factor=_HOUR_MS, kind=Kind.INT, negative_is_no_limit=True),
+        Synonym("log.retention.ms", kind=ValueKind.LONG, negative_is_no_limit=True),
+        Synonym("log.retention.minutes", factor=_MINUTE_MS, kind=ValueKind.INT, negative_is_no_limit=True),
+        Synonym("log.retention.hours", factor=_HOUR_MS, kind=ValueKind.INT, negative_is_no_limit=True),
     )
 
 
@@ -156,11 +156,11 @@ _CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 _POLICIES: Final = ("compact", "delete")
 
 TOPIC_KEYS: Final = (
-    ConfigKey("cleanup.policy", Kind.LIST, ("delete",), choices=_POLICIES, synonyms=_named("log.cleanup.policy")),
+    ConfigKey("cleanup.policy", ValueKind.LIST, ("delete",), choices=_POLICIES, synonyms=_named("log.cleanup.policy")),
     _ms("retention.ms", 7 * _DAY_MS, -1, *_retention_synonyms()),
-    _bytes("retention.bytes", NO_LIMIT, None, "log.retention.bytes", kind=Kind.LONG),
+    _bytes("retention.bytes", NO_LIMIT, None, "log.retention.bytes", kind=ValueKind.LONG),
     _ms("local.retention.ms", -2, -2, Synonym("log.local.retention.ms")),
-    _bytes("local.retention.bytes", -2, -2, "log.local.retention.bytes", kind=Kind.LONG),
+    _bytes("local.retention.bytes", -2, -2, "log.local.retention.bytes", kind=ValueKind.LONG),
     # 4.0 raised the minimum to 1 MiB; directories of older brokers must stay readable
     _bytes("segment.bytes", 1 << 30, 14, "log.segment.bytes"),
     _ms(
@@ -168,24 +168,24 @@ TOPIC_KEYS: Final = (
         7 * _DAY_MS,
         1,
         Synonym("log.roll.ms"),
-        Synonym("log.roll.hours", factor=_HOUR_MS, low=1, kind=Kind.INT),
+        Synonym("log.roll.hours", factor=_HOUR_MS, low=1, kind=ValueKind.INT),
     ),
     _ms(
         "segment.jitter.ms",
         0,
         0,
         Synonym("log.roll.jitter.ms"),
-        Synonym("log.roll.jitter.hours", factor=_HOUR_MS, low=0, kind=Kind.INT),
+        Synonym("log.roll.jitter.hours", factor=_HOUR_MS, low=0, kind=ValueKind.INT),
     ),
     _bytes("segment.index.bytes", 10 * _MIB, 4, "log.index.size.max.bytes"),
     _bytes("index.interval.bytes", 4096, 0, "log.index.interval.bytes"),
-    ConfigKey("flush.messages", Kind.LONG, LONG_MAX, 1, synonyms=_named("log.flush.interval.messages")),
+    ConfigKey("flush.messages", ValueKind.LONG, LONG_MAX, 1, synonyms=_named("log.flush.interval.messages")),
     _ms("flush.ms", LONG_MAX, 0, *_named("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
     _ms("file.delete.delay.ms", _MINUTE_MS, 0, Synonym("log.segment.delete.delay.ms")),
     _ms("delete.retention.ms", _DAY_MS, 0, Synonym("log.cleaner.delete.retention.ms")),
     ConfigKey(
         "min.cleanable.dirty.ratio",
-        Kind.DOUBLE,
+        ValueKind.DOUBLE,
         0.5,
         0,
         1,
@@ -208,38 +208,38 @@ TOPIC_KEYS: Final = (
     _bool("compaction.upgrade.format", False, ours=True),
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
     _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
-    ConfigKey("max.delete.ratio", Kind.DOUBLE, None, 0, 1, ours=True),
+    ConfigKey("max.delete.ratio", ValueKind.DOUBLE, None, 0, 1, ours=True),
 )
 """What a topic can set."""
 
 BROKER_KEYS: Final = (
-    ConfigKey("log.dirs", Kind.LIST, (), synonyms=_named("log.dirs", "log.dir")),
-    ConfigKey("metadata.log.dir", Kind.STRING, None),
+    ConfigKey("log.dirs", ValueKind.LIST, (), synonyms=_named("log.dirs", "log.dir")),
+    ConfigKey("metadata.log.dir", ValueKind.STRING, None),
     _ms("log.retention.check.interval.ms", 5 * _MINUTE_MS, 1),
     _ms("log.initial.task.delay.ms", 30 * _SECOND_MS, 0),
-    ConfigKey("log.flush.offset.checkpoint.interval.ms", Kind.INT, _MINUTE_MS, 0, unit=Unit.MS),
+    ConfigKey("log.flush.offset.checkpoint.interval.ms", ValueKind.INT, _MINUTE_MS, 0, unit=ValueUnit.MS),
     ConfigKey(
         "log.flush.start.offset.checkpoint.interval.ms",
-        Kind.INT,
+        ValueKind.INT,
         _MINUTE_MS,
         0,
-        unit=Unit.MS,
+        unit=ValueUnit.MS,
     ),
-    ConfigKey("num.recovery.threads.per.data.dir", Kind.INT, 2, 1),
+    ConfigKey("num.recovery.threads.per.data.dir", ValueKind.INT, 2, 1),
     _bool("log.cleaner.enable", True),
-    ConfigKey("log.cleaner.threads", Kind.INT, 1, 0),
-    _bytes("log.cleaner.dedupe.buffer.size", 128 * _MIB, 0, kind=Kind.LONG),
+    ConfigKey("log.cleaner.threads", ValueKind.INT, 1, 0),
+    _bytes("log.cleaner.dedupe.buffer.size", 128 * _MIB, 0, kind=ValueKind.LONG),
     _bytes("log.cleaner.io.buffer.size", 512 << 10, 0),
-    ConfigKey("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9),
-    ConfigKey("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, DOUBLE_MAX, unit=Unit.BYTES),
+    ConfigKey("log.cleaner.io.buffer.load.factor", ValueKind.DOUBLE, 0.9),
+    ConfigKey("log.cleaner.io.max.bytes.per.second", ValueKind.DOUBLE, DOUBLE_MAX, unit=ValueUnit.BYTES),
     _ms("log.cleaner.backoff.ms", 15 * _SECOND_MS, 0),
-    ConfigKey("producer.id.expiration.ms", Kind.INT, _DAY_MS, 1, unit=Unit.MS),
+    ConfigKey("producer.id.expiration.ms", ValueKind.INT, _DAY_MS, 1, unit=ValueUnit.MS),
     ConfigKey(
         "producer.id.expiration.check.interval.ms",
-        Kind.INT,
+        ValueKind.INT,
         10 * _MINUTE_MS,
         1,
-        unit=Unit.MS,
+        unit=ValueUnit.MS,
     ),
     _ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1, field="clock_jump_max_ms", ours=True),
     _ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0, field="lock_hold_max_ms", ours=True),

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import isnan
 from typing import Final
 
-from policies.config.config_keys import INT_MAX, LONG_MAX, NO_LIMIT, ConfigKey, Kind, Synonym, Unit, Value
+from policies.config.config_keys import INT_MAX, LONG_MAX, NO_LIMIT, ConfigKey, Synonym, Value, ValueKind, ValueUnit
 
 RawValue = str | int | float | bool | Sequence[str]
 """A value as TOML, or a line of text, has it."""
@@ -28,7 +28,7 @@ _MEANT: Final = {
     **dict.fromkeys(("day", "days"), "d"),
 }
 """What other programs write, in small letters -> the suffix that is meant."""
-_MAX: Final = {Kind.INT: INT_MAX, Kind.LONG: LONG_MAX}
+_MAX: Final = {ValueKind.INT: INT_MAX, ValueKind.LONG: LONG_MAX}
 
 
 def parse_value(key: ConfigKey, raw: RawValue, *, synonym: Synonym | None, as_broker: bool) -> Value:
@@ -45,15 +45,15 @@ def parse_value(key: ConfigKey, raw: RawValue, *, synonym: Synonym | None, as_br
         ValueError: with the reason, ready for a person; a wrong type is one reason among others.
     """
     kind = (synonym and synonym.kind) or key.kind
-    if kind is Kind.LIST:
+    if kind is ValueKind.LIST:
         return _checked_items(key, _items(raw), repeats_allowed=as_broker)
-    if kind is Kind.STRING:
+    if kind is ValueKind.STRING:
         return _checked_text(key, raw)
-    if kind is Kind.BOOL:
+    if kind is ValueKind.BOOL:
         return _boolean(raw)
     in_own_unit = as_broker or (synonym is not None and synonym.factor != 1)
     suffixes = {} if in_own_unit else key.unit.factors
-    if kind is Kind.DOUBLE:
+    if kind is ValueKind.DOUBLE:
         return _checked_decimal(key, _decimal(raw, suffixes))
     return _checked_integer(key, synonym, _integer(raw, suffixes, kind))
 
@@ -64,13 +64,13 @@ def show_value(key: ConfigKey, value: Value) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(value)
-    if isinstance(value, int) and key.unit is not Unit.NONE:
+    if isinstance(value, int) and key.unit is not ValueUnit.NONE:
         return _with_suffix(key.unit, value)
     return "off" if value is None else str(value)
 
 
 @lru_cache(maxsize=1024)  # every segment of a topic is told the same limit
-def _with_suffix(unit: Unit, number: int) -> str:
+def _with_suffix(unit: ValueUnit, number: int) -> str:
     if number in (NO_LIMIT, LONG_MAX):
         return "no limit"
     exact = [(factor, suffix) for suffix, factor in unit.factors.items() if number and number % factor == 0]
@@ -86,7 +86,7 @@ def _boolean(raw: RawValue) -> bool:
     raise ValueError("must be true or false")
 
 
-def _integer(raw: RawValue, suffixes: Mapping[str, int], kind: Kind) -> int:
+def _integer(raw: RawValue, suffixes: Mapping[str, int], kind: ValueKind) -> int:
     number = _number_of_text(raw.strip(), suffixes) if isinstance(raw, str) else raw
     if isinstance(number, bool) or not isinstance(number, int):
         raise ValueError(f"must be {kind.value}{_or_with_suffix(suffixes)}{_meant(raw, suffixes)}")  # noqa: TRY004
@@ -108,7 +108,7 @@ def _or_with_suffix(suffixes: Mapping[str, int]) -> str:
     return f", or one with {', '.join(suffixes)}" if suffixes else ""
 
 
-def meant_suffix(text: str, unit: Unit) -> str:
+def meant_suffix(text: str, unit: ValueUnit) -> str:
     """``; did you mean 20GiB?`` for ``20G``, or nothing if the text is no number with a suffix of that kind."""
     return _meant(text, unit.factors)
 

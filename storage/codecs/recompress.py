@@ -6,15 +6,15 @@ from storage.arrays import Bytes, Integers, Table, Words
 from storage.codecs.batches import compress_records, decompress_batches
 from storage.codecs.snappy_compress import LAST_SEEN, LastSeen
 from storage.kernels.layout import BATCHES, CODEC_MASK, HEADER_BYTES, NOT_HERE, WRITTEN_BATCHES
-from storage.kernels.rewrite import encode_records, note_written, write_batch, write_header
-from storage.kernels.status import Outcome, Status
+from storage.kernels.rebuild import encode_records, note_written, write_batch, write_header
+from storage.kernels.status import BatchAction, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, INTEGERS, OUTPUT, WORDS_READ, integers
 
 
 @kernel()
 def _must_rebuild(table: Table, row: int) -> bool:
-    is_rebuilt = table[row].outcome in (Outcome.REBUILD, Outcome.STAMP)
+    is_rebuilt = table[row].outcome in (BatchAction.REBUILD, BatchAction.STAMP)
     return bool(is_rebuilt and table[row].attributes & CODEC_MASK != 0)
 
 

@@ -12,7 +12,7 @@ from storage.kernels.bitmap import count_bits, get_bit, holds
 from storage.kernels.layout import BATCHES, DELETE_HORIZON, NOT_HERE
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record
-from storage.kernels.status import Disposition, Outcome, Status
+from storage.kernels.status import BatchAction, Disposition, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, WORDS_READ, integers
 
@@ -66,35 +66,35 @@ def _by_records(  # noqa: PLR0911  (a table of cases)
     """Status and outcome of a batch whose records the bitmap decides on."""
     batch = table[row]
     first, count = batch.first_ordinal, batch.record_count
-    when_empty = Outcome.EMPTY if batch.disposition == Disposition.RETAIN_EMPTY else Outcome.DROP
+    when_empty = BatchAction.EMPTY if batch.disposition == Disposition.RETAIN_EMPTY else BatchAction.DROP
     if not holds(bitmap, first, count):
         return Status.BITMAP_SHORT, when_empty
     marked = count_bits(bitmap, first, first + count)
     if marked == 0:
         return Status.OK, when_empty
     if batch.tombstones == 0:
-        return Status.OK, Outcome.COPY if marked == count else Outcome.REBUILD
+        return Status.OK, BatchAction.COPY if marked == count else BatchAction.REBUILD
     if batch.records_start == NOT_HERE:
-        return Status.OK, Outcome.UNDECIDED
+        return Status.OK, BatchAction.UNDECIDED
     status, kept, tombstones = _survey(buf, table, row, bitmap, now_ms)
     if kept == 0:
         return status, when_empty
     if tombstones and not has_horizon(table, row):
-        return status, Outcome.STAMP
-    return status, Outcome.COPY if kept == count else Outcome.REBUILD
+        return status, BatchAction.STAMP
+    return status, BatchAction.COPY if kept == count else BatchAction.REBUILD
 
 
 @kernel()
 def _decide(buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int) -> tuple[int, int]:
     disposition = table[row].disposition
     if disposition == Disposition.KEEP:
-        return Status.OK, Outcome.COPY
+        return Status.OK, BatchAction.COPY
     if disposition == Disposition.KEEP_STAMPED:  # without a record there is nothing to protect by a horizon
-        return Status.OK, Outcome.STAMP if table[row].record_count else Outcome.EMPTY
+        return Status.OK, BatchAction.STAMP if table[row].record_count else BatchAction.EMPTY
     if disposition == Disposition.DISCARD:
-        return Status.OK, Outcome.DROP
+        return Status.OK, BatchAction.DROP
     if disposition == Disposition.DISCARD_RETAIN_EMPTY:
-        return Status.OK, Outcome.EMPTY
+        return Status.OK, BatchAction.EMPTY
     return _by_records(buf, table, row, bitmap, now_ms)
 
 

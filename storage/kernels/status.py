@@ -39,7 +39,7 @@ class Disposition(IntEnum):
     KEEP_STAMPED = 5  # as it is but for a new delete horizon: the marker of a transaction without data
 
 
-class Outcome(IntEnum):
+class BatchAction(IntEnum):
     """What becomes of one batch."""
 
     DROP = 0

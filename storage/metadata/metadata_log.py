@@ -36,7 +36,7 @@ from storage.metadata.metadata_records import (
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.records.control import ControlType, parse_control_type
 from storage.records.header import MAGIC_POSITION, MAGIC_V2
-from storage.records.reader import PositionedHeader, iter_headers, read_batch
+from storage.records.read_batches import PositionedHeader, iter_headers, read_batch
 from storage.records.v2 import Batch
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)

@@ -9,7 +9,7 @@ from storage.records.encode import encode_batch, encode_control_batch, encode_em
 from storage.records.header import BatchHeader, parse_header
 from storage.records.legacy import LegacyBatch, LegacyHeader
 from storage.records.legacy_encode import encode_message, encode_wrapper
-from storage.records.reader import (
+from storage.records.read_batches import (
     BatchIterator,
     HeaderIterator,
     PositionedHeader,

@@ -26,7 +26,7 @@ from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.records.record import DECOMPRESSED_BYTES_MAX
-from storage.scan.extents import Slice
+from storage.scan.extents import Extent
 from storage.scan.legacy_rows import LegacyMessages
 from storage.scan.windows import WINDOW_BYTES, Window
 
@@ -72,7 +72,7 @@ class Damage:
 class SliceReader:
     """Reads one slice, once."""
 
-    def __init__(self, slice_: Slice, window: Window, *, with_control: bool) -> None:
+    def __init__(self, slice_: Extent, window: Window, *, with_control: bool) -> None:
         """Prepare buffers.
 
         Args:

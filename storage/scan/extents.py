@@ -30,7 +30,7 @@ TASK_BYTES_MIN: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Extent:
     """Batches of one ``.log``."""
 
     topic_partition: TopicPartition
@@ -65,7 +65,7 @@ class Wanted:
     read_committed: bool
 
 
-def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wanted) -> Iterator[Slice]:
+def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wanted) -> Iterator[Extent]:
     """The slices of a partition, ascending.
 
     Raises: CorruptIndex of a transaction index, UnreadableFile.
@@ -86,7 +86,7 @@ def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wan
         concerned = tuple(txn for txn in aborted if txn.last_offset >= start_offset and txn.first_offset < upper_offset)
         log, base_offset = segment.log, segment.base_offset
         for piece in _cut(segment, OffsetRange(start_offset, upper_offset), wanted.partition_bytes_max):
-            yield Slice(name, log.path, log.identity.inode, base_offset, *piece, wanted.since_ms, concerned)
+            yield Extent(name, log.path, log.identity.inode, base_offset, *piece, wanted.since_ms, concerned)
 
 
 def _aborted(segments: Sequence[Segment], wanted: Wanted) -> tuple[AbortedTxn, ...]:
@@ -144,7 +144,7 @@ def _entry_from(entries: Sequence[OffsetIndexEntry], position: int) -> OffsetInd
     return entries[place] if place < len(entries) else None
 
 
-def packed(slices: Sequence[Slice], bytes_max: int) -> Iterator[tuple[Slice, ...]]:
+def packed(slices: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, ...]]:
     """Slices for one task each: small ones share one, for a task costs more than reading a few megabytes.
 
     Args:
@@ -153,7 +153,7 @@ def packed(slices: Sequence[Slice], bytes_max: int) -> Iterator[tuple[Slice, ...
     """
     share_bytes = sum(slice_.size_bytes for slice_ in slices) // TASKS_WANTED
     bytes_max = min(bytes_max, max(share_bytes, TASK_BYTES_MIN))
-    together: list[Slice] = []
+    together: list[Extent] = []
     filled_bytes = 0
     for slice_ in slices:
         if together and filled_bytes + slice_.size_bytes > bytes_max:

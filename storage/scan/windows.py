@@ -17,7 +17,7 @@ import numpy as np
 from storage.arrays import Bytes
 from storage.errors import SegmentGone, UnreadableFile
 from storage.names import FileState
-from storage.scan.extents import Slice
+from storage.scan.extents import Extent
 from storage.segment import open_to_read
 
 WINDOW_BYTES: Final = 1 << 20
@@ -49,7 +49,7 @@ class Window:
 
 
 @contextmanager
-def open_window(slice_: Slice) -> Iterator[Window]:
+def open_window(slice_: Extent) -> Iterator[Window]:
     """The file of a slice, closed in the end. Raises: SegmentGone, UnreadableFile."""
     descriptor = _open_planned(slice_)
     try:
@@ -58,7 +58,7 @@ def open_window(slice_: Slice) -> Iterator[Window]:
         os.close(descriptor)
 
 
-def _open_planned(slice_: Slice) -> int:
+def _open_planned(slice_: Extent) -> int:
     renamed = slice_.path.with_name(slice_.path.name + FileState.DELETED)
     for path in (slice_.path, renamed):
         try:

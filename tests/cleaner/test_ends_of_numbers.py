@@ -17,7 +17,7 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Outcome
-from cleaner.report import listing
+from cleaner.report import topics
 from cleaner.report.document import document
 from cleaner.report.text import Page, render
 from policies.config.config_keys import (
@@ -28,8 +28,8 @@ from policies.config.config_keys import (
     TOPIC_KEY,
     TOPIC_KEYS,
     ConfigKey,
-    Kind,
-    Unit,
+    ValueKind,
+    ValueUnit,
 )
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_values import parse_value
@@ -49,9 +49,9 @@ from tests.partition_dirs import (
     request,
 )
 
-NUMBERS: Final = (Kind.INT, Kind.LONG, Kind.DOUBLE)
+NUMBERS: Final = (ValueKind.INT, ValueKind.LONG, ValueKind.DOUBLE)
 LEAST: Final = -(1 << 63)
-LARGE: Final = {Unit.MS: 10**15, Unit.BYTES: 1 << 45, Unit.NONE: 1 << 45}
+LARGE: Final = {ValueUnit.MS: 10**15, ValueUnit.BYTES: 1 << 45, ValueUnit.NONE: 1 << 45}
 """More than anything in the log dir; of an int, a quarter of the greatest."""
 NOT_ALIKE: Final = ("delete.retention.ms",)
 """Beyond a certain value no horizon is set; ``test_horizons`` has the rest."""
@@ -74,10 +74,10 @@ class StoppingClock(FakeClock):
 
 def ends(key: ConfigKey) -> Iterator[int | float]:
     """The values next to the ends of the range, and around zero."""
-    if key.kind is Kind.DOUBLE:
+    if key.kind is ValueKind.DOUBLE:
         tried: list[int | float] = [-DOUBLE_MAX, -1.0, 0.0, 5e-324, 0.5, 1.0, DOUBLE_MAX, float("inf")]
     else:
-        greatest = INT_MAX if key.kind is Kind.INT else LONG_MAX
+        greatest = INT_MAX if key.kind is ValueKind.INT else LONG_MAX
         tried = [-greatest - 1, -2, -1, 0, 1, greatest - NOW_MS, greatest]
         tried += [round(bound) for bound in (key.low, key.high) if bound is not None]
     for value in dict.fromkeys(tried):
@@ -131,7 +131,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def large_of(key: ConfigKey) -> int:
-    return INT_MAX // 4 if key.kind is Kind.INT else LARGE[key.unit]
+    return INT_MAX // 4 if key.kind is ValueKind.INT else LARGE[key.unit]
 
 
 def layers_of(key: ConfigKey, value: int | float) -> ConfigLayers:
@@ -158,7 +158,7 @@ def integers(value: Any) -> Iterator[int]:
 def told(plan: Plan, outcome: Outcome) -> None:
     for every_segment in (False, True):
         assert render(plan, outcome, Page(every_segment=every_segment)).plain
-    for found in (document(plan, outcome), listing.document(plan)):
+    for found in (document(plan, outcome), topics.document(plan)):
         assert all(LEAST <= number <= LONG_MAX for number in integers(json.loads(json.dumps(found))))
 
 
@@ -223,9 +223,9 @@ def test_as_many_threads_as_an_int_can_say_do_what_one_does(drawn: Path, tmp_pat
         log_dir = tmp_path / str(threads)
         shutil.copytree(drawn, log_dir)
         layers = layers_of(key, 1)
-        for topics in (["compacted-0"], []):  # one by all threads, then the others side by side
+        for chosen in (["compacted-0"], []):  # one by all threads, then the others side by side
             cleaner = Cleaner([log_dir], layers, clock=FakeClock(), threads=threads)
-            _, outcome = cleaner.clean(request(confirmed=True), topics)
+            _, outcome = cleaner.clean(request(confirmed=True), chosen)
             assert not outcome.errors
         left.append(contents(log_dir))
     assert left[0] == left[1]

@@ -9,7 +9,7 @@ from typing import Final
 
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, FakeClock, a_cleaner, configured, request
@@ -45,7 +45,7 @@ def clean_at_once(log_dir: Path, fs: FileSystem) -> object:
 
 def free(log_dir: Path, fs: FileSystem) -> object:
     """As much as policy allows, compactions too."""
-    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).free(request(AT_MS), Target(100, is_percent=True))
+    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).free(request(AT_MS), SpaceTarget(100, is_percent=True))
 
 
 def restore(log_dir: Path, fs: FileSystem) -> object:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from storage.codecs import batches, recompress
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptCompressedData
-from storage.kernels import crc, decide, keys, offset_map, rewrite, scan
+from storage.kernels import crc, decide, keys, offset_map, rebuild, scan
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.layout import BATCH, CODEC_MASK, WRITTEN
-from storage.kernels.status import Outcome, Status
+from storage.kernels.status import BatchAction, Status
 from storage.records import Record, encode_batch
 from tests.fuzz.damage import Damage, Kind
 from tests.fuzz.guarded import Guarded
@@ -82,13 +82,13 @@ class Bench:
         room = random.choice((ROOM_BYTES, random.randrange(len(data) + 99)))
         out = self._out.room(room, at_end=random.random() < 0.5)
         written = np.zeros(table.size + 1, WRITTEN)
-        status, _, end, _ = rewrite.rewrite_batches(buf, table, 0, table.size, bits, 0, 0, out, 0, written, 0)
+        status, _, end, _ = rebuild.rewrite_batches(buf, table, 0, table.size, bits, 0, 0, out, 0, written, 0)
         assert end <= room
         if status == Status.OK and not any(row.attributes & CODEC_MASK for row in rows):
             try:
                 expected = twin.rewrite(data, rows, kept, 0, 0)
             except twin.BadBytesError:  # pass 1 would have refused it: here it is dropped unread
-                assert Outcome.DROP in table["outcome"]
+                assert BatchAction.DROP in table["outcome"]
             else:
                 assert out[:end].tobytes() == expected
 
@@ -99,7 +99,7 @@ class Bench:
         if records > ROOM_BYTES:
             return
         kept = {ordinal for ordinal in range(records) if random.random() < 0.5}
-        table["outcome"] = Outcome.REBUILD
+        table["outcome"] = BatchAction.REBUILD
         arena, plain, out = (
             memory.room(random.choice((ROOM_BYTES, random.randrange(2000))), at_end=random.random() < 0.5)
             for memory in (self._arena, self._plain, self._out)

@@ -23,7 +23,7 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Outcome
-from cleaner.report.listing import rows
+from cleaner.report.topics import rows
 from policies import Request
 from policies.plan import Plan
 from storage.checkpoints import parse_offset_checkpoint

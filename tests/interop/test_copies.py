@@ -11,7 +11,7 @@ import pytest
 from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.compare.comparing import Place, compared
+from cleaner.engine.compare.comparing import ComparedDir, compared
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
 from policies import Request
 from policies.config.config_layers import ConfigLayers
@@ -67,7 +67,7 @@ def test_cleaned_copy_is_what_a_clean_in_place_leaves_and_every_record_is_accoun
     Cleaner([in_place], layers).clean(request, delete_delay_ms=0)
     assert_whole(tmp_path / "copy")
     assert logs(referee, tmp_path / "copy") == logs(referee, in_place)
-    differences = list(compared(Place.open(source), Place.open(tmp_path / "copy"), request.now_ms))
+    differences = list(compared(ComparedDir.open(source), ComparedDir.open(tmp_path / "copy"), request.now_ms))
     assert [each.name for each in differences if each.is_damaged] == []
     assert sum(sum(each.difference.gone.values()) for each in differences if each.difference) > 0
 

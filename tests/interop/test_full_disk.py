@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from policies.plan import Only
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 from tests.faults import CrashingFileSystem, after_power_loss, crashes
 from tests.interop.referee import Config, Referee, Shutdown
 from tests.interop.verdicts import Log
@@ -80,7 +80,7 @@ def test_kafka_opens_what_is_left_on_a_disk_that_was_full(
         if command == "clean":
             _, outcome = cleaner.clean(request(), delete_delay_ms=0)
         else:
-            outcome = cleaner.free(request(only=Only.RETENTION), Target(100, is_percent=True)).outcome
+            outcome = cleaner.free(request(only=Only.RETENTION), SpaceTarget(100, is_percent=True)).outcome
         assert outcome.errors == ()
         logs = read(referee, log_dir, tmp_path / "opened", shutdown)
     assert offsets(logs["clicks-0"]) == list(range(EXPIRED, SEGMENTS))

@@ -15,7 +15,7 @@ import pytest
 from policies.facts import LogDirFacts
 from policies.plan import Plan, Request, plan
 from policies.reasons import Action, ReasonCode
-from policies.rescue import Gain, Target, Volume, expected_bytes, narrowed, restricted
+from policies.rescue import Gain, SpaceTarget, Volume, expected_bytes, narrowed, restricted
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, a_log, a_policy
 
@@ -86,7 +86,7 @@ def unlinked(plan_: Plan) -> set[tuple[str, int, int]]:
 
 
 def check(allowed: Plan, layout, wanted_bytes: int, narrow=narrowed) -> None:
-    chosen = narrow(allowed, volumes(layout), Target(wanted_bytes))
+    chosen = narrow(allowed, volumes(layout), SpaceTarget(wanted_bytes))
     may_go, goes = gone(allowed), gone(chosen)
     assert goes.items() <= may_go.items()
     alone = unlinked(allowed)
@@ -137,7 +137,7 @@ def test_every_small_plan_is_narrowed_to_what_has_to_go() -> None:
     for allowed, layout, wanted_bytes in product(every_plan(), LAYOUTS, (0, 1, 3, 6, 100)):
         check(allowed, layout, wanted_bytes)
         worlds += 1
-        chosen = narrowed(allowed, volumes(layout), Target(wanted_bytes))
+        chosen = narrowed(allowed, volumes(layout), SpaceTarget(wanted_bytes))
         halved += 0 < len(gone(chosen)) < len(gone(allowed))
     assert worlds > 15_000
     assert halved > 1_000
@@ -208,7 +208,7 @@ def test_broken_twin_is_caught(broken) -> None:
 def test_expected_bytes_are_those_of_the_chosen_blocks(wanted_bytes: int) -> None:
     for allowed in every_plan():
         (volume,) = volumes(LAYOUTS[0])
-        chosen = narrowed(allowed, [volume], Target(wanted_bytes))
+        chosen = narrowed(allowed, [volume], SpaceTarget(wanted_bytes))
         assert expected_bytes(chosen, volume) == sum(disk_bytes for _, disk_bytes in gone(chosen).values())
 
 
@@ -218,7 +218,7 @@ def test_partition_that_gave_too_little_loses_nothing_more_and_the_others_go_on(
     others = 0
     for allowed in every_plan():
         lacking = {p.key: gain for p in allowed.partitions[:1]}
-        chosen = narrowed(allowed, volumes(LAYOUTS[0]), Target(3), lacking)
+        chosen = narrowed(allowed, volumes(LAYOUTS[0]), SpaceTarget(3), lacking)
         for before, after in zip(allowed.partitions, chosen.partitions, strict=True):
             if before.key in lacking:
                 assert after.deletion is None

@@ -9,7 +9,7 @@ from policies.plan import Request, plan
 from policies.rescue import (
     NOISE_BYTES,
     Gain,
-    Target,
+    SpaceTarget,
     Volume,
     expected_bytes,
     narrowed,
@@ -34,13 +34,13 @@ def a_volume(free_bytes=0, size_bytes=1000):
 @pytest.mark.parametrize(
     ("target", "size_bytes", "free_bytes", "short_bytes"),
     [
-        (Target(100), 1000, 0, 100),
-        (Target(100), 1000, 99, 1),
-        (Target(100), 1000, 100, 0),
-        (Target(100), 1000, 400, 0),
-        (Target(15, is_percent=True), 1000, 100, 50),
-        (Target(15, is_percent=True), 1001, 150, 1),
-        (Target(100, is_percent=True), 1000, 999, 1),
+        (SpaceTarget(100), 1000, 0, 100),
+        (SpaceTarget(100), 1000, 99, 1),
+        (SpaceTarget(100), 1000, 100, 0),
+        (SpaceTarget(100), 1000, 400, 0),
+        (SpaceTarget(15, is_percent=True), 1000, 100, 50),
+        (SpaceTarget(15, is_percent=True), 1001, 150, 1),
+        (SpaceTarget(100, is_percent=True), 1000, 999, 1),
     ],
 )
 def test_short_of_a_target(target, size_bytes, free_bytes, short_bytes):
@@ -77,15 +77,18 @@ def told(plan_):
 def test_compactions_stay_only_where_deletions_do_not_suffice():
     drawn = a_log().segments(50, 50, newest_ms=OLD_MS).segments(50, 50)
     kept = ["compact DIRTY", "keep ACTIVE_SEGMENT"]
-    assert told(narrowed(a_plan(drawn), [a_volume()], Target(101))) == (["delete RETENTION_TIME"] * 2 + kept, True)
+    assert told(narrowed(a_plan(drawn), [a_volume()], SpaceTarget(101))) == (["delete RETENTION_TIME"] * 2 + kept, True)
     spared = ["keep TARGET_MET", "keep ACTIVE_SEGMENT"]
-    assert told(narrowed(a_plan(drawn), [a_volume()], Target(100))) == (["delete RETENTION_TIME"] * 2 + spared, False)
+    assert told(narrowed(a_plan(drawn), [a_volume()], SpaceTarget(100))) == (
+        ["delete RETENTION_TIME"] * 2 + spared,
+        False,
+    )
     halved = ["delete RETENTION_TIME", "keep TARGET_MET", *spared]
-    assert told(narrowed(a_plan(drawn), [a_volume()], Target(50))) == (halved, False)
+    assert told(narrowed(a_plan(drawn), [a_volume()], SpaceTarget(50))) == (halved, False)
 
 
 def test_spared_segment_says_what_would_take_it():
-    (planned,) = narrowed(a_plan(a_log().segments(50, newest_ms=OLD_MS)), [a_volume(9)], Target(1)).partitions
+    (planned,) = narrowed(a_plan(a_log().segments(50, newest_ms=OLD_MS)), [a_volume(9)], SpaceTarget(1)).partitions
     assert planned.verdicts[0].reason.text == "RETENTION_TIME would delete it, but enough is free without that"
 
 
@@ -141,7 +144,7 @@ def an_expiring_plan(*logs):
 def test_linked_segment_ends_its_partition_and_the_others_go_on():
     first = linked(a_log("a-0").segments(50, 50, 50, newest_ms=OLD_MS).segments(9), 1)
     chosen = narrowed(
-        an_expiring_plan(first, a_log("b-0").segments(70, newest_ms=OLD_MS).segments(9)), [a_volume()], Target(500)
+        an_expiring_plan(first, a_log("b-0").segments(70, newest_ms=OLD_MS).segments(9)), [a_volume()], SpaceTarget(500)
     )
     assert codes(chosen, "a-0") == ["RETENTION_TIME", "NO_GAIN", "BEHIND_KEPT_SEGMENT", "TIME_NOT_REACHED"]
     assert codes(chosen, "b-0") == ["RETENTION_TIME", "TIME_NOT_REACHED"]
@@ -152,16 +155,16 @@ def test_linked_segment_ends_its_partition_and_the_others_go_on():
 def test_segments_without_blocks_go_only_before_what_gives_something():
     hollow = a_log().segment(newest_ms=OLD_MS, disk_bytes=0).segment(newest_ms=OLD_MS, disk_bytes=7)
     hollow = hollow.segment(newest_ms=OLD_MS, disk_bytes=0).segments(9)
-    chosen = narrowed(an_expiring_plan(hollow), [a_volume()], Target(500))
+    chosen = narrowed(an_expiring_plan(hollow), [a_volume()], SpaceTarget(500))
     assert codes(chosen) == ["RETENTION_TIME", "RETENTION_TIME", "NO_GAIN", "TIME_NOT_REACHED"]
 
 
 def test_partition_with_a_linked_segment_is_not_compacted_for_space():
     allowed = a_plan(linked(a_log().segments(50, 50, 50), 1))
     assert allowed.partitions[0].compaction
-    (planned,) = narrowed(allowed, [a_volume()], Target(500)).partitions
+    (planned,) = narrowed(allowed, [a_volume()], SpaceTarget(500)).partitions
     assert planned.compaction is None
-    assert codes(narrowed(allowed, [a_volume()], Target(500)))[:2] == ["NO_GAIN", "NO_GAIN"]
+    assert codes(narrowed(allowed, [a_volume()], SpaceTarget(500)))[:2] == ["NO_GAIN", "NO_GAIN"]
 
 
 def test_working_space_counts_what_other_links_keep():

@@ -18,9 +18,9 @@ from pyarrow import parquet
 
 from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.report.findings import TABLES, Analysis, CurveStep, Row, Savings
+from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, Savings
 from cleaner.spark.analysis.analyzing import TOP_KEYS, analyze
-from cleaner.spark.analysis.snapshot import Snapshot, take_snapshot
+from cleaner.spark.analysis.snapshot import PlannedRead, take_snapshot
 from cleaner.spark.analysis.write_tables import write_tables
 from cleaner.spark.session import cause_of
 from policies import Plan, Request
@@ -44,11 +44,11 @@ COMPACTED = ("orders", "ledger", "txns")
 @dataclass(frozen=True)
 class Analyzed:
     plan: Plan
-    snapshot: Snapshot
+    snapshot: PlannedRead
     analysis: Analysis
     cleaner: Cleaner
 
-    def rows(self, table: str, name: str) -> list[Row]:
+    def rows(self, table: str, name: str) -> list[Finding]:
         return [row for row in self.analysis.tables[table] if f"{row.topic}-{row.partition}" == name]
 
     def row(self, table: str, name: str) -> Any:

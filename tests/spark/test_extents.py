@@ -6,7 +6,7 @@ import pytest
 
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
-from storage.scan.extents import Slice, packed
+from storage.scan.extents import Extent, packed
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import read, reader
 
@@ -24,7 +24,7 @@ def log(tmp_path: Path) -> Log:
         return made
 
 
-def slices(path: Path, **options: str) -> list[Slice]:
+def slices(path: Path, **options: str) -> list[Extent]:
     return [slice_ for partition in reader(path, **options).partitions() for slice_ in partition.value]
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
 from cleaner.spark.table.parts import Part
-from cleaner.spark.table.sink import KafkaLogWriter, Written
+from cleaner.spark.table.sink import KafkaLogWriter, WrittenParts
 from storage.errors import InvalidConfig, LogDirLocked, NotALogDir, PartitionExists
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
@@ -86,7 +86,7 @@ def test_what_several_tasks_wrote_of_a_partition_is_joined_in_their_order(tmp_pa
     sink = writer(tmp_path)
     parts = [sink.write(iter([batch(row(key), row(key.upper()))])).parts for key in "cab"]
     messages = [
-        Written(tuple(Part(part.topic_partition, task, part.directory) for part in some))
+        WrittenParts(tuple(Part(part.topic_partition, task, part.directory) for part in some))
         for task, some in zip((2, 0, 1), parts, strict=True)
     ]
     sink.write(iter([batch(row("z"))]))  # a task that was run twice: its commit was not the one taken

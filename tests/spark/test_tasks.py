@@ -18,7 +18,7 @@ from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
 from cleaner.spark.bulk.scratch import new_suffix, sweep
 from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk
-from cleaner.spark.bulk.work import PLACE_BITS, Unit
+from cleaner.spark.bulk.work import PLACE_BITS, GroupWork
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, SourceChanged, SparkJobFailed, UnseenLogDir
 from storage.filesystem import FileSystem
@@ -33,7 +33,7 @@ from tests.spark.rounds import assert_same_by, cleaned, contents, sample_layers,
 LAYERS = configured(orders=COMPACT)
 
 
-def gathered(_spark: object, units: Sequence[Unit], secret: tuple[int, int], run: str) -> Any:
+def gathered(_spark: object, units: Sequence[GroupWork], secret: tuple[int, int], run: str) -> Any:
     """Twin of the DataFrame: dictionaries."""
     words = np.uint64(secret[0]), np.uint64(secret[1])
     latest: dict[tuple[int, ...], int] = {}

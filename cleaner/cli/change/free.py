@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.freeing import Rescued
-    from policies.rescue import Target, Volume
+    from policies.rescue import SpaceTarget, Volume
 
 HELP = "rescue a full disk: delete what retention allows, oldest first, until so much is free"
 _STATUSES = (
@@ -103,7 +103,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[R
     return rescued, 128 + signals[0] if signals else 0
 
 
-def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Target) -> None:
+def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: SpaceTarget) -> None:
     from cleaner.report.text import size  # noqa: PLC0415 - not for --help
 
     for earlier, later in zip(before, after, strict=True):

@@ -15,7 +15,7 @@ from cleaner.cli.values import moment
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
-    from cleaner.engine.compare.comparing import Place, RetentionOf
+    from cleaner.engine.compare.comparing import ComparedDir, RetentionOf
     from storage.names import TopicPartition
 
 HELP = "prove that between two states of a log dir no record is gone that a cleaner may not take"
@@ -54,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open both, compare, show."""
     from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.engine.compare.comparing import Place, check_alike, compared  # noqa: PLC0415 - not for --help
+    from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared  # noqa: PLC0415 - not for --help
     from cleaner.report.differences import document, lines  # noqa: PLC0415 - not for --help
 
     clock_ms = SystemClock().now_ms()
-    before, after = Place.open(args.before, args.topic), Place.open(args.after, args.topic)
+    before, after = ComparedDir.open(args.before, args.topic), ComparedDir.open(args.after, args.topic)
     check_alike(before, after)
     _check_named(args.topic, before, after)
     files = [*before.damaged_files(), *after.damaged_files()]
@@ -73,13 +73,13 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.DAMAGED if told["damaged"] else ExitStatus.DONE
 
 
-def _check_named(topics: Sequence[str], before: Place, after: Place) -> None:
+def _check_named(topics: Sequence[str], before: ComparedDir, after: ComparedDir) -> None:
     if topics:
         known = {found for place in (before, after) for found in place.all_partitions()}
         check_globs(topics, known, "either place")
 
 
-def _retention_ms_of(set_options: Sequence[str], before: Place, after: Place) -> RetentionOf:
+def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: ComparedDir) -> RetentionOf:
     """Return what gives ``delete.retention.ms`` of a partition: of ``--set``, else of the cluster metadata.
 
     Raises: InvalidConfigs of ``--set``.

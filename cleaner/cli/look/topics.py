@@ -42,10 +42,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, plan: Plan, uncleanable: Mapping[PartitionKey, str]) -> None:
-    from cleaner.report import listing  # noqa: PLC0415 - not for --help
+    from cleaner.report import topics  # noqa: PLC0415 - not for --help
 
     if args.json:
-        json.dump(listing.document(plan, uncleanable), sys.stdout)
+        json.dump(topics.document(plan, uncleanable), sys.stdout)
         sys.stdout.write("\n")
     else:
-        listing.show(plan, uncleanable)
+        topics.show(plan, uncleanable)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.key_map import Secret
-from cleaner.engine.compaction.legacy import MESSAGES_BYTES_MAX
+from cleaner.engine.compaction.legacy_rewrite import MESSAGES_BYTES_MAX
 from cleaner.engine.compaction.sources import Slice
 from storage.arrays import Integers, Table
 from storage.kernels.digest import digest_records
@@ -21,7 +21,7 @@ from storage.records.varint import write_varint
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Digests:
     """Some records of a slice."""
 
     slice_: Slice
@@ -47,7 +47,7 @@ class Digester:
         self._with_body = with_body
         self._arena = Arena()
 
-    def runs(self, slice_: Slice) -> Iterator[Run]:
+    def runs(self, slice_: Slice) -> Iterator[Digests]:
         """Every record of a slice whose checksums were verified; counts the tombstones of its batches.
 
         Raises: CorruptBatch.
@@ -63,7 +63,7 @@ class Digester:
             )
             if status != Status.OK:
                 raise slice_.fail(status, row)
-            yield Run(slice_, digests, np.repeat(np.arange(first, last), counts))
+            yield Digests(slice_, digests, np.repeat(np.arange(first, last), counts))
 
     def _counts(self, slice_: Slice, first: int, last: int) -> Integers:
         table = slice_.table[first:last]
@@ -72,7 +72,7 @@ class Digester:
             counts[table["disposition"] > Disposition.RETAIN_EMPTY] = 0
         return np.maximum(counts, 0)
 
-    def _legacy(self, slice_: Slice) -> Run:
+    def _legacy(self, slice_: Slice) -> Digests:
         """Messages of v0 and v1 as if they had been written as v2."""
         digests: list[tuple[int, ...]] = []
         rows: list[int] = []
@@ -81,7 +81,7 @@ class Digester:
             for ordinal, record in enumerate(slice_.legacy_batch(row).records(MESSAGES_BYTES_MAX), first_ordinal):
                 digests.append(self._digest(record, ordinal))
                 rows.append(row)
-        return Run(slice_, np.array(digests, DIGEST), np.array(rows, np.int64))
+        return Digests(slice_, np.array(digests, DIGEST), np.array(rows, np.int64))
 
     def _digest(self, record: Record, ordinal: int) -> tuple[int, ...]:
         key, body = record.key or b"", _body(record)

@@ -18,7 +18,7 @@ _OUTPUT_BYTES: Final = 10 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRun:
     """A run of batches in the draft's output: bytes and rows, both half open."""
 
     start: int
@@ -72,7 +72,7 @@ class Draft:
         """In ``out``, of the next batch."""
         self.rows = 0
         """In use of ``written``."""
-        self.parts: list[Written | Copied] = []
+        self.parts: list[WrittenRun | Copied] = []
         self._noted = (0, 0)
 
     def make_room(self, size_bytes: int) -> None:
@@ -102,5 +102,5 @@ class Draft:
         """Make what was written since the last part a part."""
         position, rows = self._noted
         if self.rows > rows:
-            self.parts.append(Written(position, self.position, rows, self.rows))
+            self.parts.append(WrittenRun(position, self.position, rows, self.rows))
             self._noted = self.position, self.rows

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.legacy import modified_ms
+from cleaner.engine.compaction.legacy_rewrite import modified_ms
 from cleaner.engine.compaction.rewrite import Times
 from cleaner.engine.compaction.sources import Slice, Source
 from cleaner.engine.compaction.survivors import Survivors
@@ -53,7 +53,7 @@ def keys_max_of(broker: BrokerPolicy) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _DecodedBatch:
     """What the map and the survivors need of a batch. ``records`` is empty for control batches and aborted data."""
 
     last_offset: int
@@ -131,7 +131,7 @@ class KafkaFinder:
                 return
             self._latest_offset = max(self._latest_offset, source.upper_offset - 1)
 
-    def _map(self, batch: _Batch) -> None:
+    def _map(self, batch: _DecodedBatch) -> None:
         """The record at which the map is full ends the round, even if its key is mapped already: so does Kafka."""
         for record in batch.records:
             if self._is_full:
@@ -164,7 +164,7 @@ class KafkaFinder:
                 unkeyed += fate is RecordFate.NO_KEY
         return unkeyed
 
-    def _batches(self, source: Source, fates: Fates, unmet_bytes: int = 0) -> Iterator[_Batch]:
+    def _batches(self, source: Source, fates: Fates, unmet_bytes: int = 0) -> Iterator[_DecodedBatch]:
         """Walk over all batches of a source; the first walk verifies them and gives their records numbers.
 
         Kafka's map does not meet the first ``unmet_bytes``: a transaction whose abort marker lies there goes on to it,
@@ -185,11 +185,11 @@ class KafkaFinder:
             self._ordinals += source.records
         self._progress(source.segment.size_bytes)
 
-    def _read(self, source: Source, slice_: Slice, row: int) -> _Batch:
+    def _read(self, source: Source, slice_: Slice, row: int) -> _DecodedBatch:
         batch = slice_.table[row]
         last_offset, first_ordinal = int(batch["last_offset"]), int(batch["first_ordinal"])
         if batch["disposition"] > Disposition.RETAIN_EMPTY:
-            return _Batch(last_offset, first_ordinal, None, [])
+            return _DecodedBatch(last_offset, first_ordinal, None, [])
         if slice_.is_legacy:
             is_expired = modified_ms(source.segment) <= self._times.legacy_horizon_ms
             records, horizon_ms = slice_.legacy_batch(row).records(), self._times.now_ms if is_expired else None
@@ -200,7 +200,7 @@ class KafkaFinder:
         if any(offset <= before for before, offset in pairwise(offsets)) or offsets[-1] > last_offset:
             raise slice_.fail(Status.BAD_OFFSETS, row)
         batch["tombstones"] = sum(record.is_tombstone for record in records)
-        return _Batch(last_offset, first_ordinal, horizon_ms, records)
+        return _DecodedBatch(last_offset, first_ordinal, horizon_ms, records)
 
 
 def _bitmap_of(kept: array[int], ordinals: int) -> Words:

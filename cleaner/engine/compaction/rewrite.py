@@ -25,7 +25,7 @@ from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.draft import Draft, Outputs
 from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.legacy import (
+from cleaner.engine.compaction.legacy_rewrite import (
     MESSAGES_BYTES_MAX,
     MIXED_VERSIONS,
     modified_ms,
@@ -33,15 +33,15 @@ from cleaner.engine.compaction.legacy import (
     rewritten,
     upgraded,
 )
-from cleaner.engine.compaction.sources import Place, Slice, Source
+from cleaner.engine.compaction.sources import Position, Slice, Source
 from storage.arrays import Words
 from storage.codecs.batches import body_bytes_max
 from storage.errors import NotYetSupported, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
-from storage.kernels.rewrite import encode_records, rewrite_batches, write_header
-from storage.kernels.status import Outcome, Status
+from storage.kernels.rebuild import encode_records, rewrite_batches, write_header
+from storage.kernels.status import BatchAction, Status
 from storage.records.record import NO_TIMESTAMP
 from storage.segment import open_to_read
 
@@ -68,11 +68,11 @@ class Times:
 
 
 @dataclass(slots=True)
-class _Task:
+class _Drafting:
     """A slice on its way through the crew."""
 
     source: Source
-    start: Place
+    start: Position
     tombstones: npt.NDArray[np.int32]
     """Of its batches."""
     slice_: Slice | None = None
@@ -170,21 +170,21 @@ class Rewriter:
             first = end
         return len(source.known)
 
-    def _tasks(self, source: Source, skipped: int) -> Iterator[_Task]:
+    def _tasks(self, source: Source, skipped: int) -> Iterator[_Drafting]:
         """The slices in order, behind those skipped; all but the ordinary ones are read, and disposed of, here."""
         start = source.known[skipped - 1].end if skipped else source.start
         for number, tombstones in enumerate(source.tombstones[skipped:], skipped):
             known = source.known[number] if source.known else None
-            task = _Task(source, start, tombstones)
+            task = _Drafting(source, start, tombstones)
             if known is None or not known.is_ordinary:
                 slice_ = task.read()
                 if not slice_.is_legacy:
                     self._fates.dispose(slice_)
-            start = known.end if known else Place.behind(task.read())
+            start = known.end if known else Position.behind(task.read())
             yield task
         assert start.position == source.segment.size_bytes, start
 
-    def _draft(self, task: _Task) -> tuple[Slice, Draft | None]:
+    def _draft(self, task: _Drafting) -> tuple[Slice, Draft | None]:
         """A slice and what it leaves; None where that is all of it."""
         with self._crew.hand() as (_, arena):
             slice_ = task.read()
@@ -193,12 +193,12 @@ class Rewriter:
             else:
                 slice_.table["tombstones"] = task.tombstones
                 self._decide(slice_, arena)
-            if (slice_.table["outcome"] == Outcome.COPY).all():
+            if (slice_.table["outcome"] == BatchAction.COPY).all():
                 return slice_, None
             copies = _long_copies(slice_)
             draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
-            task.source.leave(task.start.position, Place.behind(slice_).position)
+            task.source.leave(task.start.position, Position.behind(slice_).position)
             return slice_, draft
 
     def _decide(self, slice_: Slice, arena: Arena) -> None:
@@ -206,7 +206,7 @@ class Rewriter:
         status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
         if status != Status.OK:
             raise slice_.fail(status, row)
-        for row in np.flatnonzero(table["outcome"] == Outcome.UNDECIDED).tolist():
+        for row in np.flatnonzero(table["outcome"] == BatchAction.UNDECIDED).tolist():
             buf, _ = arena.fill(slice_, row, row + 1)
             status, _ = decide_batches(buf, table, row, row + 1, self._bitmap, self._times.now_ms)
             if status != Status.OK:
@@ -223,7 +223,7 @@ class Rewriter:
         status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
         assert status == Status.OK, (status, row)
         is_rebuilt = self._upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
-        table["outcome"][is_rebuilt & (table["outcome"] == Outcome.COPY)] = Outcome.REBUILD
+        table["outcome"][is_rebuilt & (table["outcome"] == BatchAction.COPY)] = BatchAction.REBUILD
 
     def _expire_tombstones(self, slice_: Slice, rows: Sequence[int]) -> None:
         for row in rows:
@@ -248,9 +248,9 @@ class Rewriter:
 
     def _write_messages(self, slice_: Slice, row: int, last: int, draft: Draft) -> None:
         table = slice_.table
-        for at in (row + np.flatnonzero(table["outcome"][row:last] != Outcome.DROP)).tolist():
+        for at in (row + np.flatnonzero(table["outcome"][row:last] != BatchAction.DROP)).tolist():
             position, size, count = (int(table[name][at]) for name in ("position", "size", "record_count"))
-            if table["outcome"][at] == Outcome.REBUILD:
+            if table["outcome"][at] == BatchAction.REBUILD:
                 self._rebuild_messages(slice_, at, draft)
                 continue
             message = slice_.buf[position : position + size]
@@ -330,7 +330,7 @@ def _bound_bytes(slice_: Slice, row: int) -> int:
 def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
     """What the draft of a slice takes: all that is not dropped, nor copied from file to file."""
     table = slice_.table
-    is_written = table["outcome"] != Outcome.DROP
+    is_written = table["outcome"] != BatchAction.DROP
     for first, last in copies:
         is_written[first:last] = False
     size_bytes = table["size"][is_written].sum(dtype=np.int64)
@@ -340,7 +340,7 @@ def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
 
 def _long_copies(slice_: Slice) -> list[tuple[int, int]]:
     """Runs of rows to copy that are long enough for a copy from file to file."""
-    is_copy = np.concatenate(([False], slice_.table["outcome"] == Outcome.COPY, [False]))
+    is_copy = np.concatenate(([False], slice_.table["outcome"] == BatchAction.COPY, [False]))
     edges = np.flatnonzero(is_copy[1:] != is_copy[:-1])
     ends = np.concatenate((slice_.table["position"], [int(slice_.table["position"][-1] + slice_.table["size"][-1])]))
     runs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)

@@ -15,12 +15,12 @@ from cleaner.engine.compaction.fates import Fates, ends_of
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
-from cleaner.engine.compaction.legacy import legacy_horizon_ms
+from cleaner.engine.compaction.legacy_rewrite import legacy_horizon_ms
 from cleaner.engine.compaction.resolve import resolve
 from cleaner.engine.compaction.rewrite import Rewriter, Times
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder, Survivors, dirty_sources
-from cleaner.engine.compaction.targets import InPlace, IntoCopy, Nowhere, Target
+from cleaner.engine.compaction.targets import Destination, InPlace, IntoCopy, Nowhere
 from cleaner.engine.deletion import check_unchanged
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means
@@ -118,7 +118,7 @@ def copy_compacted(round_: Round, means: Means, target: IntoCopy) -> Compacted:
     return _run(round_, means, target, is_locked=False)
 
 
-def _run(round_: Round, means: Means, target: Target, *, is_locked: bool) -> Compacted:
+def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -> Compacted:
     new_fates, pace = fates_maker(round_), Pace(means)
     with ExitStack() as mappings, Crew(means.threads) as crew:
         sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
@@ -187,7 +187,7 @@ def _filters(round_: Round, sources: Sequence[Source], times: Times) -> Abstract
 
 
 def _rewrite_group(
-    group: Sequence[Source], rewriter: Rewriter, target: Target, filters: Filters | None, bitmap: Words
+    group: Sequence[Source], rewriter: Rewriter, target: Destination, filters: Filters | None, bitmap: Words
 ) -> tuple[int, int]:
     """Rewrite one group and hand it on; gives its bytes and records afterwards."""
     first = group[0].segment
@@ -210,7 +210,7 @@ def _rewrite_group(
     return cleaned.size_bytes, cleaned.records
 
 
-def _keep(source: Source, target: Target) -> tuple[int, int]:
+def _keep(source: Source, target: Destination) -> tuple[int, int]:
     target.keep(source.segment)
     return source.segment.size_bytes, source.records
 

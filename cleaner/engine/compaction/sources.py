@@ -15,7 +15,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from cleaner.engine.compaction.legacy import legacy_batch, read_stretch
+from cleaner.engine.compaction.legacy_rewrite import legacy_batch, read_stretch
 from storage.arrays import Bytes, Table
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
@@ -113,7 +113,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Between two slices: where a walk can begin."""
 
     position: int
@@ -124,7 +124,7 @@ class Place:
     row: int
 
     @classmethod
-    def behind(cls, slice_: Slice) -> Place:
+    def behind(cls, slice_: Slice) -> Position:
         """Where the next slice begins."""
         last = slice_.table[-1]
         return cls(
@@ -139,7 +139,7 @@ class Place:
 class Known:
     """What the first walk over the records found out about a slice."""
 
-    end: Place
+    end: Position
     """Where the next one begins."""
     is_ordinary: bool
     """All its batches are (``Fates.dispose``): who works on it need not know the slices before it."""
@@ -230,15 +230,15 @@ class Source:
             unmap_pages(self._mapped_buf, start + -start % mmap.PAGESIZE, end - end % mmap.PAGESIZE)
 
     @property
-    def start(self) -> Place:
+    def start(self) -> Position:
         """Of the first slice, once the source has its first ordinal."""
-        return Place(0, self.segment.base_offset, self.first_ordinal, 0)
+        return Position(0, self.segment.base_offset, self.first_ordinal, 0)
 
-    def slice_at(self, start: Place, rows: int) -> Slice:
+    def slice_at(self, start: Position, rows: int) -> Slice:
         """One of so many rows that was walked over before. Raises: as ``slices``."""
         return next(self.slices(verify=False, start=start, rows_max=rows))
 
-    def slices(self, *, verify: bool, start: Place | None = None, rows_max: int | None = None) -> Iterator[Slice]:
+    def slices(self, *, verify: bool, start: Position | None = None, rows_max: int | None = None) -> Iterator[Slice]:
         """Walk over the batches. The record count is known at the end.
 
         Args:

@@ -24,7 +24,7 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.key_map import KeyMap, Run
-from cleaner.engine.compaction.sources import Known, Place, Slice, Source
+from cleaner.engine.compaction.sources import Known, Position, Slice, Source
 from storage.arrays import Words
 from storage.kernels.bitmap import new_bitmap, set_range
 from storage.scan.page_cache import available_bytes
@@ -50,7 +50,7 @@ class Survivors:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _Mapping:
     """A slice on its way through the crew."""
 
     source: Source
@@ -134,7 +134,7 @@ class Finder:
             filters.pass_over(self._clean, self._first_dirty, self._map)
             self._clean = [source for source in self._clean if not source.is_passed_over]
 
-    def _tasks(self, sources: Sequence[Source]) -> Iterator[_Task]:
+    def _tasks(self, sources: Sequence[Source]) -> Iterator[_Mapping]:
         """The slices of some sources, numbered and disposed of."""
         fates = self._new_fates()
         for source in sources:
@@ -145,9 +145,9 @@ class Finder:
                 is_ordinary = fates.dispose(slice_)
                 if is_first:
                     self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
-                yield _Task(source, slice_, is_first, is_ordinary)
+                yield _Mapping(source, slice_, is_first, is_ordinary)
 
-    def _finish(self, task: _Task) -> None:
+    def _finish(self, task: _Mapping) -> None:
         if task.is_first:
             _note(task)
             if self._filters:
@@ -162,12 +162,12 @@ class Finder:
         if source is not None and self._is_large and source.absent_bytes:
             source.let_go()
 
-    def _map_keys(self, task: _Task) -> None:
+    def _map_keys(self, task: _Mapping) -> None:
         with self._crew.hand() as (share, arena):
             for run in _runs(task, task.slice_.table.size, arena):
                 self._map.add(task.slice_, run, self._first_dirty, share)
 
-    def _mark(self, task: _Task) -> tuple[Words, Words, Words]:
+    def _mark(self, task: _Mapping) -> tuple[Words, Words, Words]:
         """Of the words of the bitmap that the slice lies in: its records below the dirty section, and those of them
         that the map supersedes; and the hashes of the others, where they are wanted."""
         slice_ = task.slice_
@@ -205,9 +205,9 @@ class Finder:
             self._bitmap = grown
 
 
-def _note(task: _Task) -> None:
+def _note(task: _Mapping) -> None:
     """What pass 2 can use of a slice, the next one of its source."""
-    task.source.known.append(Known(Place.behind(task.slice_), task.is_ordinary))
+    task.source.known.append(Known(Position.behind(task.slice_), task.is_ordinary))
     task.source.tombstones.append(task.slice_.table["tombstones"].copy())
 
 
@@ -216,7 +216,7 @@ def dirty_sources(sources: Sequence[Source], first_dirty_offset: int) -> list[So
     return [source for source in sources if source.upper_offset > first_dirty_offset]
 
 
-def _runs(task: _Task, last: int, arena: Arena) -> Iterator[Run]:
+def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
     """The rows before ``last`` with their plain records; verified before they are decompressed, or to be verified."""
     slice_ = task.slice_
     if task.is_first and slice_.is_plain:

@@ -17,7 +17,7 @@ from storage.names import FileState, SegmentFileName
 from storage.segment import Segment, SegmentFile
 
 
-class Target(Protocol):
+class Destination(Protocol):
     """Takes the groups of a round in ascending order."""
 
     def open(self, base_offset: int) -> CleanedSegment:

@@ -38,8 +38,8 @@ from storage.names import (
 )
 
 if TYPE_CHECKING:
-    from cleaner.engine.compare.diff import Difference
     from cleaner.engine.compare.lost_since import Between
+    from cleaner.engine.compare.record_diff import Difference
     from cleaner.engine.compare.two_states import State
 
 
@@ -76,7 +76,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Place:
+class ComparedDir:
     """A log dir, or one partition of it."""
 
     log_dir: LogDir
@@ -85,7 +85,7 @@ class Place:
     """Whether the log dir was named; else a partition directory was."""
 
     @classmethod
-    def open(cls, path: Path, topics: Sequence[str] = ()) -> Place:
+    def open(cls, path: Path, topics: Sequence[str] = ()) -> ComparedDir:
         """See what lies at a path.
 
         Args:
@@ -114,7 +114,7 @@ class Place:
         """What the log dir is a copy of, if it is one. Raises: CorruptManifest, UnreadableFile."""
         return read_origin(self.log_dir.path)
 
-    def is_copy_of(self, other: Place) -> bool:
+    def is_copy_of(self, other: ComparedDir) -> bool:
         """Whether this is a copy that was made of the other place's log dir, as it lies there."""
         if self.origin is None:
             return False
@@ -151,7 +151,7 @@ class Place:
         return cleaned.get(topic_partition, 0) if is_told else OFFSET_END
 
 
-def check_alike(before: Place, after: Place) -> None:
+def check_alike(before: ComparedDir, after: ComparedDir) -> None:
     """Refuse two places of which one cannot be a later state of the other.
 
     Raises: UnlikePlaces; UnreadableFile, CorruptManifest.
@@ -168,7 +168,7 @@ def check_alike(before: Place, after: Place) -> None:
         raise UnlikePlaces(cause, "name two states of one log dir, or two partition directories")
 
 
-def _unlike_kinds(before: Place, after: Place) -> UnlikePlaces:
+def _unlike_kinds(before: ComparedDir, after: ComparedDir) -> UnlikePlaces:
     whole, single = (before, after) if before.is_whole else (after, before)
     ((topic_partition, directory),) = single.partitions.items()
     remedy = "name two log dirs, or two partition directories"
@@ -177,7 +177,7 @@ def _unlike_kinds(before: Place, after: Place) -> UnlikePlaces:
     return UnlikePlaces(f"{whole.log_dir.path} is a log dir, and {directory} a partition directory", remedy)
 
 
-def _known(place: Place) -> set[TopicPartition]:
+def _known(place: ComparedDir) -> set[TopicPartition]:
     """Partitions that a log dir has, or speaks of: one that is lost is in its checkpoints still, or left out."""
     known = {topic_partition for topic_partition, _ in place.log_dir.partitions()}
     for name in OFFSET_CHECKPOINTS:
@@ -192,7 +192,7 @@ def _some(partitions: set[TopicPartition]) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-def pairs(before: Place, after: Place) -> Iterator[tuple[str, TopicPartition, TopicPartition | None]]:
+def pairs(before: ComparedDir, after: ComparedDir) -> Iterator[tuple[str, TopicPartition, TopicPartition | None]]:
     """Names of the partitions to compare; None where the later place has none for it.
 
     Two partition directories are compared whatever their names.
@@ -206,7 +206,7 @@ def pairs(before: Place, after: Place) -> Iterator[tuple[str, TopicPartition, To
 
 
 def compared(
-    before: Place, after: Place, now_ms: int, retention_ms_of: RetentionOf = lambda _: None
+    before: ComparedDir, after: ComparedDir, now_ms: int, retention_ms_of: RetentionOf = lambda _: None
 ) -> Iterator[Compared]:
     """Compare the partitions of the earlier place, one after the other; a failure is a fact of its partition.
 
@@ -232,9 +232,13 @@ def compared(
 
 
 def _compared(
-    name: str, before: tuple[Place, TopicPartition], after: tuple[Place, TopicPartition], now_ms: int, between: Between
+    name: str,
+    before: tuple[ComparedDir, TopicPartition],
+    after: tuple[ComparedDir, TopicPartition],
+    now_ms: int,
+    between: Between,
 ) -> Compared:
-    from cleaner.engine.compare.diff import compare  # noqa: PLC0415 - loads the kernels
+    from cleaner.engine.compare.record_diff import compare  # noqa: PLC0415 - loads the kernels
 
     try:
         _check_topic_ids(before[0].partitions[before[1]], after[0].partitions[after[1]])

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cleaner.engine.compaction.digests import Run
+from cleaner.engine.compaction.digests import Digests
 from cleaner.engine.compaction.fates import TRANSACTIONAL
 from cleaner.engine.compare.two_states import OFFSET_END
 from storage.arrays import Integers, Table, Words
@@ -58,7 +58,7 @@ class Between:
 
 
 @dataclass(slots=True)
-class Tombstones:
+class LaterTombstones:
     """Follows the tombstones of the earlier state that no later record supersedes, in offset order."""
 
     _first_stayed: int = OFFSET_END
@@ -79,7 +79,7 @@ class Tombstones:
 
 
 @dataclass(slots=True)
-class Leftovers:
+class LeftRecords:
     """Keys of records that stayed though a later one supersedes them, where the log was compacted: hardly any."""
 
     _keys: Words = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -108,7 +108,7 @@ class Markers:
     _with_data: set[int] = field(default_factory=set)
     """Producers whose present transaction has a record in the later state."""
 
-    def without_data(self, run: Run, rows: Integers, there: Flags) -> Flags:
+    def without_data(self, run: Digests, rows: Integers, there: Flags) -> Flags:
         """Return which of the next records are markers of transactions that have no data left.
 
         Args:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cleaner.engine.compaction.fates import TRANSACTIONAL, facts_of
 from cleaner.engine.compaction.round import aborted_transactions
-from cleaner.engine.compaction.sources import Place, Source
+from cleaner.engine.compaction.sources import Position, Source
 from policies.retain import AbortedTransaction, BatchFacts, Marker
 from storage.errors import PlanOutOfDate
 from storage.log.end import find_end
@@ -49,7 +49,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedState:
     """A state whose segments can be read, without a torn tail."""
 
     state: State
@@ -57,7 +57,7 @@ class Opened:
     end_offset: int
 
     @classmethod
-    def of(cls, state: State, stack: ExitStack) -> Opened:
+    def of(cls, state: State, stack: ExitStack) -> OpenedState:
         """Open every segment until the stack unwinds. Raises: PlanOutOfDate, UnreadableFile."""
         if not state.listing.segments:
             return cls(state, (), state.log_start_offset)
@@ -87,23 +87,23 @@ class Opened:
 class _Stretch(Source):
     """A segment from one of its batches on."""
 
-    def __init__(self, segment: Segment, upper_offset: int, first: Place | None) -> None:
+    def __init__(self, segment: Segment, upper_offset: int, first: Position | None) -> None:
         super().__init__(segment, upper_offset, is_locked=False)
         self._first = first
 
     @property
-    def start(self) -> Place:
+    def start(self) -> Position:
         first = self._first or super().start
-        return Place(first.position, first.next_offset, self.first_ordinal, first.row)
+        return Position(first.position, first.next_offset, self.first_ordinal, first.row)
 
 
-def joined(before: Opened, after: Opened, stack: ExitStack) -> list[Source]:
-    """Open what was compacted of both states, as one log. Raises: as ``Opened.between``."""
+def joined(before: OpenedState, after: OpenedState, stack: ExitStack) -> list[Source]:
+    """Open what was compacted of both states, as one log. Raises: as ``OpenedState.between``."""
     end_offset = after.state.compacted_to_offset
     return [*before.between(-1, end_offset, stack), *after.between(before.end_offset, end_offset, stack)]
 
 
-def aborted_in_both(before: Opened, after: Opened) -> list[AbortedTransaction]:
+def aborted_in_both(before: OpenedState, after: OpenedState) -> list[AbortedTransaction]:
     """Return the aborted transactions of both states.
 
     A cleaner takes a transaction out of the index once it has no data left. If the earlier state holds data of a
@@ -123,7 +123,7 @@ def aborted_in_both(before: Opened, after: Opened) -> list[AbortedTransaction]:
     return [*own, *since, *told]
 
 
-def _unended(state: Opened) -> dict[int, int]:
+def _unended(state: OpenedState) -> dict[int, int]:
     """Return the first offset of every transaction that has no marker, by producer id."""
     unended: dict[int, int] = {}
     for base_offset, batch in _transactional(state.sources):
@@ -153,7 +153,7 @@ def _transactional(sources: Iterator[Source] | tuple[Source, ...]) -> Iterator[t
                 yield int(slice_.table["base_offset"][row]), facts_of(slice_, int(row))
 
 
-def _place_at(source: Source, offset: int) -> Place:
+def _place_at(source: Source, offset: int) -> Position:
     """Return the place of the first batch that begins at or above an offset, or the end."""
     with Source(source.segment, source.upper_offset, is_locked=False) as walked:
         walked.first_ordinal = 0
@@ -161,8 +161,10 @@ def _place_at(source: Source, offset: int) -> Place:
         for slice_ in walked.slices(verify=False):
             row = int(np.searchsorted(slice_.table["base_offset"], offset))
             if row < slice_.table.size:
-                return Place(slice_.position_of(row), int(slice_.table["base_offset"][row]), 0, slice_.first_row + row)
-            place = Place.behind(slice_)
+                return Position(
+                    slice_.position_of(row), int(slice_.table["base_offset"][row]), 0, slice_.first_row + row
+                )
+            place = Position.behind(slice_)
     return place
 
 

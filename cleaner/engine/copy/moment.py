@@ -59,7 +59,7 @@ _KAFKAS: Final = frozenset({META_PROPERTIES_FILE, LEADER_EPOCH_CHECKPOINT, PARTI
 _METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
 
-class Entry(NamedTuple):
+class EntrySeen(NamedTuple):
     """What lay under a name."""
 
     format: int
@@ -74,7 +74,7 @@ class Entry(NamedTuple):
     """Hard links of a file."""
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Entry:
+    def of(cls, status: os.stat_result) -> EntrySeen:
         """Keep what tells whether the entry changed."""
         if stat.S_ISREG(status.st_mode):
             disk_bytes = status.st_blocks * BLOCK_BYTES
@@ -91,7 +91,7 @@ class Entry(NamedTuple):
         """Whether it is a directory, and no symlink to one."""
         return self.format == stat.S_IFDIR
 
-    def change_to(self, other: Entry) -> str | None:
+    def change_to(self, other: EntrySeen) -> str | None:
         """Return what became of the entry, in words; None if it is the same."""
         if (self.format, self.identity) != (other.format, other.identity):
             return "another directory has its name" if self.is_dir else "another size, time or file"
@@ -103,9 +103,9 @@ class SeenDirectory:
     """A directory, what lay in it, and whose it was."""
 
     path: Path
-    itself: Entry
+    itself: EntrySeen
     mtime_ns: int
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, EntrySeen]
     topic_id: bytes | None
     """As ``partition.metadata`` has it."""
 
@@ -120,7 +120,7 @@ class SeenDirectory:
             raise UnreadableFile(path, error.strerror or str(error)) from error
         is_told = PARTITION_METADATA_FILE in entries and entries[PARTITION_METADATA_FILE].is_file
         topic_id = read_file(path / PARTITION_METADATA_FILE) if is_told else None
-        return cls(path, Entry.of(status), status.st_mtime_ns, entries, topic_id)
+        return cls(path, EntrySeen.of(status), status.st_mtime_ns, entries, topic_id)
 
     def listing(self) -> Listing:
         """Return the segment files, as ``list_partition`` would have listed them at that moment."""
@@ -196,7 +196,7 @@ class Moment:
         """Return what the checkpoints said, by file name. Raises: CorruptCheckpoint."""
         return {name: parse_offset_checkpoint(data, self.root.path / name) for name, data in self.checkpoints.items()}
 
-    def entry(self, path: Path) -> Entry:
+    def entry(self, path: Path) -> EntrySeen:
         """Return what lay at a path in the log dir, or in one of ``directories``."""
         directory = self.root if path.parent == self.root.path else self.directories[path.parent.name]
         return directory.entries[path.name]
@@ -236,7 +236,7 @@ def _looked_at(path: Path) -> SeenDirectory:
         raise
 
 
-def _is_copied(name: str, entry: Entry, topics: Sequence[str], log_dir: Path) -> bool:
+def _is_copied(name: str, entry: EntrySeen, topics: Sequence[str], log_dir: Path) -> bool:
     """Whether a copy of some topics has this directory.
 
     Raises: UnreadableFile for a live partition that is no directory: a broker would follow a symlink.
@@ -253,10 +253,10 @@ def _is_copied(name: str, entry: Entry, topics: Sequence[str], log_dir: Path) ->
     return True
 
 
-def _entries(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, Entry]]:
+def _entries(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, EntrySeen]]:
     for entry in found:
         try:
-            yield entry.name, Entry.of(entry.stat(follow_symlinks=False))
+            yield entry.name, EntrySeen.of(entry.stat(follow_symlinks=False))
         except FileNotFoundError:  # gone since it was listed: the next look finds it gone, too
             continue
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.copy.moment import Entry
+from cleaner.engine.copy.moment import EntrySeen
 from storage.errors import CopyDoesNotFit, SourceChanged, UnreadableFile, UnusableOutput
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
@@ -67,7 +67,7 @@ class OutputDir:
         for path in directory.iterdir():
             self._fs.unlink(path, Purpose.COPY)
 
-    def copy(self, source: Path, planned: Entry, target: Path) -> None:
+    def copy(self, source: Path, planned: EntrySeen, target: Path) -> None:
         """Copy a file, its time and its holes too, within the kernel where that can be.
 
         Args:
@@ -79,13 +79,13 @@ class OutputDir:
         """
         descriptor = _open(source)
         try:
-            if (cause := planned.change_to(Entry.of(os.fstat(descriptor)))) is not None:
+            if (cause := planned.change_to(EntrySeen.of(os.fstat(descriptor)))) is not None:
                 raise SourceChanged(source, cause)
             with self._fs.create(target, target.parent, Purpose.COPY) as file:
                 file.copy_sparse(descriptor, planned.identity.size_bytes)
                 file.fsync()
                 file.set_mtime(planned.identity.mtime_ns)
-            if planned.change_to(Entry.of(os.fstat(descriptor))) is not None:
+            if planned.change_to(EntrySeen.of(os.fstat(descriptor))) is not None:
                 raise SourceChanged(source, "it was written to while it was copied")
         except EOFError as error:
             raise SourceChanged(source, "it was truncated while it was copied") from error

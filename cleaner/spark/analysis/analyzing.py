@@ -20,15 +20,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.report.findings import Analysis
 from cleaner.spark.analysis.fact_schema import KEY, STRETCH
-from cleaner.spark.analysis.naming import Figures, Naming
 from cleaner.spark.analysis.savings import Rehearsed, rehearse
-from cleaner.spark.analysis.snapshot import Snapshot
+from cleaner.spark.analysis.snapshot import PlannedRead
+from cleaner.spark.analysis.tables import Figures, Naming
 from cleaner.spark.session import cause_of
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
 from policies.config.policy import BrokerPolicy
 from storage.errors import AnalysisFailed
 from storage.records import ControlType
-from storage.scan.extents import Slice, packed
+from storage.scan.extents import Extent, packed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ Told = Callable[[str], None]
 """Hears what is done next."""
 
 
-def analyze(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told: Told) -> Analysis:
+def analyze(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
     """Every table.
 
     Args:
@@ -56,7 +56,7 @@ def analyze(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told:
         raise AnalysisFailed(cause_of(error)) from error
 
 
-def _analysis(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy, told: Told) -> Analysis:
+def _analysis(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
     named, problems = Naming(snapshot), list(snapshot.problems)
     with _kept(_facts(spark, snapshot, STRETCH)) as stretches:
         told("reading batches")
@@ -91,7 +91,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
-def _facts(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema) -> DataFrame:
+def _facts(spark: SparkSession, snapshot: PlannedRead, schema: pa.Schema) -> DataFrame:
     """What a task tells of each pack of slices."""
     places, now_ms = snapshot.places, snapshot.now_ms
 
@@ -106,11 +106,11 @@ def _facts(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema) -> DataFr
     return _distributed(spark, packs).mapInArrow(read, from_arrow_schema(schema))
 
 
-def _packs(snapshot: Snapshot) -> list[tuple[Slice, ...]]:
+def _packs(snapshot: PlannedRead) -> list[tuple[Extent, ...]]:
     return list(packed(snapshot.slices, PARTITION_BYTES_DEFAULT))
 
 
-def _tasks(spark: SparkSession, snapshot: Snapshot) -> int:
+def _tasks(spark: SparkSession, snapshot: PlannedRead) -> int:
     """For what is kept after a shuffle: of little data Spark would keep, and start tasks for, 200 partitions."""
     return max(len(_packs(snapshot)), spark.sparkContext.defaultParallelism)
 
@@ -222,7 +222,7 @@ def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
     return ranked.withColumn("by", F.lit(by))
 
 
-def _rehearsed(spark: SparkSession, snapshot: Snapshot, broker: BrokerPolicy) -> list[Rehearsed]:
+def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> list[Rehearsed]:
     """A task for each partition with something to do, in the order of the partitions."""
     working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
     now_ms = snapshot.now_ms

@@ -12,18 +12,18 @@ from policies.plan import PartitionPlan, Plan, path_of
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
-from storage.scan.extents import Slice, Wanted, cut_partition
+from storage.scan.extents import Extent, Wanted, cut_partition
 from storage.scan.partitions import OffsetRange, while_files_move
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PlannedRead:
     """Offsets, files and lengths, as of one moment."""
 
     now_ms: int
     partitions: tuple[PartitionPlan, ...]
     """A partition's *place* is its number here."""
-    slices: tuple[Slice, ...]
+    slices: tuple[Extent, ...]
     problems: tuple[str, ...]
     """What could not be planned, a line each."""
 
@@ -33,20 +33,20 @@ class Snapshot:
         return {Path(path_of(planned.facts)): place for place, planned in enumerate(self.partitions)}
 
 
-def take_snapshot(plan: Plan) -> Snapshot:
+def take_snapshot(plan: Plan) -> PlannedRead:
     """Fix what is read of each partition of a plan, and note what cannot be."""
     problems = [error for log_dir in plan.log_dirs for error in log_dir.facts.errors]
     problems += [f"{failed.topic_partition}: {failed.error}" for failed in plan.failures]
-    slices: list[Slice] = []
+    slices: list[Extent] = []
     for planned in plan.partitions:
         try:
             slices += while_files_move(partial(_slices, planned.facts))
         except LogCleanerError as error:
             problems.append(f"{planned.facts.topic_partition}: {error}")
-    return Snapshot(plan.request.now_ms, plan.partitions, tuple(slices), tuple(problems))
+    return PlannedRead(plan.request.now_ms, plan.partitions, tuple(slices), tuple(problems))
 
 
-def _slices(facts: PartitionFacts) -> list[Slice]:
+def _slices(facts: PartitionFacts) -> list[Extent]:
     listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
     wanted = Wanted(OffsetRange(facts.log_start_offset, facts.log_end_offset), None, PARTITION_BYTES_DEFAULT, False)
     return list(cut_partition(facts.topic_partition, listing.segments, wanted))

@@ -32,7 +32,7 @@ from storage.kernels.layout import (
 )  # fmt: skip
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, Damage, SliceReader
-from storage.scan.extents import Slice
+from storage.scan.extents import Extent
 from storage.scan.windows import open_window
 
 DAY_MS: Final = 86_400_000
@@ -42,7 +42,7 @@ Places = dict[Path, int]
 Integers = npt.NDArray[np.int64]
 
 
-def facts_of(slices: tuple[Slice, ...], places: Places, schema: pa.Schema, now_ms: int) -> Iterator[pa.RecordBatch]:
+def facts_of(slices: tuple[Extent, ...], places: Places, schema: pa.Schema, now_ms: int) -> Iterator[pa.RecordBatch]:
     """What a task tells of its slices.
 
     Args:
@@ -78,7 +78,7 @@ def _problem(schema: pa.Schema, problem: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
-def keyed_records(chunk: Chunk, slice_: Slice, place: int) -> Iterator[pa.RecordBatch]:
+def keyed_records(chunk: Chunk, slice_: Extent, place: int) -> Iterator[pa.RecordBatch]:
     """Those of a chunk that have a key."""
     located = np.ascontiguousarray(chunk.located[:, chunk.located[KEY_BYTES] >= 0])
     first = 0

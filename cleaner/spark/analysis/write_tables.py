@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner.report.findings import TABLES, Analysis, Row
+from cleaner.report.findings import TABLES, Analysis, Finding
 from storage.errors import UnwritableFile
 
 _TYPES: Final[dict[type, pa.DataType]] = {
@@ -41,7 +41,7 @@ def _write(path: Path, table: pa.Table) -> None:
     hidden.replace(path)
 
 
-def _arrow(kind: type[Row], analysis: Analysis) -> pa.Table:
+def _arrow(kind: type[Finding], analysis: Analysis) -> pa.Table:
     hints = get_type_hints(kind)
     columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
     name = next(name for name, of in TABLES.items() if of is kind)

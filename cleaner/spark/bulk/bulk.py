@@ -34,7 +34,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import tasks
 from cleaner.spark.bulk.scratch import sweep
 from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
-from cleaner.spark.bulk.work import RewriteTask, Rewritten, Setting, Span, Surveyed, SurveyTask, Unit, Walked
+from cleaner.spark.bulk.work import GroupWork, RewriteTask, Rewritten, Setting, Span, Surveyed, SurveyTask, Walked
 from cleaner.spark.session import cause_of
 from policies.retain import ProducerEnd
 from storage.errors import LogCleanerError, PlanOutOfDate, SparkJobFailed, UnseenLogDir
@@ -56,7 +56,7 @@ class _Prepared:
 
     setting: Setting
     round: Round
-    units: list[Unit] = field(default_factory=list)
+    units: list[GroupWork] = field(default_factory=list)
     unkeyed: int = 0
     rewritten: list[Rewritten] = field(default_factory=list)
     error: LogCleanerError | None = None
@@ -233,7 +233,7 @@ def _groups_of(round_: Round) -> tuple[tuple[tuple[Segment, int], ...], ...]:
     return tuple(tuple(by_base[base] for base in group) for group in round_.compaction.round.groups)
 
 
-def _units(batch: Sequence[_Prepared]) -> list[Unit]:
+def _units(batch: Sequence[_Prepared]) -> list[GroupWork]:
     return [unit for prepared in batch if prepared.error is None for unit in prepared.units]
 
 
@@ -250,17 +250,17 @@ def _note(prepared: _Prepared, walked: Answers) -> None:
 
 def _unit(
     setting: Setting, numbers: tuple[int, int], group: Sequence[tuple[Segment, int]], surveyed: Sequence[Surveyed]
-) -> Unit:
+) -> GroupWork:
     """A unit with its number, and its first span's."""
     ordinals = [0, *accumulate(each.records for each in surveyed)]
     spans = [
         Span(numbers[1] + place, segment, upper, ordinals[place], each.records, each.transactions)
         for place, ((segment, upper), each) in enumerate(zip(group, surveyed, strict=True))
     ]
-    return Unit(numbers[0], setting, tuple(spans))
+    return GroupWork(numbers[0], setting, tuple(spans))
 
 
-def _rewrite_task(unit: Unit, bitmaps: dict[int, Path], walked: Answers) -> RewriteTask:
+def _rewrite_task(unit: GroupWork, bitmaps: dict[int, Path], walked: Answers) -> RewriteTask:
     tombstones = []
     for span in unit.spans:
         answer = walked[span.number]

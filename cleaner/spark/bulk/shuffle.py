@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk, units_by_number
-from cleaner.spark.bulk.work import PLACE_BITS, Span, Unit, Walked
+from cleaner.spark.bulk.work import PLACE_BITS, GroupWork, Span, Walked
 from storage.errors import LogCleanerError
 
 _KEYS: Final = "round int, low bigint, high bigint, place bigint, is_dirty boolean"
@@ -40,7 +40,7 @@ class _Answers(AccumulatorParam[Answers]):
 
 
 def survivor_bitmaps(
-    spark: SparkSession, units: Sequence[Unit], secret: tuple[int, int], run: str
+    spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], run: str
 ) -> tuple[dict[int, Path], Answers]:
     """Find the records that survive.
 
@@ -68,11 +68,11 @@ def survivor_bitmaps(
         keys.unpersist()
 
 
-def _is_dirty(unit: Unit) -> bool:
+def _is_dirty(unit: GroupWork) -> bool:
     return unit.spans[0].segment.base_offset >= unit.setting.first_dirty_offset
 
 
-def _keys(spark: SparkSession, units: Sequence[Unit], secret: tuple[int, int], answers: Any) -> DataFrame:
+def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], answers: Any) -> DataFrame:
     """A row for each record with a key; a task walks one span, or some where there are many."""
     spans = spark.sparkContext.broadcast([(unit.number, unit.setting, span) for unit in units for span in unit.spans])
 
@@ -110,7 +110,7 @@ def _words(secret: tuple[int, int]) -> tuple[np.uint64, np.uint64]:
     return np.uint64(secret[0]), np.uint64(secret[1])
 
 
-def _bitmaps(survivors: DataFrame, units: Sequence[Unit], run: str, spark: SparkSession) -> dict[int, Path]:
+def _bitmaps(survivors: DataFrame, units: Sequence[GroupWork], run: str, spark: SparkSession) -> dict[int, Path]:
     """Places to the tasks of their units, each of which writes the bitmaps of its own."""
     known = spark.sparkContext.broadcast(units_by_number(units))
 

@@ -23,13 +23,13 @@ from cleaner.engine.compaction.sources import Source
 from cleaner.spark.bulk.scratch import new_suffix
 from cleaner.spark.bulk.work import (
     PLACE_BITS,
+    GroupWork,
     RewriteTask,
     Rewritten,
     Setting,
     Span,
     Surveyed,
     SurveyTask,
-    Unit,
     Walked,
 )
 from storage.arrays import Integers, Table, Words
@@ -186,6 +186,6 @@ def _bitmap(task: RewriteTask) -> Words:
     return np.fromfile(task.bitmap, np.uint64)
 
 
-def units_by_number(units: Sequence[Unit]) -> tuple[dict[int, int], dict[int, Path]]:
+def units_by_number(units: Sequence[GroupWork]) -> tuple[dict[int, int], dict[int, Path]]:
     """Records and output directory of each unit."""
     return {u.number: u.records for u in units}, {u.number: u.setting.directory for u in units}

@@ -78,7 +78,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class GroupWork:
     """What becomes one segment."""
 
     number: int
@@ -104,7 +104,7 @@ class Walked:
 class RewriteTask:
     """Write a unit's segment."""
 
-    unit: Unit
+    unit: GroupWork
     bitmap: Path | None
     """Of its survivors; None where there are none."""
     tombstones: tuple[Tombstones, ...]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cleaner.arrow.schema import arrow_schema
 from cleaner.spark.table.options import Mode, Options
 from storage.errors import SegmentGone
-from storage.scan.extents import Slice, Wanted, cut_partition
+from storage.scan.extents import Extent, Wanted, cut_partition
 from storage.scan.partitions import FoundPartition, while_files_move
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _PLANS_MAX: Final = 8
 """How often a compaction may replace the file of a slice before its reader could open it."""
 
 
-def read_slice(slice_: Slice, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+def read_slice(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
     """The columns of a slice's records; of damaged batches what ``mode`` says.
 
     Raises: CorruptBatch (FAILFAST), SegmentGone (before the first row), UnreadableFile.
@@ -39,7 +39,7 @@ def read_slice(slice_: Slice, columns: tuple[str, ...], options: Options) -> Ite
                 yield damage_batch(found, slice_, schema)
 
 
-def read_planned(slice_: Slice, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+def read_planned(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
     """As ``read_slice``, of no other file than the one that was planned: a batch read is a snapshot.
 
     Raises: as ``read_slice``; SegmentGone only with ``failOnDataLoss``.
@@ -51,7 +51,7 @@ def read_planned(slice_: Slice, columns: tuple[str, ...], options: Options) -> I
             raise
 
 
-def read_offsets(slice_: Slice, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+def read_offsets(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
     """As ``read_slice``, of whichever files hold the slice's offsets by now: what a consumer would be given.
 
     Raises: as ``read_slice``; SegmentGone only with ``failOnDataLoss``, where retention took some of the offsets.
@@ -70,7 +70,7 @@ def read_offsets(slice_: Slice, columns: tuple[str, ...], options: Options) -> I
     raise SegmentGone(slices[0].path)
 
 
-def _plan_again(slice_: Slice, options: Options) -> list[Slice]:
+def _plan_again(slice_: Extent, options: Options) -> list[Extent]:
     log = FoundPartition(slice_.topic_partition, slice_.path.parent, 0).open()
     if log.log_start_offset > slice_.offsets.start and options.fail_on_data_loss:
         raise SegmentGone(slice_.path)

@@ -35,7 +35,7 @@ _CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64(
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class WrittenParts(WriterCommitMessage):
     """What a task hands to the commit."""
 
     parts: tuple[Part, ...]
@@ -55,7 +55,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._topic = said.topic
         self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
         """Lay down what a task is given.
 
         Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
@@ -65,13 +65,14 @@ class KafkaLogWriter(DataSourceArrowWriter):
         for batch in iterator:
             for name, record in records_of(batch, self._topic):
                 writer.add(name, record)
-        return Written(writer.close())
+        return WrittenParts(writer.close())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Let the partitions appear. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
         try:
             publish(
-                self._write, [part for message in messages if isinstance(message, Written) for part in message.parts]
+                self._write,
+                [part for message in messages if isinstance(message, WrittenParts) for part in message.parts],
             )
         finally:
             remove_parts(self._write)

@@ -20,7 +20,7 @@ from cleaner.spark.table.options import Mode, Options, parse_options
 from cleaner.spark.table.pushdown import EVERYTHING, narrowing_of
 from cleaner.spark.table.reading import read_planned
 from storage.errors import InvalidConfig
-from storage.scan.extents import Slice, Wanted, cut_partition, packed
+from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, while_files_move
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class KafkaLogReader(DataSourceReader):
             for slice_ in partition.value:
                 yield from read_planned(slice_, self._columns, self._options)
 
-    def _slices(self, partition: FoundPartition) -> list[Slice]:
+    def _slices(self, partition: FoundPartition) -> list[Extent]:
         narrowing, options = self._narrowing, self._options
         log = partition.open()
         asked = range_of(log, partition.topic_partition, options, time.time_ns() // 1_000_000)

@@ -20,7 +20,7 @@ from cleaner.spark.table.options import LOG_END, Bound, Options
 from cleaner.spark.table.reading import read_offsets
 from storage.errors import InvalidConfig, NoSuchOffset, PartitionGone
 from storage.names import TopicPartition
-from storage.scan.extents import Slice, Wanted, cut_partition, packed
+from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, readable_end, while_files_move
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         for slice_ in partition.value:
             yield from read_offsets(slice_, self._columns, self._options)
 
-    def _slices(self, partition: FoundPartition, range_: OffsetRange) -> list[Slice]:
+    def _slices(self, partition: FoundPartition, range_: OffsetRange) -> list[Extent]:
         log, name = partition.open(), partition.topic_partition
         if self._options.fail_on_data_loss:
             bound = Bound({name: range_.start}), Bound({name: range_.end})

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from cleaner.cli.values import at_least_one, moment, span_ms, target
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -85,15 +85,15 @@ def test_count_starts_at_one() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1048576", Target(1 << 20)),
-        ("1KiB", Target(1 << 10)),
-        ("20GiB", Target(20 << 30)),
-        ("512MiB", Target(512 << 20)),
-        ("15%", Target(15, is_percent=True)),
-        ("100%", Target(100, is_percent=True)),
+        ("1048576", SpaceTarget(1 << 20)),
+        ("1KiB", SpaceTarget(1 << 10)),
+        ("20GiB", SpaceTarget(20 << 30)),
+        ("512MiB", SpaceTarget(512 << 20)),
+        ("15%", SpaceTarget(15, is_percent=True)),
+        ("100%", SpaceTarget(100, is_percent=True)),
     ],
 )
-def test_target(text: str, expected: Target) -> None:
+def test_target(text: str, expected: SpaceTarget) -> None:
     assert target(text) == expected
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from cleaner.daemon import child as module
 from cleaner.daemon import compacting
-from cleaner.daemon.child import ChildDied, CompactionRefused, Compactor, CompactorUnstartable
-from cleaner.daemon.messages import Advanced, Done, Ready, Refused, Task, Told
+from cleaner.daemon.child import ChildDied, CompactingChild, CompactionRefused, CompactorUnstartable
+from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
 from policies.config.configured import Configured
 from policies.plan import Only, Request
 from storage.filesystem import FileSystem
@@ -70,10 +70,10 @@ def lock(log_dir):
         yield lock
 
 
-def task(log_dir: Path, lock: int, *set_options: str) -> Task:
+def task(log_dir: Path, lock: int, *set_options: str) -> CompactionTask:
     request = Request(NOW_MS, Only.COMPACTION)
     found = Configured((log_dir,), configured(*set_options, state=COMPACT))
-    return Task((str(log_dir), TopicPartition("state", 0)), found, request, 1, lock)
+    return CompactionTask((str(log_dir), TopicPartition("state", 0)), found, request, 1, lock)
 
 
 def nothing() -> None:
@@ -82,7 +82,7 @@ def nothing() -> None:
 
 def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
     listener, meanwhile = Listening(), []
-    with Compactor([lock.descriptor], Supervised()) as compactor:
+    with CompactingChild([lock.descriptor], Supervised()) as compactor:
         done = compactor.compact(task(log_dir, lock.descriptor), listener, lambda: meanwhile.append(1))
         process, _ = compactor._child
         assert not compactor.compact(task(log_dir, lock.descriptor), listener, nothing).outcome.results
@@ -97,7 +97,7 @@ def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
 
 def test_what_the_child_is_not_given_the_lock_of_it_does_not_touch(log_dir, lock):
     other = os.open(log_dir / ".lock", os.O_RDWR)
-    with Compactor([other], Supervised()) as compactor, pytest.raises(CompactionRefused, match="held by"):
+    with CompactingChild([other], Supervised()) as compactor, pytest.raises(CompactionRefused, match="held by"):
         compactor.compact(task(log_dir, other), Listening(), nothing)
     os.close(other)
 
@@ -119,7 +119,10 @@ def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch
     monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
     stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP); c.send(0)")
     started_seconds = time.monotonic()
-    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="stood still for 1 s"):
+    with (
+        CompactingChild([lock.descriptor], Supervised()) as compactor,
+        pytest.raises(ChildDied, match="stood still for 1 s"),
+    ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
     assert time.monotonic() - started_seconds < 30
 
@@ -130,17 +133,23 @@ def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log
     works = "t = time.monotonic()\nwhile time.monotonic() < t + 2: pass\n"
     sleeps = "[time.sleep(0.3) for _ in range(8)]\n"
     stub(monkeypatch, f"c.send(0); c.recv()\n{works}{sleeps}sys.exit(3)")
-    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="process exited with"):
+    with (
+        CompactingChild([lock.descriptor], Supervised()) as compactor,
+        pytest.raises(ChildDied, match="process exited with"),
+    ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
 def test_while_the_daemon_itself_is_busy_nobody_says_that_the_child_stands_still(log_dir, lock, monkeypatch):
     monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
     monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
-    told = "from cleaner.daemon.messages import Told\nfrom cleaner.events import Event"
-    begun = "c.send(Told(Event.COMPACTION_BEGUN, {})); time.sleep(2.2); sys.exit(3)"
+    told = "from cleaner.daemon.messages import ToldEvent\nfrom cleaner.events import Event"
+    begun = "c.send(ToldEvent(Event.COMPACTION_BEGUN, {})); time.sleep(2.2); sys.exit(3)"
     stub(monkeypatch, f"{told}\nc.send(0); c.recv(); {begun}")
-    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(ChildDied, match="process exited with"):
+    with (
+        CompactingChild([lock.descriptor], Supervised()) as compactor,
+        pytest.raises(ChildDied, match="process exited with"),
+    ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), lambda: time.sleep(1.5))
 
 
@@ -166,7 +175,7 @@ def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir
 
     monkeypatch.setattr(subprocess.Popen, "kill", unkillable)
     stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP)")
-    with Compactor([lock.descriptor], pinged) as compactor, pytest.raises(ChildDied):
+    with CompactingChild([lock.descriptor], pinged) as compactor, pytest.raises(ChildDied):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
     assert len(set(pings_at_kill)) == 1
 
@@ -176,7 +185,7 @@ def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir
 )
 def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lock, monkeypatch, program, told):
     monkeypatch.setattr(sys, "executable", program)
-    with Compactor([lock.descriptor], Supervised()) as compactor, pytest.raises(CompactorUnstartable, match=told):
+    with CompactingChild([lock.descriptor], Supervised()) as compactor, pytest.raises(CompactorUnstartable, match=told):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
@@ -188,7 +197,7 @@ def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lo
     ],
 )
 def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, lock, monkeypatch, code, told):
-    compactor = Compactor([lock.descriptor], Supervised())
+    compactor = CompactingChild([lock.descriptor], Supervised())
     with monkeypatch.context() as stubbed:
         stub(stubbed, code)
         with pytest.raises(ChildDied, match=told):
@@ -199,7 +208,7 @@ def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, loc
 
 def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
     stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
-    with Compactor([lock.descriptor], Supervised()) as compactor:
+    with CompactingChild([lock.descriptor], Supervised()) as compactor:
         compactor._child = compactor._started(nothing)
         compactor._kill_at_seconds = 0.0
         with pytest.raises(ChildDied, match="signal 9"):
@@ -218,14 +227,14 @@ def test_when_all_ends_the_child_is_asked_and_then_killed(log_dir, lock, monkeyp
     stub(monkeypatch, code)
     supervised = Supervised()
     threading.Timer(1.0, lambda: setattr(supervised, "is_stopping", True)).start()
-    with Compactor([lock.descriptor], supervised) as compactor, pytest.raises(ChildDied, match=told):
+    with CompactingChild([lock.descriptor], supervised) as compactor, pytest.raises(ChildDied, match=told):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
 def test_a_child_that_does_not_end_is_killed(log_dir, lock, monkeypatch):
     monkeypatch.setattr(module, "END_SECONDS", 0.2)
     stub(monkeypatch, "c.send(0); time.sleep(100)")
-    compactor = Compactor([lock.descriptor], Supervised())
+    compactor = CompactingChild([lock.descriptor], Supervised())
     process, _ = compactor._child = compactor._started(nothing)
     compactor.close()
     assert process.returncode == -signal.SIGKILL
@@ -239,7 +248,7 @@ def test_the_child_does_tasks_until_the_connection_is_closed(log_dir, lock):
         assert ours.recv() == Ready()
         for one in (task(log_dir, lock.descriptor), task(log_dir, -1)):
             ours.send(one)
-            while not isinstance(message := ours.recv(), Done | Refused):
+            while not isinstance(message := ours.recv(), Done | TaskRefused):
                 heard.append(message)
             heard.append(message)
         ours.close()
@@ -252,7 +261,7 @@ def test_the_child_does_tasks_until_the_connection_is_closed(log_dir, lock):
         signal.signal(number, handler)
     other_side.join()
     kinds = [type(message) for message in heard]
-    assert (kinds[0], kinds[-2], kinds[-1]) == (Told, Done, Refused)
+    assert (kinds[0], kinds[-2], kinds[-1]) == (ToldEvent, Done, TaskRefused)
     assert Advanced in kinds
 
 

@@ -21,7 +21,7 @@ SLOW_SECONDS = 4.0
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(round_module, "Compactor", SameProcess)
+    monkeypatch.setattr(round_module, "CompactingChild", SameProcess)
 
 
 def expiring(path: Path) -> Path:

@@ -48,7 +48,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(round_module, "Compactor", SameProcess)
+    monkeypatch.setattr(round_module, "CompactingChild", SameProcess)
 
 
 def drawn(path: Path, due_ms: int) -> Path:

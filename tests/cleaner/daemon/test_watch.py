@@ -16,7 +16,7 @@ from watchdog.events import (
 )
 
 from cleaner.daemon import watch as module
-from cleaner.daemon.watch import Change, Seen, Watch, meaning
+from cleaner.daemon.watch import Happening, Seen, Watch, meaning
 from storage.names import TopicPartition
 
 DATA = Path("/data")
@@ -31,18 +31,18 @@ def path(*parts: str) -> str:
 @pytest.mark.parametrize(
     ("story", "event", "expected"),
     [
-        ("a partition appears", DirCreatedEvent(path("a-0")), [Change.APPEARED]),
-        ("a partition vanishes", DirDeletedEvent(path("a-0")), [Change.VANISHED]),
-        ("a broker deletes one", DirMovedEvent(path("a-0"), path(GOING)), [Change.VANISHED]),
-        ("a future replica becomes the live one", DirMovedEvent(path(FUTURE), path("a-0")), [Change.APPEARED]),
-        ("a rename by hand", DirMovedEvent(path("a-0"), path("a-1")), [Change.VANISHED, Change.APPEARED]),
-        ("moved to another disk", DirMovedEvent(path("a-0"), "/elsewhere/a-0"), [Change.VANISHED]),
+        ("a partition appears", DirCreatedEvent(path("a-0")), [Happening.APPEARED]),
+        ("a partition vanishes", DirDeletedEvent(path("a-0")), [Happening.VANISHED]),
+        ("a broker deletes one", DirMovedEvent(path("a-0"), path(GOING)), [Happening.VANISHED]),
+        ("a future replica becomes the live one", DirMovedEvent(path(FUTURE), path("a-0")), [Happening.APPEARED]),
+        ("a rename by hand", DirMovedEvent(path("a-0"), path("a-1")), [Happening.VANISHED, Happening.APPEARED]),
+        ("moved to another disk", DirMovedEvent(path("a-0"), "/elsewhere/a-0"), [Happening.VANISHED]),
         ("no partition", DirCreatedEvent(path("lost+found")), []),
         ("the log dir itself", DirDeletedEvent(path()), []),
         ("a directory in a partition", DirCreatedEvent(path("a-0", "b-0")), []),
-        ("a segment removed by hand", FileDeletedEvent(path("a-0", f"{BASE}.log")), [Change.FILES]),
-        ("a segment moved away", FileMovedEvent(path("a-0", f"{BASE}.log"), "/elsewhere/x.log"), [Change.FILES]),
-        ("a segment renamed by hand", FileMovedEvent(path("a-0", f"{BASE}.log"), path("a-0", "old")), [Change.FILES]),
+        ("a segment removed by hand", FileDeletedEvent(path("a-0", f"{BASE}.log")), [Happening.FILES]),
+        ("a segment moved away", FileMovedEvent(path("a-0", f"{BASE}.log"), "/elsewhere/x.log"), [Happening.FILES]),
+        ("a segment renamed", FileMovedEvent(path("a-0", f"{BASE}.log"), path("a-0", "old")), [Happening.FILES]),
         ("a segment retired", FileMovedEvent(path("a-0", f"{BASE}.log"), path("a-0", f"{BASE}.log.deleted")), []),
         ("a retired one removed", FileDeletedEvent(path("a-0", f"{BASE}.log.deleted")), []),
         ("a cleaned one discarded", FileDeletedEvent(path("a-0", f"{BASE}.log.cleaned")), []),
@@ -111,8 +111,8 @@ def test_changes_are_seen_with_inotify_and_without(heard, place):
 
     heard.wait(lambda: len(others()) == 2)
     assert others() == {
-        Seen(Change.FILES, data, TopicPartition("a", 0)),
-        Seen(Change.APPEARED, data, TopicPartition("b", 1)),
+        Seen(Happening.FILES, data, TopicPartition("a", 0)),
+        Seen(Happening.APPEARED, data, TopicPartition("b", 1)),
     }
 
 
@@ -135,7 +135,7 @@ def test_appends_are_not_watched(place):
     (place / "data" / "b-1").mkdir()
     heard.wait(lambda: heard.seen)
     heard.watch.close()
-    assert [seen.change for seen in heard.seen] == [Change.APPEARED]
+    assert [seen.change for seen in heard.seen] == [Happening.APPEARED]
 
 
 def test_watching_the_same_begins_nothing_anew(place):

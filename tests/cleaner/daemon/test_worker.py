@@ -16,7 +16,7 @@ from cleaner.daemon import turn as round_module
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.due import Schedule
-from cleaner.daemon.messages import Advanced, Done, Refused, Told
+from cleaner.daemon.messages import Advanced, Done, TaskRefused, ToldEvent
 from cleaner.daemon.observer import JobDone, JobKind, Unobserved
 from cleaner.daemon.telling import Teller
 from cleaner.daemon.worker import Worker
@@ -142,12 +142,12 @@ class SameProcess:
         answer = compacting._answer(task, compacting._Teller(_Sending(sent)))  # type: ignore[arg-type]
         while not sent.empty():
             match sent.get():
-                case Told(name, fields):
+                case ToldEvent(name, fields):
                     listener.event(name, **fields)
                     meanwhile()
                 case Advanced(done_bytes):
                     listener.progress(done_bytes)
-        if isinstance(answer, Refused):
+        if isinstance(answer, TaskRefused):
             raise CompactionRefused(answer.error)
         return answer
 
@@ -189,7 +189,7 @@ class World:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     SameProcess.dies = SameProcess.refuses = SameProcess.unstartable = 0
-    monkeypatch.setattr(round_module, "Compactor", SameProcess)
+    monkeypatch.setattr(round_module, "CompactingChild", SameProcess)
 
 
 @pytest.fixture

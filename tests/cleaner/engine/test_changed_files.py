@@ -7,7 +7,7 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem, Purpose
 from tests.partition_dirs import (
     COMPACT,
@@ -26,7 +26,7 @@ from tests.partition_dirs import (
 OLD_MS = NOW_MS - 2 * DAY_MS
 LAYERS = configured(orders=COMPACT, clicks=EXPIRING)
 DELETING, COMPACTING = "clicks-0", "orders-0"
-EVERYTHING = Target(100, is_percent=True)
+EVERYTHING = SpaceTarget(100, is_percent=True)
 
 
 def clicks(log_dir):

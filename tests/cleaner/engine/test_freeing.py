@@ -9,7 +9,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from policies.plan import Only
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
 from storage.names import TopicPartition
 from tests.partition_dirs import (
@@ -34,7 +34,7 @@ LATER = FakeClock((1 << 62) // 1_000_000)
 """By it, every file renamed to ``.deleted`` waits since long ago."""
 SEGMENTS, EXPIRED = 40, 30
 RETENTION = request(only=Only.RETENTION)
-EVERYTHING = Target(100, is_percent=True)
+EVERYTHING = SpaceTarget(100, is_percent=True)
 
 
 def a_topic(log_dir, name, *, hours):
@@ -74,7 +74,7 @@ def log_dir(disk):
 
 def test_as_much_goes_as_has_to_and_the_oldest_of_all_partitions_first(log_dir):
     wanted_bytes = 500_000
-    rescued = a_cleaner(log_dir).free(RETENTION, Target(wanted_bytes))
+    rescued = a_cleaner(log_dir).free(RETENTION, SpaceTarget(wanted_bytes))
     assert rescued.is_met
     assert wanted_bytes <= free_bytes(log_dir) < wanted_bytes + 30_000
     assert (offsets(log_dir, "views-0"), offsets(log_dir, "clicks-0")[-1]) == (list(range(SEGMENTS)), SEGMENTS - 1)
@@ -82,7 +82,7 @@ def test_as_much_goes_as_has_to_and_the_oldest_of_all_partitions_first(log_dir):
 
 
 def test_partitions_take_turns_where_their_ages_meet(log_dir):
-    a_cleaner(log_dir).free(RETENTION, Target(800_000))
+    a_cleaner(log_dir).free(RETENTION, SpaceTarget(800_000))
     clicks, views = offsets(log_dir, "clicks-0")[0], offsets(log_dir, "views-0")[0]
     assert clicks == EXPIRED
     assert 2 < views < 12
@@ -99,7 +99,7 @@ def test_what_policy_keeps_stays_even_where_the_target_is_missed(log_dir):
 
 
 def test_report_holds_what_was_done_and_what_was_spared(log_dir):
-    rescued = a_cleaner(log_dir).free(RETENTION, Target(500_000))
+    rescued = a_cleaner(log_dir).free(RETENTION, SpaceTarget(500_000))
     verdicts = {p.key[1]: [f"{v.action} {v.reason.code}" for v in p.verdicts] for p in rescued.plan.partitions}
     gone = offsets(log_dir, "clicks-0")[0]
     expected = ["delete RETENTION_TIME"] * gone + ["keep TARGET_MET"] * (EXPIRED - gone)
@@ -110,9 +110,9 @@ def test_report_holds_what_was_done_and_what_was_spared(log_dir):
 
 
 def test_rehearsal_says_what_the_run_then_does(log_dir):
-    rehearsed = a_cleaner(log_dir).would_free(RETENTION, Target(500_000))
+    rehearsed = a_cleaner(log_dir).would_free(RETENTION, SpaceTarget(500_000))
     assert offsets(log_dir, "clicks-0") == list(range(SEGMENTS))
-    rescued = a_cleaner(log_dir).free(RETENTION, Target(500_000))
+    rescued = a_cleaner(log_dir).free(RETENTION, SpaceTarget(500_000))
     assert (rehearsed.is_met, rehearsed.plan.log_dirs[0].partitions) == (True, rescued.plan.log_dirs[0].partitions)
     would, did = rehearsed.outcome.results, rescued.outcome.results
     assert {key: r.freed_bytes for key, r in would.items()} == {key: r.freed_bytes for key, r in did.items()}
@@ -126,8 +126,8 @@ def test_files_that_wait_for_their_delay_go_before_any_segment(disk):
             path.rename(path.with_name(f"{path.name}.deleted"))
     fill(disk)
     for rescued in (
-        a_cleaner(log_dir).would_free(RETENTION, Target(150_000)),
-        a_cleaner(log_dir).free(RETENTION, Target(150_000)),
+        a_cleaner(log_dir).would_free(RETENTION, SpaceTarget(150_000)),
+        a_cleaner(log_dir).free(RETENTION, SpaceTarget(150_000)),
     ):
         assert (rescued.is_met, dict(rescued.outcome.results)) == (True, {})
         assert rescued.outcome.swept_bytes > 150_000
@@ -139,7 +139,7 @@ def test_target_that_is_met_changes_nothing(disk):
     made = a_log_dir(disk / "data")
     (made / ".lock").touch()
     before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
-    rescued = a_cleaner(made).free(RETENTION, Target(free_bytes(disk)))
+    rescued = a_cleaner(made).free(RETENTION, SpaceTarget(free_bytes(disk)))
     assert rescued.is_met
     assert not rescued.plan.has_work
     assert {path: path.stat().st_mtime_ns for path in made.rglob("*") if path.is_file()}.items() <= before.items()
@@ -152,7 +152,7 @@ def test_each_file_system_is_brought_to_the_target(tmp_path):
     with a_small_disk("tmpfs", first) as one, a_small_disk("tmpfs", second) as other:
         log_dirs = [a_log_dir(one / "data"), a_log_dir(other / "data")]
         fill(one)
-        rescued = a_cleaner(*log_dirs).free(RETENTION, Target(5, is_percent=True))
+        rescued = a_cleaner(*log_dirs).free(RETENTION, SpaceTarget(5, is_percent=True))
         assert rescued.is_met
         assert offsets(log_dirs[0], "clicks-0")[0] > 10
         assert offsets(log_dirs[1], "clicks-0")[0] == 0
@@ -161,7 +161,7 @@ def test_each_file_system_is_brought_to_the_target(tmp_path):
 def test_two_log_dirs_of_one_file_system_share_what_is_free(disk):
     log_dirs = [a_log_dir(disk / "a"), a_log_dir(disk / "b")]
     fill(disk)
-    a_cleaner(*log_dirs).free(RETENTION, Target(500_000))
+    a_cleaner(*log_dirs).free(RETENTION, SpaceTarget(500_000))
     gone = [offsets(log_dir, "clicks-0")[0] for log_dir in log_dirs]
     assert 20 <= sum(gone) <= 25
     assert abs(gone[0] - gone[1]) <= 1
@@ -174,7 +174,7 @@ def test_partition_that_fails_is_passed_over(log_dir):
                 raise PermissionError(1, "not permitted", str(path))
             super().unlink(path, purpose)
 
-    rescued = a_cleaner(log_dir, fs=Stubborn()).free(RETENTION, Target(300_000))
+    rescued = a_cleaner(log_dir, fs=Stubborn()).free(RETENTION, SpaceTarget(300_000))
     assert rescued.is_met
     assert "not permitted" in rescued.outcome.results[str(log_dir), TopicPartition("clicks", 0)].error
     assert offsets(log_dir, "clicks-0") == list(range(SEGMENTS))
@@ -187,8 +187,8 @@ def test_files_with_holes_count_by_their_blocks(disk):
     for base in range(10):
         os.truncate(made / "clicks-0" / f"{base:020d}.index", 4_000_000)
     fill(disk)
-    rehearsed = a_cleaner(made).would_free(RETENTION, Target(500_000))
-    rescued = a_cleaner(made).free(RETENTION, Target(500_000))
+    rehearsed = a_cleaner(made).would_free(RETENTION, SpaceTarget(500_000))
+    rescued = a_cleaner(made).free(RETENTION, SpaceTarget(500_000))
     assert (rehearsed.is_met, rescued.is_met) == (True, True)
     assert rehearsed.after[0].free_bytes < 530_000
     assert 20 < offsets(made, "clicks-0")[0] < 25
@@ -243,7 +243,7 @@ def test_waiting_files_with_another_hard_link_stay(disk):
             path.rename(path.with_name(f"{path.name}.deleted"))
     linked_to(disk / "backup", made / "views-0", [1])
     fill(disk)
-    wanted = Target(15_000)
+    wanted = SpaceTarget(15_000)
     for rescued in (a_cleaner(made).would_free(RETENTION, wanted), a_cleaner(made).free(RETENTION, wanted)):
         assert rescued.is_met
         assert 20_000 < rescued.outcome.swept_bytes < 25_000
@@ -341,7 +341,7 @@ def test_compactions_are_not_begun_where_deletions_suffice(disk):
     orders = compactable(path, "orders-0", segments=5, value_bytes=15_000)
     committed(path, clicks.segment(1, keyed(1, "y=1")), orders)
     fill(disk)
-    assert a_cleaner(path).free(request(), Target(50_000)).is_met
+    assert a_cleaner(path).free(request(), SpaceTarget(50_000)).is_met
     assert offsets(path, "orders-0") == list(range(5))
 
 

@@ -7,7 +7,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 from storage.errors import LogDirLocked
 from storage.filesystem import FileSystem
 from storage.lock import holder_of
@@ -40,7 +40,7 @@ ACTS = {
     "restore": lambda log_dirs: restorer(log_dirs).restore(lambda _: True),
     "release": lambda log_dirs: restorer(log_dirs).release(lambda _: True),
     "clean": lambda log_dirs: cleaner(log_dirs).clean(request()),
-    "free": lambda log_dirs: cleaner(log_dirs).free(request(), Target(1)),
+    "free": lambda log_dirs: cleaner(log_dirs).free(request(), SpaceTarget(1)),
     "correct_checkpoints": lambda log_dirs: cleaner(log_dirs).correct_checkpoints(request()),
 }
 

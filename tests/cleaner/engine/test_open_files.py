@@ -12,7 +12,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
-from policies.rescue import Target
+from policies.rescue import SpaceTarget
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
@@ -95,7 +95,7 @@ ACTS = {
     "clean by threads": lambda log_dir: a_cleaner(log_dir, LAYERS, threads=3).clean(request()),
     "clean as Kafka": lambda log_dir: a_cleaner(log_dir, AS_KAFKA).clean(request()),
     "confirmed": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request(confirmed=True)),
-    "free": lambda log_dir: a_cleaner(log_dir, LAYERS).free(request(), Target(1 << 60)),
+    "free": lambda log_dir: a_cleaner(log_dir, LAYERS).free(request(), SpaceTarget(1 << 60)),
     "copy": lambda log_dir: a_cleaner(log_dir, LAYERS).copy(request(), log_dir.parent / "copy", tool_version="1"),
     "restore and release": restored,
     "checkpoints": lambda log_dir: a_cleaner(log_dir, LAYERS).correct_checkpoints(request()),

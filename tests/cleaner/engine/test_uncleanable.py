@@ -9,7 +9,7 @@ import pytest
 
 from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.uncleanable import Uncleanable, uncleanable_in
-from cleaner.report.listing import rows
+from cleaner.report.topics import rows
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request

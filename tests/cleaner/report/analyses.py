@@ -7,9 +7,9 @@ from cleaner.report.findings import (
     Codec,
     CurveStep,
     Day,
+    Finding,
     Keys,
-    Producer,
-    Row,
+    ProducerFigures,
     Savings,
     Sizes,
     Timestamps,
@@ -21,9 +21,9 @@ DAY_MS = 86_400_000
 ORDERS = ("/data", "orders", 0)
 
 
-def an_analysis(*more: tuple[str, Row], problems: tuple[str, ...] = ()) -> Analysis:
+def an_analysis(*more: tuple[str, Finding], problems: tuple[str, ...] = ()) -> Analysis:
     """Of ``orders-0``; ``more`` rows go behind those of the tables they name."""
-    tables: dict[str, list[Row]] = {
+    tables: dict[str, list[Finding]] = {
         "sizes": [Sizes(*ORDERS, "compact", 3, 5 << 20, 12_345, 9, 70, 1 << 10, None)],
         "days": [Day(*ORDERS, None, 1, 10), Day(*ORDERS, "2027-01-15", 12_344, 5 << 20)],
         "codecs": [Codec(*ORDERS, "zstd", 9, 12_345, 5 << 20, 2.5)],
@@ -35,7 +35,7 @@ def an_analysis(*more: tuple[str, Row], problems: tuple[str, ...] = ()) -> Analy
             CurveStep(*ORDERS, "retention.ms", 86_400_000, 0),
             CurveStep(*ORDERS, "retention.bytes", None, 5),
         ],
-        "producers": [Producer(*ORDERS, 4711, 2, 5, 1, 100, 1, 0, 1_234_567)],
+        "producers": [ProducerFigures(*ORDERS, 4711, 2, 5, 1, 100, 1, 0, 1_234_567)],
     }
     for name, row in more:
         tables[name].append(row)

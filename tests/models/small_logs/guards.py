@@ -11,7 +11,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, LogDirFacts, PartitionFacts
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
-from policies.rescue import Target, Volume, narrowed
+from policies.rescue import SpaceTarget, Volume, narrowed
 from tests.builders import NOW_MS
 from tests.models.small_logs.invariants import demand
 
@@ -34,7 +34,7 @@ def _takes_something(planned: PartitionPlan) -> bool:
 def _checked_narrowed(facts: PartitionFacts, policy: TopicPolicy) -> set[ReasonCode]:
     allowed = _plan(facts, policy)
     volume = Volume(("/data",), 1000, 0, 1000)
-    (whole,), (part,) = allowed.partitions, narrowed(allowed, [volume], Target(1)).partitions
+    (whole,), (part,) = allowed.partitions, narrowed(allowed, [volume], SpaceTarget(1)).partitions
     left, right = (p.deletion.segments if p.deletion else () for p in (part, whole))
     demand(left == right[: len(left)], "free takes what policy does not let go", facts)
     demand(bool(left) == any(s.size_bytes for s in right), "free takes nothing", facts)
@@ -44,7 +44,7 @@ def _checked_narrowed(facts: PartitionFacts, policy: TopicPolicy) -> set[ReasonC
 def _checked_linked(facts: PartitionFacts, policy: TopicPolicy, volume: Volume) -> set[ReasonCode]:
     """A copy of all files shares their blocks."""
     linked = replace(facts, segments=tuple(segment._replace(links=2) for segment in facts.segments))
-    (part,) = narrowed(_plan(linked, policy), [volume], Target(1)).partitions
+    (part,) = narrowed(_plan(linked, policy), [volume], SpaceTarget(1)).partitions
     demand(part.deletion is None, "free takes what another link keeps", facts)
     return {verdict.reason.code for verdict in part.verdicts}
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels import bitmap, decide, offset_map, rewrite, scan
+from storage.kernels import bitmap, decide, offset_map, rebuild, scan
 from storage.kernels.layout import BATCH, WRITTEN
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
@@ -97,5 +97,5 @@ def rewritten(
     if status != Status.OK:
         return Rewritten(Status(status), row, b"", written[:0])
     out = np.zeros(room, np.uint8)
-    status, row, end, count = rewrite.rewrite_batches(buf, found.table, 0, rows, bits, now, horizon, out, 0, written, 0)
+    status, row, end, count = rebuild.rewrite_batches(buf, found.table, 0, rows, bits, now, horizon, out, 0, written, 0)
     return Rewritten(Status(status), row, out[:end].tobytes(), written[:count])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.compaction.sources import Place
+from cleaner.engine.compaction.sources import Position
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.log.listing import list_partition
 from tests.partition_dirs import PartitionDir, keyed
@@ -62,13 +62,13 @@ def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, wind
     source.first_ordinal = 100
     whole = list(source.slices(verify=True))
     for number, slice_ in enumerate(whole, 1):
-        rest = list(source.slices(verify=True, start=Place.behind(slice_)))
+        rest = list(source.slices(verify=True, start=Position.behind(slice_)))
         assert [(one.first_row, one.table.tolist()) for one in rest] == [
             (one.first_row, one.table.tolist()) for one in whole[number:]
         ]
         assert source.records == len(BATCHES)
         if rest:
-            again = source.slice_at(Place.behind(slice_), whole[number].table.size)
+            again = source.slice_at(Position.behind(slice_), whole[number].table.size)
             assert again.table.tolist() == whole[number].table.tolist()
     assert source.slice_at(source.start, whole[0].table.size).table.tolist() == whole[0].table.tolist()
 
@@ -78,7 +78,7 @@ def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch
     (source,) = sources(directory)
     source.first_ordinal = 0
     whole = list(source.slices(verify=True))
-    places = [source.start, *(Place.behind(slice_) for slice_ in whole)]
+    places = [source.start, *(Position.behind(slice_) for slice_ in whole)]
     for place, known in reversed(list(zip(places, whole, strict=False))):
         slice_ = source.slice_at(place, known.table.size)
         source.leave(slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes)

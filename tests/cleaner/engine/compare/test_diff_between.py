@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.compare.comparing import Place, check_alike, compared
-from cleaner.engine.compare.diff import Cause
+from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
+from cleaner.engine.compare.record_diff import Cause
 from storage.errors import UnlikePlaces
 from storage.records import ControlType, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
@@ -42,7 +42,7 @@ class Between(Pair):
 
     def found(self, compacted_to=None, retention_ms=DAY_MS):
         self.end(compacted_to)
-        before, after = Place.open(self.root / "before"), Place.open(self.root / "after")
+        before, after = ComparedDir.open(self.root / "before"), ComparedDir.open(self.root / "after")
         (only,) = compared(before, after, NOW_MS, lambda _: retention_ms)
         return only
 
@@ -247,7 +247,7 @@ def two_topics(tmp_path):
 
 
 def of_two_topics(root):
-    before, after = Place.open(root / "data"), Place.open(root / "copy")
+    before, after = ComparedDir.open(root / "data"), ComparedDir.open(root / "copy")
     check_alike(before, after)
     return {found.name: found for found in compared(before, after, NOW_MS, lambda _: 0)}
 
@@ -278,7 +278,7 @@ def test_copy_is_made_in_one_round_which_takes_no_tombstone_without_a_horizon(tm
     assert found.difference.damage.offset == 1
     assert "a single round" in found.difference.damage.cause
     root.rename(tmp_path / "backup")  # a copy of something older, as far as is known
-    (found,) = compared(Place.open(tmp_path / "backup"), Place.open(tmp_path / "copy"), NOW_MS, lambda _: 0)
+    (found,) = compared(ComparedDir.open(tmp_path / "backup"), ComparedDir.open(tmp_path / "copy"), NOW_MS, lambda _: 0)
     assert found.difference.gone[Cause.EXPIRED_BETWEEN] == 1
 
 
@@ -292,7 +292,7 @@ def test_copy_is_made_in_one_round_which_takes_no_tombstone_without_a_horizon(tm
 )
 def test_log_dir_and_partition_directory_are_not_compared(two_topics, before, after, told):
     with pytest.raises(UnlikePlaces) as refused:
-        check_alike(Place.open(two_topics / before), Place.open(two_topics / after))
+        check_alike(ComparedDir.open(two_topics / before), ComparedDir.open(two_topics / after))
     assert str(refused.value).endswith(told.format(root=two_topics))
 
 
@@ -300,7 +300,7 @@ def test_log_dirs_without_a_partition_in_common_are_not_compared(tmp_path):
     for name, topic in (("before", "orders-0"), ("after", "clicks-0")):
         made = PartitionDir(tmp_path / name, topic).segment(0, keyed(0, "a=1"))
         committed(tmp_path / name, made)
-    before, after = Place.open(tmp_path / "before"), Place.open(tmp_path / "after")
+    before, after = ComparedDir.open(tmp_path / "before"), ComparedDir.open(tmp_path / "after")
     with pytest.raises(UnlikePlaces, match="have no partition in common"):
         check_alike(before, after)
     (tmp_path / "after/recovery-point-offset-checkpoint").write_text("0\n1\norders 0 1\n")
@@ -311,7 +311,7 @@ def test_log_dirs_without_a_partition_in_common_are_not_compared(tmp_path):
 
 @pytest.mark.parametrize(("before", "after"), [("before", "after2"), ("after", "after2"), ("before", "before2")])
 def test_what_two_rounds_of_kafkas_own_cleaner_took_is_accounted_for(samples, before, after):
-    earlier, later = Place.open(samples.root / before, ["ledger"]), Place.open(samples.root / after)
+    earlier, later = ComparedDir.open(samples.root / before, ["ledger"]), ComparedDir.open(samples.root / after)
     (found,) = compared(earlier, later, samples.cleaned_at_ms("after2"), lambda _: 1)
     assert found.error is None
     assert found.difference.damage is None

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.compare.comparing import Place, compared
-from cleaner.engine.compare.diff import Cause
+from cleaner.engine.compare.comparing import ComparedDir, compared
+from cleaner.engine.compare.record_diff import Cause
 from storage.records import Record, encode_batch, iter_batches
 from tests.partition_dirs import (
     COMPACT,
@@ -83,7 +83,7 @@ class Life:
         self.ends.append(end)
 
     def between(self, earlier: int, later: int):
-        places = Place.open(self.moments[earlier]), Place.open(self.moments[later])
+        places = ComparedDir.open(self.moments[earlier]), ComparedDir.open(self.moments[later])
         (found,) = compared(*places, self.now_ms, lambda _: self.retention_ms)
         assert found.error is None
         return found.difference

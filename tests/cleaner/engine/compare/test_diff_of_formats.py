@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.compare.diff import Cause
+from cleaner.engine.compare.record_diff import Cause
 from storage.records import Record, encode_batch, encode_message
 from tests.cleaner.engine.compare.test_diff import Pair
 from tests.partition_dirs import NOW_MS, keyed

@@ -20,7 +20,7 @@ from storage.arrays import Bytes, Table
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, UNKNOWN
-from storage.kernels.status import Disposition, Outcome
+from storage.kernels.status import BatchAction, Disposition
 from storage.records import LegacyBatch, LegacyHeader, Record, encode_batch, encode_wrapper
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
 from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
@@ -43,7 +43,7 @@ _TIMESTAMP_MAX: Final = (1 << 63) - 2
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LegacyRows:
     """Consecutive v0 and v1 messages of a window."""
 
     table: Table
@@ -57,7 +57,7 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _Numbering:
     """Numbers and checks messages in the order of their offsets."""
 
     next_offset: int
@@ -75,7 +75,7 @@ class _Reader:
             position, header.size_bytes, start, len(arena), base_offset, header.last_offset, self.next_ordinal,
             records[0].timestamp_ms, header.max_timestamp_ms, NO_PRODUCER_ID, header.crc, NO_LEADER_EPOCH, NO_SEQUENCE,
             len(records), UNKNOWN, header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH,
-            Disposition.DELETE_EMPTY, Outcome.UNDECIDED,
+            Disposition.DELETE_EMPTY, BatchAction.UNDECIDED,
         )  # fmt: skip
         self.next_offset = header.last_offset + 1
         self.next_ordinal += len(records)
@@ -99,7 +99,7 @@ class _Reader:
 def read_stretch(
     window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
     rows_max: int, *, verify: bool,
-) -> Stretch:  # fmt: skip
+) -> LegacyRows:  # fmt: skip
     """Read v0 and v1 messages until another version, the end of the window, or as much as a slice may hold.
 
     Args:
@@ -114,7 +114,7 @@ def read_stretch(
 
     Raises: CorruptBatch.
     """
-    reader = _Reader(next_offset, next_ordinal)
+    reader = _Numbering(next_offset, next_ordinal)
     rows: list[tuple[int, ...]] = []
     arena = bytearray()
     position, end = span
@@ -127,7 +127,7 @@ def read_stretch(
         rows.append(reader.row(batch, position, arena))
         position += batch.header.size_bytes
     keys = np.frombuffer(bytes(arena), np.uint8)
-    return Stretch(np.array(rows, BATCH), keys, position, reader.next_offset, reader.next_ordinal)
+    return LegacyRows(np.array(rows, BATCH), keys, position, reader.next_offset, reader.next_ordinal)
 
 
 def legacy_batch(window: Bytes, position: int, path: Path, file_position: int) -> LegacyBatch:

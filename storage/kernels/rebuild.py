@@ -15,7 +15,7 @@ from storage.kernels.decide import drops_tombstones, has_horizon, keeps
 from storage.kernels.layout import BATCHES, CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, WRITTEN_BATCHES
 from storage.kernels.offset_map import check_payload
 from storage.kernels.records import parse_record, varlong_size, write_varlong
-from storage.kernels.status import Disposition, Outcome, Status
+from storage.kernels.status import BatchAction, Disposition, Status
 from storage.machine.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, OUTPUT, WORDS_READ, integers, signed
@@ -61,8 +61,8 @@ def _encode(
     stays = batch.disposition == Disposition.KEEP_STAMPED
     fixed_time = batch.attributes & LOG_APPEND_TIME != 0
     without_tombstones = drops_tombstones(table, row, now_ms)
-    based = has_horizon(table, row) or batch.outcome == Outcome.STAMP
-    base = horizon_ms if batch.outcome == Outcome.STAMP else batch.base_timestamp
+    based = has_horizon(table, row) or batch.outcome == BatchAction.STAMP
+    base = horizon_ms if batch.outcome == BatchAction.STAMP else batch.base_timestamp
     latest = batch.max_timestamp if fixed_time else _NO_TIMESTAMP
     at, delta, kept = batch.records_start, -1, 0
     for ordinal in range(batch.first_ordinal, batch.first_ordinal + batch.record_count):
@@ -118,8 +118,8 @@ def encode_records(
         status = Status.BITMAP_SHORT
     if status != Status.OK:
         return status, position, 0, 0, 0
-    if horizon_ms < 0 and table[row].outcome == Outcome.STAMP:
-        table[row].outcome = Outcome.REBUILD
+    if horizon_ms < 0 and table[row].outcome == BatchAction.STAMP:
+        table[row].outcome = BatchAction.REBUILD
     return _encode(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
 
 
@@ -128,7 +128,7 @@ def _attributes(table: Table, row: int, count: int) -> int:
     attributes: int = table[row].attributes
     if count == 0:
         return attributes & _FLAGS_OF_EMPTY
-    horizon = has_horizon(table, row) or table[row].outcome == Outcome.STAMP
+    horizon = has_horizon(table, row) or table[row].outcome == BatchAction.STAMP
     return attributes & _FLAGS | (DELETE_HORIZON if horizon else 0)
 
 
@@ -217,14 +217,14 @@ def write_batch(
 ) -> tuple[int, int, int, int]:
     """Write one row, decided before: status, size, records and max timestamp; size 0 for a dropped batch."""
     batch = table[row]
-    if batch.outcome == Outcome.DROP:
+    if batch.outcome == BatchAction.DROP:
         return Status.OK, 0, 0, 0
-    if batch.outcome == Outcome.COPY:
+    if batch.outcome == BatchAction.COPY:
         return _copy(buf, table, row, out, position), batch.size, batch.record_count, batch.max_timestamp
-    if batch.outcome == Outcome.EMPTY:
+    if batch.outcome == BatchAction.EMPTY:
         status = write_header(out, position, HEADER_BYTES, table, row, 0, _NO_TIMESTAMP, batch.max_timestamp)
         return status, HEADER_BYTES, 0, batch.max_timestamp
-    if batch.outcome == Outcome.UNDECIDED:
+    if batch.outcome == BatchAction.UNDECIDED:
         return Status.NEEDS_RECORDS, 0, 0, 0
     return _rebuild(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
 

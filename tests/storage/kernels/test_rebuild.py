@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.kernels import decide, rewrite
+from storage.kernels import decide, rebuild
 from storage.kernels.layout import WRITTEN
-from storage.kernels.status import Disposition, Outcome, Status
+from storage.kernels.status import BatchAction, Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import Batch, Record, keyed, sealed
 from tests.storage.kernels.calls import bits_of, rewritten, scanned, window
@@ -78,7 +78,7 @@ def test_a_full_table_of_what_was_written_stops_before_the_batch() -> None:
     data = Batch(keyed("a")).encode() + Batch(keyed("b"), 1).encode()
     found, bits, out = scanned(data), bits_of({0, 1}, 2), np.zeros(1000, np.uint8)
     decide.decide_batches(window(data), found.table, 0, 2, bits, 0)
-    result = rewrite.rewrite_batches(window(data), found.table, 0, 2, bits, 0, 0, out, 0, np.zeros(1, WRITTEN), 0)
+    result = rebuild.rewrite_batches(window(data), found.table, 0, 2, bits, 0, 0, out, 0, np.zeros(1, WRITTEN), 0)
     assert result == (Status.TABLE_FULL, 1, int(found.table["size"][0]), 1)
 
 
@@ -88,19 +88,19 @@ TOMBSTONE = keyed("a", "b", tombstones="b")
 @pytest.mark.parametrize(
     ("batch", "kept", "now", "outcome"),
     [
-        (Batch(keyed("a", "b")), {0, 1}, 0, Outcome.COPY),
-        (Batch(keyed("a", "b")), {1}, 0, Outcome.REBUILD),
-        (Batch(keyed("a", "b")), set(), 0, Outcome.DROP),
-        (Batch(TOMBSTONE), {0, 1}, 0, Outcome.STAMP),
-        (Batch(TOMBSTONE), {0}, 0, Outcome.REBUILD),
-        (Batch(TOMBSTONE, attributes=0x40), {0, 1}, 999, Outcome.COPY),
-        (Batch(TOMBSTONE, attributes=0x40), {0, 1}, 1000, Outcome.REBUILD),
-        (Batch(TOMBSTONE, attributes=0x40), {1}, 1000, Outcome.DROP),
+        (Batch(keyed("a", "b")), {0, 1}, 0, BatchAction.COPY),
+        (Batch(keyed("a", "b")), {1}, 0, BatchAction.REBUILD),
+        (Batch(keyed("a", "b")), set(), 0, BatchAction.DROP),
+        (Batch(TOMBSTONE), {0, 1}, 0, BatchAction.STAMP),
+        (Batch(TOMBSTONE), {0}, 0, BatchAction.REBUILD),
+        (Batch(TOMBSTONE, attributes=0x40), {0, 1}, 999, BatchAction.COPY),
+        (Batch(TOMBSTONE, attributes=0x40), {0, 1}, 1000, BatchAction.REBUILD),
+        (Batch(TOMBSTONE, attributes=0x40), {1}, 1000, BatchAction.DROP),
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
 def test_each_outcome_follows_from_bits_tombstones_and_horizon(
-    batch: Batch, kept: set[int], now: int, outcome: Outcome, known: bool
+    batch: Batch, kept: set[int], now: int, outcome: BatchAction, known: bool
 ) -> None:
     data = batch.encode()
     found = scanned(data)
@@ -113,15 +113,15 @@ def test_each_outcome_follows_from_bits_tombstones_and_horizon(
 @pytest.mark.parametrize(
     ("tombstones", "kept", "outcome"),
     [
-        (0, {0, 1}, Outcome.COPY),
-        (0, {1}, Outcome.REBUILD),
-        (-1, set(), Outcome.DROP),
-        (-1, {0, 1}, Outcome.UNDECIDED),
-        (1, {1}, Outcome.UNDECIDED),
+        (0, {0, 1}, BatchAction.COPY),
+        (0, {1}, BatchAction.REBUILD),
+        (-1, set(), BatchAction.DROP),
+        (-1, {0, 1}, BatchAction.UNDECIDED),
+        (1, {1}, BatchAction.UNDECIDED),
     ],
 )
 def test_a_compressed_batch_is_decided_unopened_where_that_is_sure(
-    tombstones: int, kept: set[int], outcome: Outcome
+    tombstones: int, kept: set[int], outcome: BatchAction
 ) -> None:
     data = sealed(Batch((), attributes=2, last_offset_delta=1), b"snappy", 2)
     found = scanned(data)
@@ -129,8 +129,8 @@ def test_a_compressed_batch_is_decided_unopened_where_that_is_sure(
     decide.decide_batches(window(data), found.table, 0, 1, bits_of(kept, 2), 0)
     assert found.table["outcome"][0] == outcome
     written, out = np.zeros(1, WRITTEN), np.zeros(200, np.uint8)
-    status, *_ = rewrite.rewrite_batches(window(data), found.table, 0, 1, bits_of(kept, 2), 0, 0, out, 0, written, 0)
-    opened = outcome in (Outcome.REBUILD, Outcome.UNDECIDED)
+    status, *_ = rebuild.rewrite_batches(window(data), found.table, 0, 1, bits_of(kept, 2), 0, 0, out, 0, written, 0)
+    opened = outcome in (BatchAction.REBUILD, BatchAction.UNDECIDED)
     assert status == (Status.NEEDS_RECORDS if opened else Status.OK)
 
 
@@ -140,9 +140,9 @@ def test_a_decompressed_batch_is_encoded_and_sealed_with_its_codec() -> None:
     found, bits, out = scanned(data), bits_of({1, 2}, 3), np.zeros(500, np.uint8)
     found.table["records_start"], found.table["records_end"] = 0, len(arena)
     decide.decide_batches(window(arena), found.table, 0, 1, bits, 0)
-    status, end, kept, base, latest = rewrite.encode_records(window(arena), found.table, 0, bits, 0, 0, out, 61)
+    status, end, kept, base, latest = rebuild.encode_records(window(arena), found.table, 0, bits, 0, 0, out, 61)
     assert (status, kept, base, latest) == (Status.OK, 2, 1010, 1020)
-    assert rewrite.write_header(out, 0, end, found.table, 0, kept, base, latest) == Status.OK
+    assert rebuild.write_header(out, 0, end, found.table, 0, kept, base, latest) == Status.OK
     moved = (Record(b"b", b"vvvv", 1, 0), Record(b"c", b"vvvvv", 2, 10))
     payload = b"".join(record.encode() for record in moved)
     assert out[:end].tobytes() == sealed(
@@ -154,7 +154,7 @@ def test_a_decompressed_batch_is_encoded_and_sealed_with_its_codec() -> None:
 def test_encoding_into_too_little_room_is_refused(room: int) -> None:
     data = Batch(keyed("a", "b")).encode()
     found, bits, out = scanned(data), bits_of({0, 1}, 2), np.full(60, 0xEE, np.uint8)
-    status, end, *_ = rewrite.encode_records(window(data), found.table, 0, bits, 0, 0, out[:room], 0)
+    status, end, *_ = rebuild.encode_records(window(data), found.table, 0, bits, 0, 0, out[:room], 0)
     assert status == (Status.OK if room >= 36 else Status.OUTPUT_FULL)
     assert end <= room
     assert (out[room:] == 0xEE).all()
@@ -174,7 +174,7 @@ def test_encoding_into_too_little_room_is_refused(room: int) -> None:
 )
 def test_a_header_is_only_written_where_it_fits(position: int, size: int, row: int, status: Status) -> None:
     found, out = scanned(Batch(keyed("a")).encode()), np.zeros(100, np.uint8)
-    assert rewrite.write_header(out, position, size, found.table, row, 0, -1, -1) == status
+    assert rebuild.write_header(out, position, size, found.table, row, 0, -1, -1) == status
 
 
 def test_a_bitmap_too_short_for_a_batch_is_refused() -> None:
@@ -186,5 +186,5 @@ def test_a_bitmap_too_short_for_a_batch_is_refused() -> None:
         0,
     )
     out = np.zeros(100, np.uint8)
-    result = rewrite.encode_records(window(data), found.table, 0, bits_of(set(), 64), 0, 0, out, 0)
+    result = rebuild.encode_records(window(data), found.table, 0, bits_of(set(), 64), 0, 0, out, 0)
     assert result[0] == Status.BITMAP_SHORT

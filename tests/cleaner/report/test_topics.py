@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.report.listing import document, rows, show
+from cleaner.report.topics import document, rows, show
 from tests.cleaner.report.plans import (
     DAY_MS,
     NOW_MS,

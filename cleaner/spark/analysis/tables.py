@@ -11,16 +11,16 @@ from cleaner.report.findings import (
     Codec,
     CurveStep,
     Day,
+    Finding,
     Keys,
-    Producer,
-    Row,
+    ProducerFigures,
     Savings,
     Sizes,
     Timestamps,
     TopKey,
 )  # fmt: skip
 from cleaner.spark.analysis.savings import Rehearsed
-from cleaner.spark.analysis.snapshot import Snapshot
+from cleaner.spark.analysis.snapshot import PlannedRead
 from policies.retention_curve import curve_by_size, curve_by_time
 from storage.codecs.compression import Compression
 from storage.names import TopicPartition
@@ -35,18 +35,18 @@ ByPlace = Mapping[int, Figures]
 class Naming:
     """Makes the tables of one snapshot, their rows by partition."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PlannedRead) -> None:
         self._snapshot = snapshot
 
     def of(self, place: int) -> TopicPartition:
         """The partition at a place."""
         return self._snapshot.partitions[place].facts.topic_partition
 
-    def sizes(self, sums: ByPlace) -> list[Row]:
+    def sizes(self, sums: ByPlace) -> list[Finding]:
         """From the sums over each partition."""
         of_batches = ("records", "batches", "batch_min_bytes", "batch_median_bytes", "batch_max_bytes")
         none: Figures = {"records": 0, "batches": 0}
-        rows: list[Row] = []
+        rows: list[Finding] = []
         for place, planned in enumerate(self._snapshot.partitions):
             facts, found = planned.facts, sums.get(place, none)
             of_files = (planned.policy.cleanup_policy or None, len(facts.segments), facts.size_bytes)
@@ -54,25 +54,28 @@ class Naming:
             rows.append(Sizes(*self._name(place), *of_files, *batches))
         return rows
 
-    def days(self, figures: Iterable[Figures]) -> list[Row]:
+    def days(self, figures: Iterable[Figures]) -> list[Finding]:
         """Ascending, what has no timestamp first."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
         return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["size_bytes"]) for row in ordered]
 
-    def codecs(self, figures: Iterable[Figures]) -> list[Row]:
+    def codecs(self, figures: Iterable[Figures]) -> list[Finding]:
         """By their numbers."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["codec"]))
         return [self._row(Codec, row, codec=Compression(row["codec"]).name.lower()) for row in ordered]
 
-    def timestamps(self, sums: ByPlace) -> list[Row]:
+    def timestamps(self, sums: ByPlace) -> list[Finding]:
         """Of partitions with records."""
         return [self._row(Timestamps, row) for _, row in sorted(sums.items()) if row["records"]]
 
-    def producers(self, figures: Iterable[Figures]) -> list[Row]:
+    def producers(self, figures: Iterable[Figures]) -> list[Finding]:
         """By their ids."""
-        return [self._row(Producer, row) for row in sorted(figures, key=lambda row: (row["place"], row["producer_id"]))]
+        return [
+            self._row(ProducerFigures, row)
+            for row in sorted(figures, key=lambda row: (row["place"], row["producer_id"]))
+        ]
 
-    def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[Row]:
+    def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[Finding]:
         """Of partitions with records."""
         none = {"keys": 0, "duplicates": 0, "deleted_keys": 0}
         both = [
@@ -80,14 +83,14 @@ class Naming:
         ]
         return [self._row(Keys, row) for row in both]
 
-    def top_keys(self, figures: Iterable[Figures]) -> list[Row]:
+    def top_keys(self, figures: Iterable[Figures]) -> list[Finding]:
         """By what they are the first of, and rank."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
         return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
 
-    def savings(self, rehearsed: Sequence[Rehearsed]) -> list[Row]:
+    def savings(self, rehearsed: Sequence[Rehearsed]) -> list[Finding]:
         """Of partitions where something would be done, and that could be read."""
-        rows: list[Row] = []
+        rows: list[Finding] = []
         for place, result in ((one.place, one.result) for one in rehearsed if one.result.error is None):
             from_bytes, to_bytes = result.compacted_from_bytes, result.compacted_to_bytes
             saved_bytes = result.deleted_bytes + from_bytes - to_bytes
@@ -102,9 +105,9 @@ class Naming:
             rows.append(Savings(*self._name(place), *figures, result.basis.value))
         return rows
 
-    def retention(self) -> list[Row]:
+    def retention(self) -> list[Finding]:
         """The curves, by policies alone."""
-        rows: list[Row] = []
+        rows: list[Finding] = []
         for place, planned in enumerate(self._snapshot.partitions):
             if not planned.facts.segments:
                 continue
@@ -117,9 +120,9 @@ class Naming:
         facts = self._snapshot.partitions[place].facts
         return facts.log_dir, *facts.topic_partition
 
-    def _row(self, table: type[Row], figures: Figures, **others: object) -> Row:
+    def _row(self, table: type[Finding], figures: Figures, **others: object) -> Finding:
         """By the names of the fields."""
-        mine = [field.name for field in fields(table)[len(fields(Row)) :]]
+        mine = [field.name for field in fields(table)[len(fields(Finding)) :]]
         given: dict[str, Any] = {name: others.get(name, figures.get(name)) for name in mine}
         return table(*self._name(figures["place"]), **given)
 

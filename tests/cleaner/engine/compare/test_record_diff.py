@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from cleaner.engine.compaction.key_map import Budget
-from cleaner.engine.compare import diff as diff_module
-from cleaner.engine.compare.comparing import Place, compared
-from cleaner.engine.compare.diff import Cause
+from cleaner.engine.compare import record_diff as diff_module
+from cleaner.engine.compare.comparing import ComparedDir, compared
+from cleaner.engine.compare.record_diff import Cause
 from storage.codecs.compression import Compression
 from storage.errors import NotALogDir
 from storage.names import MANIFEST_FILE
@@ -33,7 +33,7 @@ class Pair:
         for name, offset in (("cleaner-offset", compacted_to), ("log-start-offset", log_start)):
             if offset is not None:
                 (self.root / "after" / f"{name}-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
-        (only,) = compared(Place.open(self.root / "before"), Place.open(self.root / "after"), now_ms)
+        (only,) = compared(ComparedDir.open(self.root / "before"), ComparedDir.open(self.root / "after"), now_ms)
         return only
 
     def difference(self, *args, **options):
@@ -180,20 +180,20 @@ def test_single_partition_directories_are_compared_whatever_their_names(tmp_path
     after = PartitionDir(tmp_path, "copy-7").segment(0).segment(1, keyed(1, "a=2"))
     before.segment(2, keyed(2, "z=1"))
     after.segment(2, keyed(2, "z=1"))
-    (found,) = compared(Place.open(before.path), Place.open(after.path), NOW_MS)
+    (found,) = compared(ComparedDir.open(before.path), ComparedDir.open(after.path), NOW_MS)
     assert (found.name, found.difference.gone[Cause.SUPERSEDED], found.is_damaged) == ("orders-0", 1, False)
 
 
 def test_place_that_is_neither_is_refused(tmp_path):
     with pytest.raises(NotALogDir, match="no partition directory with segments either"):
-        Place.open(tmp_path)
+        ComparedDir.open(tmp_path)
 
 
 def test_copy_is_held_against_its_manifest(tmp_path):
     made = PartitionDir(tmp_path / "data").segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "b=1"))
     committed(tmp_path / "data", made)
     a_cleaner(tmp_path / "data", LAYERS).copy(request(), tmp_path / "copy", tool_version="1")
-    before, after = Place.open(tmp_path / "data"), Place.open(tmp_path / "copy")
+    before, after = ComparedDir.open(tmp_path / "data"), ComparedDir.open(tmp_path / "copy")
     (found,) = compared(before, after, NOW_MS)
     assert (found.difference.gone[Cause.SUPERSEDED], found.is_damaged) == (1, False)
     assert list(after.damaged_files()) == list(before.damaged_files()) == []
@@ -209,7 +209,7 @@ def test_copy_is_held_against_its_manifest(tmp_path):
 def test_what_kafkas_own_cleaner_took_is_accounted_for(kafka, before, after, request):
     root = request.getfixturevalue(kafka).root
     whole = ["orders", "payments", "ledger", "log-*"]  # the others hold holes (tests/data/README.md)
-    earlier, later = Place.open(root / before, whole), Place.open(root / after)
+    earlier, later = ComparedDir.open(root / before, whole), ComparedDir.open(root / after)
     shipped = {str(tp) for tp, path in later.partitions.items() if any(path.glob("*.log"))}
     found = [each for each in compared(earlier, later, NOW_MS) if each.name in shipped]
     assert [compared.name for compared in found if compared.is_damaged] == []

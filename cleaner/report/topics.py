@@ -26,7 +26,7 @@ _WIDTH_PIPED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TopicRow:
     """One partition. What is not known is None."""
 
     topic: str
@@ -45,18 +45,18 @@ class Row:
     """Why it cannot be read, or failed when a run last tried; its files are the same since."""
 
 
-def rows(plan: Plan, uncleanable: Causes = _NONE) -> list[Row]:
+def rows(plan: Plan, uncleanable: Causes = _NONE) -> list[TopicRow]:
     """One row a partition, in the plan's order; ``uncleanable`` says why some failed when last tried."""
     now_ms = plan.request.now_ms
     return [_row(p, uncleanable, now_ms) for log_dir in plan.log_dirs for p in log_dir.partitions]
 
 
-def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_ms: int) -> Row:
+def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_ms: int) -> TopicRow:
     if isinstance(planned, UnreadablePartition):
         topic, partition = planned.topic_partition
-        return Row(topic, partition, planned.log_dir, bytes=planned.size_bytes, error=planned.error)
+        return TopicRow(topic, partition, planned.log_dir, bytes=planned.size_bytes, error=planned.error)
     facts = planned.facts
-    return Row(
+    return TopicRow(
         *facts.topic_partition,
         facts.log_dir,
         planned.policy.cleanup_policy,
@@ -72,7 +72,7 @@ def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_
 
 def document(plan: Plan, uncleanable: Causes = _NONE) -> dict[str, Any]:
     """What ``topics --json`` prints; sizes in bytes, times in epoch ms."""
-    fields = Row.__slots__
+    fields = TopicRow.__slots__
     partitions = [{name: getattr(row, name) for name in fields} for row in rows(plan, uncleanable)]
     return {"schema": SCHEMA, "now": plan.request.now_ms, "partitions": partitions}
 
@@ -94,7 +94,7 @@ def show(plan: Plan, uncleanable: Causes = _NONE) -> None:
             console.print(Text(line, "bold red"), soft_wrap=True)
 
 
-def _table(listed: list[Row], now_ms: int, *, with_log_dir: bool) -> Table:
+def _table(listed: list[TopicRow], now_ms: int, *, with_log_dir: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("PARTITION", overflow="fold")
     if with_log_dir:
@@ -109,7 +109,7 @@ def _table(listed: list[Row], now_ms: int, *, with_log_dir: bool) -> Table:
     return table
 
 
-def _cells(row: Row, now_ms: int) -> tuple[str, ...]:
+def _cells(row: TopicRow, now_ms: int) -> tuple[str, ...]:
     if row.error:
         return ("FAILED", "-", size(row.bytes or 0), "-", "-", "-", "-")
     return (

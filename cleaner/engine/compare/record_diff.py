@@ -26,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.digests import Digester, Run
+from cleaner.engine.compaction.digests import Digester, Digests
 from cleaner.engine.compaction.fates import TRANSACTIONAL, Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap, Secret, new_secret
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder
-from cleaner.engine.compare.lost_since import Between, Leftovers, Markers, Tombstones
-from cleaner.engine.compare.two_states import OFFSET_END, Opened, State, aborted_in_both, joined
+from cleaner.engine.compare.lost_since import Between, LaterTombstones, LeftRecords, Markers
+from cleaner.engine.compare.two_states import OFFSET_END, OpenedState, State, aborted_in_both, joined
 from policies.retain import AbortedTransaction
 from storage.arrays import Integers, Table, Words
 from storage.errors import LogEndsBeforeItsStart, NoSegments
@@ -64,7 +64,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class Mismatch:
     """The first offset at which the later state is not what a cleaning leaves, and how."""
 
     offset: int
@@ -83,13 +83,13 @@ class Difference:
     gone: dict[Cause, int] = field(default_factory=lambda: dict.fromkeys(Cause, 0))
     damaged: int = 0
     """Records lost, changed, or out of nowhere."""
-    damage: Damage | None = None
+    damage: Mismatch | None = None
 
     def _note(self, offsets: Integers, cause: str) -> None:
         if offsets.size:
             self.damaged += int(offsets.size)
             if self.damage is None or int(offsets[0]) < self.damage.offset:
-                self.damage = Damage(int(offsets[0]), cause)
+                self.damage = Mismatch(int(offsets[0]), cause)
 
 
 def compare(before: State, after: State, now_ms: int, between: Between | None = None) -> Difference:
@@ -105,11 +105,11 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
     """
     secret = new_secret()
     with ExitStack() as stack:
-        earlier, later = Opened.of(before, stack), Opened.of(after, stack)
+        earlier, later = OpenedState.of(before, stack), OpenedState.of(after, stack)
         _check_still_a_log(earlier, later)
         aborted = aborted_in_both(earlier, later)
         latest = _latest(earlier, later, lambda: _fates(before, aborted, now_ms))
-        reader = _Reader(_runs(later.sources, secret, None))
+        reader = _LaterState(_runs(later.sources, secret, None))
         objection = (between or Between()).objection(before.newest_write_ms, now_ms)
         comparison = _Comparison(before, after, now_ms, latest, reader, objection)
         for run in _runs(earlier.sources, secret, _fates(before, aborted, now_ms)):
@@ -117,7 +117,7 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
         return comparison.finish()
 
 
-def _check_still_a_log(earlier: Opened, later: Opened) -> None:
+def _check_still_a_log(earlier: OpenedState, later: OpenedState) -> None:
     """Refuse to call retention what leaves no log: neither we nor Kafka take the last segment without a new one.
 
     Raises: NoSegments, LogEndsBeforeItsStart.
@@ -132,7 +132,7 @@ def _check_still_a_log(earlier: Opened, later: Opened) -> None:
 class _Met:
     """The next records of the earlier state: what decides whether they may be gone."""
 
-    run: Run
+    run: Digests
     digests: Table
     rows: Integers
     """The batch of each."""
@@ -156,7 +156,7 @@ class _Met:
 
 class _Comparison:
     def __init__(
-        self, before: State, after: State, now_ms: int, latest: Words, later: _Reader, objection: str | None
+        self, before: State, after: State, now_ms: int, latest: Words, later: _LaterState, objection: str | None
     ) -> None:
         self._before = before
         self._start = max(after.log_start_offset, after.first_base_offset)
@@ -165,10 +165,10 @@ class _Comparison:
         self._latest = latest
         self._later = later
         self._objection = objection
-        self._tombstones, self._leftovers, self._markers = Tombstones(), Leftovers(), Markers()
+        self._tombstones, self._leftovers, self._markers = LaterTombstones(), LeftRecords(), Markers()
         self.found = Difference()
 
-    def take(self, run: Run) -> None:
+    def take(self, run: Digests) -> None:
         """Compare the next records of the earlier state."""
         is_live = run.digests["offset"] >= self._before.log_start_offset
         digests, rows = run.digests[is_live], run.rows[is_live]
@@ -186,7 +186,7 @@ class _Comparison:
         strangers = later.digests["offset"][~is_known]
         self.found._note(strangers[strangers >= self._before.log_start_offset], "a record that was not there")
 
-    def _met(self, run: Run, digests: Table, rows: Integers, there: Flags) -> _Met:
+    def _met(self, run: Digests, digests: Table, rows: Integers, there: Flags) -> _Met:
         table = run.slice_.table
         return _Met(
             run,
@@ -287,10 +287,10 @@ class _Records:
     """Of the batch of each; one row a field."""
 
 
-class _Reader:
+class _LaterState:
     """The later state, taken as far as the earlier one was read."""
 
-    def __init__(self, runs: Iterator[Run]) -> None:
+    def __init__(self, runs: Iterator[Digests]) -> None:
         self._runs = runs
         self._held = _Records(np.zeros(0, DIGEST), np.zeros((len(_BATCH_FIELDS) + 1, 0), np.int64))
 
@@ -311,14 +311,14 @@ class _Reader:
         return _Records(digests[:count], facts[:, :count])
 
 
-def _batch_facts(run: Run, rows: Integers) -> Integers:
+def _batch_facts(run: Digests, rows: Integers) -> Integers:
     """What of a batch must stay as it is for its records to mean the same."""
     table = run.slice_.table[rows]
     kinds = table["attributes"].astype(np.int64) & (CONTROL | TRANSACTIONAL)
     return np.stack([kinds, *(table[name].astype(np.int64) for name in _BATCH_FIELDS)])
 
 
-def _runs(sources: Sequence[Source], secret: Secret, fates: Fates | None) -> Iterator[Run]:
+def _runs(sources: Sequence[Source], secret: Secret, fates: Fates | None) -> Iterator[Digests]:
     digester = Digester(secret, data_only=False, with_body=True)
     for source in sources:
         source.first_ordinal = max(source.first_ordinal, 0)
@@ -329,7 +329,7 @@ def _runs(sources: Sequence[Source], secret: Secret, fates: Fates | None) -> Ite
             yield from digester.runs(slice_)
 
 
-def _latest(earlier: Opened, later: Opened, new_fates: Callable[[], Fates]) -> Words:
+def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fates]) -> Words:
     """Return a bit for every record of the earlier state: set if no later one of its key supersedes it.
 
     What lies behind the offset that the log was compacted to supersedes nothing yet.
