@@ -172,3 +172,11 @@ def circle_through(name: str, imports: dict[str, set[str]]) -> list[str] | None:
                 seen.add(next_)
                 ways.append([*way, next_])
     return None
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    names = [
+        node.name for path in modules() for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
+    ]
+    public = [name for name in names if not name.startswith("_")]
+    assert sorted({name for name in public if public.count(name) > 1}) == []
