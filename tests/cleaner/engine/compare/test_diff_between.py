@@ -12,7 +12,7 @@ from cleaner.engine.compare.record_diff import Cause
 from storage.errors import UnlikePlaces
 from storage.records import ControlType, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
-from tests.cleaner.engine.compare.test_diff import Pair
+from tests.cleaner.engine.compare.test_record_diff import Pair
 from tests.partition_dirs import COMPACT, DAY_MS, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 LONG_AGO_MS = NOW_MS - 10 * DAY_MS

@@ -6,7 +6,7 @@ import pytest
 
 from cleaner.engine.compare.record_diff import Cause
 from storage.records import Record, encode_batch, encode_message
-from tests.cleaner.engine.compare.test_diff import Pair
+from tests.cleaner.engine.compare.test_record_diff import Pair
 from tests.partition_dirs import NOW_MS, keyed
 
 RECORDS = [
