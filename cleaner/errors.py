@@ -2,6 +2,45 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from storage.errors import ErrorKind, LogCleanerError
+
+
+class UnwritableFile(LogCleanerError):
+    """A file beside the log dirs could not be written."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: cannot be written: {self.cause}"
+
+
+class UnusableOutput(LogCleanerError):
+    """A directory that a copy, or a file that an export cannot be written to. Nothing was written."""
+
+    kind = ErrorKind.USAGE
+
+    def __init__(self, path: Path, cause: str, remedy: str) -> None:
+        super().__init__(path, cause, remedy)
+        self.path, self.cause, self.remedy = path, cause, remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; {self.remedy}"
+
+
+class ExtraMissing(LogCleanerError):
+    """A package that only this needs, and that an extra of ours brings, is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(what, package, extra)
+        self.what, self.package, self.extra = what, package, extra
+
+    def __str__(self) -> str:
+        return f"{self.what} needs {self.package}, which is not installed; pip install 'logcleaner[{self.extra}]'"
+
 
 def told(error: BaseException) -> str:
     """Return where an error happened and what is wrong: a path alone is no cause, and a cause alone no place."""

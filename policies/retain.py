@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from policies.reasons import INT64_MAX
-from storage.errors import ContradictedTxnIndex
+from storage.errors import LogCleanerError
+
+
+class ContradictedTxnIndex(LogCleanerError):
+    """A transaction index that has it otherwise than the markers in the log. The round makes it a ``CorruptIndex``."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return self.cause
 
 
 class RecordFate(Enum):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import CorruptCheckpoint
+from storage.errors import Corrupt
 from storage.names import TopicPartition
 from storage.properties import Property, parse_properties
 
@@ -29,6 +29,18 @@ _INT32_BITS: Final = 32
 _INT64_BITS: Final = 64
 _UUID_CHARS: Final = 22
 _UUID_BYTES: Final = 16
+
+
+class CorruptCheckpoint(Corrupt):
+    """A checkpoint or metadata text file that does not parse. ``line`` is 1-based, 0 for the whole file."""
+
+    def __init__(self, path: Path, line: int, cause: str) -> None:
+        super().__init__(path, line, cause)
+        self.path, self.line, self.cause = path, line, cause
+
+    def __str__(self) -> str:
+        where = f"{self.path} line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.cause}; a broker would take the log dir offline: restore the file or remove it"
 
 
 class LeaderEpochEntry(NamedTuple):

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from storage.errors import ImmutableFile, UnreadableFile, UnsafeFile
+from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,6 +38,17 @@ _UNCHANGEABLE: Final = 0x10 | 0x20
 """FS_IMMUTABLE_FL, FS_APPEND_FL."""
 _LOOKS_MAX: Final = 4
 _T = TypeVar("_T")
+
+
+class ImmutableFile(LogCleanerError):
+    """A file or directory that nobody may rename or remove, root neither."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a"
 
 
 def despite_vanishing(read: Callable[[], _T]) -> _T:

@@ -23,13 +23,39 @@ from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_to_change, opened, status_of
-from storage.errors import OutOfSpace, UnsafeFile, UnsafeOwner
+from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile
 from storage.holes import data_extents
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COPY_BYTES_MAX: Final = 1 << 30
 _WRITE_OUT_BYTES: Final = 32 << 20
 _MODE_OF_A_FILE: Final = 0o666
+
+
+class UnsafeOwner(LogCleanerError):
+    """We could not give a new file the owner of its directory: a broker could not open it."""
+
+    def __init__(self, path: Path, uid: int, gid: int) -> None:
+        super().__init__(path, uid, gid)
+        self.path, self.uid, self.gid = path, uid, gid
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: belongs to uid {self.uid} gid {self.gid}, and files made here could not be given to "
+            f"them; {BE_THE_OWNER}"
+        )
+
+
+class OutOfSpace(LogCleanerError):
+    """ENOSPC or EDQUOT."""
+
+    def __init__(self, path: Path, wanted_bytes: int) -> None:
+        super().__init__(path, wanted_bytes)
+        self.path, self.wanted_bytes = path, wanted_bytes
+
+    def __str__(self) -> str:
+        wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""
+        return f"{self.path}: no space{wanted}; let retention make some first: free, or clean --delete-delay 0"
 
 
 class Purpose(Enum):

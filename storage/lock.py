@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_plain
-from storage.errors import LockLost, LogDirLocked, OutOfSpace, UnreadableFile, UnreliableLock, UnsafeFile, UnsafeOwner
-from storage.filesystem import FileSystem, Purpose, check_owner, give_away, typed
+from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile
+from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
 from storage.names import LOCK_FILE
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
@@ -32,6 +32,47 @@ _NO_LOCKS: Final = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EO
 _NO_WRITES: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _MODE: Final = 0o666
 _NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
+
+
+class LogDirLocked(LogCleanerError):
+    """Another process holds ``.lock``. ``holder_pid`` is None where the lock does not tell (another container)."""
+
+    kind = ErrorKind.LOCKED
+
+    def __init__(self, path: Path, holder_pid: int | None) -> None:
+        super().__init__(path, holder_pid)
+        self.path, self.holder_pid = path, holder_pid
+
+    def __str__(self) -> str:
+        holder = f"process {self.holder_pid}" if self.holder_pid else "a process that the lock does not name"
+        return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
+
+
+class LockLost(LogCleanerError):
+    """The locked file is not the one that others open any more, so the lock keeps nobody out."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: somebody removed .lock while this run held it; nothing more is changed here, run again"
+
+
+class UnreliableLock(LogCleanerError):
+    """Where the log dir lies, ``.lock`` may not keep a broker out."""
+
+    kind = ErrorKind.REFUSED
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.cause}: its lock may not keep a broker or another logcleaner out; make sure that none "
+            f"runs on any machine, then say --force-lock"
+        )
 
 
 class LogDirLock:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.checkpoints import (
+    CorruptCheckpoint,
     HoldId,
     format_hold_ids,
     format_offset_checkpoint,
@@ -18,19 +19,9 @@ from storage.checkpoints import (
     parse_offset_checkpoint,
 )
 from storage.directory import open_plain, opened, status_of
-from storage.errors import (
-    CorruptCheckpoint,
-    CorruptHoldIds,
-    CorruptHolds,
-    ForbiddenLogDir,
-    IsAPartitionDir,
-    LogDirNotThere,
-    NotALogDir,
-    UnreadableFile,
-    UnreliableLock,
-)
+from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem, Purpose, check_owner
-from storage.lock import LogDirLock, LogDirReadLock, holder_of
+from storage.lock import LogDirLock, LogDirReadLock, UnreliableLock, holder_of
 from storage.mounts import shared_type
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -61,6 +52,57 @@ _MARKS_OF_A_LOG_DIR: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 _IN_AN_EMPTY_FILE_SYSTEM: Final = frozenset({"lost+found"})
+
+
+class IsAPartitionDir(NotALogDir):
+    """The directory of one partition, named where a log dir is wanted."""
+
+    def __init__(self, path: Path, topic_partition: str) -> None:
+        super().__init__(path, "is a partition directory")
+        self.args = path, topic_partition
+        self.topic_partition = topic_partition
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.topic_partition}"
+
+
+class LogDirNotThere(NotALogDir):
+    """A log directory that a later try may find: it is missing, or an empty mount point."""
+
+    kind = ErrorKind.NOT_YET
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; mount it, or name the directory that log.dirs of the broker names"
+
+
+class ForbiddenLogDir(UnreadableFile):
+    """A log directory that this user may not read: it, or a directory above it, lets nobody else in."""
+
+    def __init__(self, path: Path, shut: Path, uid: int, gid: int) -> None:
+        super().__init__(path, "Permission denied")
+        self.args = (path, shut, uid, gid)
+        self.shut, self.uid, self.gid = shut, uid, gid
+
+    def __str__(self) -> str:
+        who = "" if self.shut == self.path else f"{self.shut} "
+        return f"{self.path}: {who}belongs to uid {self.uid} gid {self.gid}, who let no other user in; {BE_THE_OWNER}"
+
+
+class CorruptHolds(CorruptCheckpoint):
+    """The list of partitions on hold does not parse: nothing says what may be deleted."""
+
+    def __str__(self) -> str:
+        where = f"{self.path} line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.cause}; nothing is touched until it is mended, or removed to give up every hold"
+
+
+class CorruptHoldIds(CorruptCheckpoint):
+    """The list of the topic ids that holds belong to does not parse: nothing says which holds have lapsed."""
+
+    def __str__(self) -> str:
+        where = f"{self.path} line {self.line}" if self.line else str(self.path)
+        way_out = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
+        return f"{where}: {self.cause}; {way_out}"
 
 
 @dataclass(frozen=True, slots=True)

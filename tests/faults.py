@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 
 SUBSETS_MAX = 6
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import InvalidConfig, SparkUnavailable
+from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.engine.compactor import Compactor
@@ -37,9 +37,11 @@ def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
         yield None
         return
     try:
-        from cleaner.spark.bulk.bulk import Bulk  # noqa: PLC0415 - only where Spark is asked for
-        from cleaner.spark.session import start_session  # noqa: PLC0415 - only where Spark is asked for
+        from cleaner.spark.bulk.bulk import Bulk
+        from cleaner.spark.session import start_session
     except ImportError as error:
+        from cleaner.spark.errors import SparkUnavailable
+
         raise SparkUnavailable(f"{error.name} is not installed", "pip install 'logcleaner[spark]'") from error
     session = start_session(args.master or _EMBEDDED, {})
     try:

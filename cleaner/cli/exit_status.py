@@ -11,18 +11,7 @@ from enum import IntEnum
 from cleaner import journald
 from cleaner.errors import told
 from cleaner.printable import printable
-from storage.errors import (
-    AddressNotThere,
-    InvalidConfig,
-    InvalidConfigs,
-    LogCleanerError,
-    LogDirLocked,
-    LogDirNotThere,
-    NotALogDir,
-    UnlikePlaces,
-    UnreliableLock,
-    UnusableOutput,
-)
+from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError
 
 
 class ExitStatus(IntEnum):
@@ -53,6 +42,14 @@ _TOLD = {
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
 }
 
+_OF_KIND = {
+    ErrorKind.FAILED: ExitStatus.FAILED,
+    ErrorKind.USAGE: ExitStatus.USAGE,
+    ErrorKind.LOCKED: ExitStatus.LOCKED,
+    ErrorKind.REFUSED: ExitStatus.REFUSED,
+    ErrorKind.NOT_YET: ExitStatus.NOT_YET,
+}
+
 
 def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None) -> str:
     """The part of a command's ``--help`` that lists its exit statuses; ``also``: in words of its own."""
@@ -62,6 +59,8 @@ def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None)
 
 class NotConfirmed(LogCleanerError):
     """A guard rail: nothing was done until the user says that it is meant."""
+
+    kind = ErrorKind.REFUSED
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)
@@ -113,13 +112,7 @@ def lines_of(error: BaseException) -> list[str]:
 
 def status_of(error: BaseException) -> int:
     """Return the exit status that an error means."""
-    if isinstance(error, LogDirNotThere | AddressNotThere):
-        return ExitStatus.NOT_YET
-    if isinstance(error, InvalidConfig | InvalidConfigs | NotALogDir | UnlikePlaces | UnusableOutput):
-        return ExitStatus.USAGE
-    if isinstance(error, LogDirLocked):
-        return ExitStatus.LOCKED
-    return ExitStatus.REFUSED if isinstance(error, NotConfirmed | UnreliableLock) else ExitStatus.FAILED
+    return _OF_KIND[error.kind] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:

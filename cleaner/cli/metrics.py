@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def clock_ms() -> int:
     """The wall clock, epoch ms."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
+    from cleaner.engine.clock import SystemClock
 
     return SystemClock().now_ms()
 
@@ -42,7 +42,7 @@ def tell_metrics(
     path = settings.metrics_textfile
     if path is None or outcome.dry_run:
         return
-    from cleaner.metrics.textfile import metrics_since, write_textfile  # noqa: PLC0415 - where it is asked for
+    from cleaner.metrics.textfile import metrics_since, write_textfile
 
     ended_ms = clock_ms()
     try:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from storage.errors import LogDirNotThere, UnreadableFile
+from storage.errors import UnreadableFile
 
 if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
+    from storage.log_dir import LogDirNotThere
 
-Missing = LogDirNotThere | UnreadableFile
+Missing: TypeAlias = "LogDirNotThere | UnreadableFile"
 
 
 def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
@@ -23,7 +24,7 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
 
     Raises: NotALogDir for what can never be a log dir; what is wrong with the first one, if none can be served.
     """
-    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+    from storage.log_dir import LogDir, LogDirNotThere
 
     missing: list[Missing] = []
     for path in loaded.log_dirs:
@@ -46,6 +47,8 @@ def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: It
 
     Raises: LogDirNotThere.
     """
+    from storage.log_dir import LogDirNotThere
+
     if loaded.cluster or not loaded.settings.cluster_metadata:
         return
     known = {path.absolute() for path in without}

@@ -32,7 +32,7 @@ def check_topics(globs: Sequence[str], log_dirs: Sequence[LogDir]) -> None:
 
 def check_globs(globs: Sequence[str], known: Iterable[TopicPartition], where: str) -> None:
     """Refuse each glob that names none of the known partitions. Raises: InvalidConfigs."""
-    from cleaner.engine.inventory import is_named  # noqa: PLC0415 - not for --help
+    from cleaner.engine.inventory import is_named
 
     known = set(known)
     problems = [
@@ -67,7 +67,7 @@ def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_di
 
 
 def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
-    from cleaner.engine.journal import read_journal  # noqa: PLC0415 - not for --help
+    from cleaner.engine.journal import read_journal
 
     yield from (found for found, _ in log_dir.partitions())
     yield from log_dir.holds()
@@ -96,7 +96,7 @@ def patterns_without_topic(loaded: LoadedLayers) -> tuple[str, ...]:
 
 
 def _topics_of(loaded: LoadedLayers) -> set[str] | None:
-    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+    from storage.log_dir import LogDir
 
     found = partitions_of([LogDir(path) for path in loaded.log_dirs])
     if found is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_topics, warn_of_patterns
-from storage.errors import InvalidConfig, IsAPartitionDir, NotALogDir, UnreadableFile
+from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def open_cleaner(
         InvalidConfig, InvalidConfigs: of the configuration; no log dir was named; a ``--topic`` matches nothing.
         NotALogDir, LogDirNotThere, UnreadableFile: of a log dir; one of several may be missing.
     """
-    from cleaner.cli.trust import tell_world_writable  # noqa: PLC0415 - not for --help
-    from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
-    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+    from cleaner.cli.trust import tell_world_writable
+    from cleaner.engine.cleaner import Cleaner
+    from storage.log_dir import LogDir
 
     reader = reader_of(args)
 
@@ -158,7 +158,7 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
 
     Raises: as ``open_cleaner``.
     """
-    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+    from storage.log_dir import IsAPartitionDir, LogDir
 
     loaded = load(args, with_cluster_metadata=False)
     try:
@@ -194,7 +194,7 @@ def reader_of(
         with_cluster_metadata: the cluster metadata, too.
         keeps_settings: as for ``ConfigurationReader``.
     """
-    from cleaner.config.reader import ConfigurationReader  # noqa: PLC0415 - not for --help
+    from cleaner.config.reader import ConfigurationReader
 
     def read_settings() -> Settings:
         settings = _settings(args)
@@ -216,7 +216,7 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
                                 str(error.path), f"cannot be read: {error.cause}") from error  # fmt: skip
         raise
     except PermissionError as error:  # a log dir that lets nobody but the broker look for the cluster metadata
-        from storage.log_dir import forbidden  # noqa: PLC0415 - not for --help
+        from storage.log_dir import forbidden
 
         raise forbidden(Path(error.filename).parent, error) from error
     if not loaded.log_dirs:
@@ -226,11 +226,11 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
 
 def _settings(args: argparse.Namespace) -> Settings:
     """The configuration file, and what the command line says in its place."""
-    from cleaner.config.layers import Settings  # noqa: PLC0415 - not for --help
+    from cleaner.config.layers import Settings
 
     settings = Settings()
     if args.config:
-        from cleaner.config.settings import read_settings  # noqa: PLC0415 - pydantic, only where a file is read
+        from cleaner.config.settings import read_settings
 
         settings = read_settings(args.config)
     return replace(
@@ -243,7 +243,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 def wanted_partitions(args: argparse.Namespace) -> Wanted:
     """The one that is named, else those that ``--topic`` names, else all."""
-    from cleaner.engine.inventory import is_named  # noqa: PLC0415 - not for --help
+    from cleaner.engine.inventory import is_named
 
     one: TopicPartition | None = args.topic_partition
     return lambda topic_partition: is_named(topic_partition, args.topic) and one in (None, topic_partition)

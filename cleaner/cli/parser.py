@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             # loading rich takes twice as long as all the rest
-            from rich_argparse import RawDescriptionRichHelpFormatter  # noqa: PLC0415
+            from rich_argparse import RawDescriptionRichHelpFormatter
 
             self.formatter_class = RawDescriptionRichHelpFormatter
         return super().format_help()
@@ -81,7 +81,7 @@ def did_you_mean(written: str, names: Iterable[str]) -> str:
 
 def nearest(written: str, names: Iterable[str]) -> str | None:
     """Return the name that was probably meant; None if no name is near."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only after a mistake
+    from difflib import get_close_matches
 
     known = {name.casefold(): name for name in sorted(names)}
     near = get_close_matches(written.casefold(), known, n=1)

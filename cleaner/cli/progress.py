@@ -45,8 +45,8 @@ class ProgressBar:
 
 
 def _started(doing: str) -> Progress:
-    from rich.console import Console  # noqa: PLC0415 - only once something takes long
-    from rich.progress import (  # noqa: PLC0415 - as above
+    from rich.console import Console
+    from rich.progress import (
         DownloadColumn,
         Progress,
         SpinnerColumn,

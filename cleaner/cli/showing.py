@@ -23,14 +23,14 @@ def show(plan: Plan, outcome: Outcome, *, as_json: bool, verbosity: int, delete_
         delete_delay_ms: in place of ``file.delete.delay.ms``.
     """
     if as_json:
-        from cleaner.report.document import document  # noqa: PLC0415 - not for --help
+        from cleaner.report.document import document
 
         json.dump(document(plan, outcome), sys.stdout)
         sys.stdout.write("\n")
         return
-    from rich.console import Console  # noqa: PLC0415 - not for --json
+    from rich.console import Console
 
-    from cleaner.report.text import Page, render  # noqa: PLC0415 - not for --json
+    from cleaner.report.text import Page, render
 
     page = Page(shutil.get_terminal_size((80, 24)).columns, every_segment=verbosity > 0)
     text = render(plan, outcome, page, delete_delay_ms=delete_delay_ms)

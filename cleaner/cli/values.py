@@ -29,7 +29,7 @@ def moment(text: str) -> Moment:
 
     A moment beyond int64 is cut to the nearest that is not.
     """
-    from policies.reasons import as_int64  # noqa: PLC0415 - not for --help
+    from policies.reasons import as_int64
 
     if _EPOCH_MS.fullmatch(text):
         epoch_ms = as_int64(int(text))
@@ -46,8 +46,8 @@ def moment(text: str) -> Moment:
 
 def span_ms(text: str) -> int:
     """A time span as the configuration has it: milliseconds, or ``90s``, ``36h``, ``7d``."""
-    from policies.config.config_keys import TOPIC_KEY  # noqa: PLC0415 - not for --help
-    from policies.config.config_values import parse_value  # noqa: PLC0415 - not for --help
+    from policies.config.config_keys import TOPIC_KEY
+    from policies.config.config_values import parse_value
 
     try:
         value = parse_value(TOPIC_KEY["file.delete.delay.ms"], text, synonym=None, as_broker=False)
@@ -66,7 +66,7 @@ def at_least_one(text: str) -> int:
 
 def topic_partition(text: str) -> TopicPartition:
     """``orders-3``."""
-    from storage.names import parse_topic_partition  # noqa: PLC0415 - not for --help
+    from storage.names import parse_topic_partition
 
     found = parse_topic_partition(text)
     if found is None:
@@ -76,9 +76,9 @@ def topic_partition(text: str) -> TopicPartition:
 
 def target(text: str) -> SpaceTarget:
     """Return how much is to be free: bytes, from 1 MiB on; ``20GiB``; or ``15%`` of the file system."""
-    from policies.config.config_keys import TOPIC_KEY, ValueUnit  # noqa: PLC0415 - not for --help
-    from policies.config.config_values import meant_suffix, parse_value  # noqa: PLC0415 - not for --help
-    from policies.rescue import SpaceTarget  # noqa: PLC0415 - not for --help
+    from policies.config.config_keys import TOPIC_KEY, ValueUnit
+    from policies.config.config_values import meant_suffix, parse_value
+    from policies.rescue import SpaceTarget
 
     if found := _PERCENT.fullmatch(text):
         return SpaceTarget(int(found[1]), is_percent=True)

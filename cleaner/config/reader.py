@@ -19,8 +19,8 @@ from cleaner.config.layers import LoadedLayers, Settings, build_layers
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing
-from storage.errors import InvalidConfig, LogCleanerError, LogDirNotThere, NotALogDir, UnreadableFile
-from storage.log_dir import LogDir, read_file
+from storage.errors import InvalidConfig, LogCleanerError, NotALogDir, UnreadableFile
+from storage.log_dir import LogDir, LogDirNotThere, read_file
 from storage.metadata.metadata_log import ClusterMetadata, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
 from storage.properties import Property, parse_properties, read_properties

@@ -35,7 +35,8 @@ from cleaner.errors import told
 from cleaner.events import Event
 from policies.plan import LogDirPlan, Only, PartitionKey, Plan, Request
 from policies.steps import compaction_steps
-from storage.errors import LogCleanerError, LogDirLocked
+from storage.errors import LogCleanerError
+from storage.lock import LogDirLocked
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition

@@ -9,14 +9,26 @@ from pathlib import Path
 from cleaner.engine.compactor import Compactor
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey
-from cleaner.engine.journal import Journal
+from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.means import Means
 from cleaner.errors import told
-from storage.errors import JournalFull, LogCleanerError
+from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import Recovery, plan_recovery, recover
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
+
+
+class LogDirsChange(LogCleanerError):
+    """The configuration names other log dirs each time it is read, so no set of locks covers them."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        super().__init__(paths)
+        self.paths = paths
+
+    def __str__(self) -> str:
+        named = ", ".join(map(str, self.paths))
+        return f"log.dirs changes while the log dirs are locked (last: {named}); nothing was done, run again"
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.beginning import Begun, recover_log_dir
+from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.copy.copying import Copier
@@ -16,7 +16,7 @@ from cleaner.engine.copy.moment import Moment
 from cleaner.engine.copy.output import check_usable
 from cleaner.engine.freeing import Rescue, Rescued, volumes_of
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
-from cleaner.engine.journal import Journal, read_journal
+from cleaner.engine.journal import Journal, JournalFull, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Listener, Outcome, Silent
@@ -30,7 +30,7 @@ from policies.facts import ConfigFacts, LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.rescue import SpaceTarget, Volume
-from storage.errors import JournalFull, LogCleanerError, LogDirsChange
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.guarded import Guarded
 from storage.lock import LogDirLock, LogDirReadLock

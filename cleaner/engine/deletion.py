@@ -27,8 +27,8 @@ from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.directory import ensure_not_immutable, opened
-from storage.errors import LogCleanerError, OutOfSpace, PlanOutOfDate, UnreadableFile
-from storage.filesystem import FileSystem, Purpose
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.roll import create_segment, write_snapshot

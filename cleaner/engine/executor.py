@@ -28,7 +28,7 @@ from cleaner.engine.deletion import (
     truncate_leader_epochs,
 )
 from cleaner.engine.inventory import producer_state_of
-from cleaner.engine.journal import Journal, compaction_entry, deletion_entry
+from cleaner.engine.journal import Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
@@ -38,7 +38,8 @@ from cleaner.errors import told
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
-from storage.errors import Corrupt, JournalFull, LogCleanerError, OutOfSpace, PlanOutOfDate
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
+from storage.filesystem import OutOfSpace
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition

@@ -17,7 +17,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.restoring import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened
-from storage.errors import ForeignTopicId, LogCleanerError, LogEndsBeforeItsStart, UnreadableFile
+from storage.errors import LogCleanerError, UnreadableFile
 from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
@@ -37,6 +37,35 @@ _NEVER_MS = (1 << 63) - 1
 
 
 Wanted = Callable[[TopicPartition], bool]
+
+
+class LogEndsBeforeItsStart(LogCleanerError):
+    """Segments are missing at the end of a log: a starting broker would delete all that is left."""
+
+    def __init__(self, path: Path, log_end_offset: int, log_start_offset: int) -> None:
+        super().__init__(path, log_end_offset, log_start_offset)
+        self.path, self.log_end_offset, self.log_start_offset = path, log_end_offset, log_start_offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: ends at offset {self.log_end_offset}, below its checkpointed log start "
+            f"{self.log_start_offset}: segments are missing, and a starting broker would delete the rest; "
+            f"restore them first"
+        )
+
+
+class ForeignTopicId(LogCleanerError):
+    """A partition directory of another topic that had the same name."""
+
+    def __init__(self, path: Path, topic_id: str, known_id: str) -> None:
+        super().__init__(path, topic_id, known_id)
+        self.path, self.topic_id, self.known_id = path, topic_id, known_id
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: belongs to topic id {self.topic_id}, but the cluster metadata gives that name the id "
+            f"{self.known_id}: a topic that was deleted and made again; a broker would set it aside as -stray"
+        )
 
 
 def everything(_: TopicPartition) -> bool:

@@ -20,14 +20,27 @@ from typing import Any, Final
 from policies.facts import Boot, LastRun
 from policies.plan import Compaction, Deletion, PartitionPlan
 from storage.directory import open_plain
-from storage.errors import JournalFull, OutOfSpace, UnreadableFile
-from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.errors import LogCleanerError, UnreadableFile
+from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 
 SIZE_MAX_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 256 << 20
 """A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
+
+
+class JournalFull(LogCleanerError):
+    """The journal of a log dir finds no space, so nothing that it would have to tell of may be done."""
+
+    def __init__(
+        self, log_dir: Path, remedy: str = "let retention make some first: free, or clean --delete-delay 0"
+    ) -> None:
+        super().__init__(log_dir, remedy)
+        self.log_dir, self.remedy = log_dir, remedy
+
+    def __str__(self) -> str:
+        return f"{self.log_dir}: no space for the journal, and nothing is changed without a line in it; {self.remedy}"
 
 
 class Journal:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from storage.errors import UnusableOutput, UnwritableFile
+from cleaner.errors import UnusableOutput, UnwritableFile
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from storage.errors import SegmentGone, UnreadableFile
+from storage.errors import UnreadableFile
 from storage.scan.chunks import Chunk, Damage, SliceReader
-from storage.scan.extents import Extent, Wanted, cut_partition
+from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
 from storage.scan.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
 from storage.scan.windows import open_window
 

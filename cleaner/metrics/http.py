@@ -24,7 +24,7 @@ from cleaner.config.layers import Settings
 from cleaner.daemon.observer import Observer, Unobserved
 from cleaner.engine.outcome import Listener
 from cleaner.metrics.registry import Metrics
-from storage.errors import AddressNotThere, InvalidConfig
+from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
 
 KEY: Final = "metrics.listen"
 _SILENT_SECONDS_MAX: Final = 5
@@ -46,6 +46,19 @@ _NOT_THERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, socket.EAI
 """Also of an interface that is not up yet, and of a name server; those codes are negative."""
 _RETRY_SECONDS: Final = 10.0
 Answer = tuple[HTTPStatus, str, bytes]
+
+
+class AddressNotThere(LogCleanerError):
+    """An address that cannot be listened on now; a later try may work."""
+
+    kind = ErrorKind.NOT_YET
+
+    def __init__(self, key: str, address: str, cause: str) -> None:
+        super().__init__(key, address, cause)
+        self.key, self.address, self.cause = key, address, cause
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.address!r}: {self.cause}"
 
 
 @contextmanager

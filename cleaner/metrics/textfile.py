@@ -13,10 +13,10 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from cleaner.errors import UnwritableFile
 from cleaner.metrics import families as names
 from cleaner.metrics.registry import Metrics
 from policies.runway import Growth
-from storage.errors import UnwritableFile
 
 _MODE: Final = 0o644
 """Another user's exporter reads it."""

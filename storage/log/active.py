@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from storage.errors import CorruptBatch, TornTail
+from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.indexes import IndexBuilder
 from storage.log.roll import ActiveFacts, segment_at
@@ -25,6 +25,20 @@ from storage.names import FileKind, segment_file_name
 from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, open_to_read
 from storage.txn_index import AbortedTxn, format_aborted_txn
+
+
+class TornTail(LogCleanerError):
+    """A ``.log`` whose last bytes are no whole batch: nothing is appended behind them, for no reader would find it."""
+
+    def __init__(self, path: Path, position: int, torn_bytes: int) -> None:
+        super().__init__(path, position, torn_bytes)
+        self.path, self.position, self.torn_bytes = path, position, torn_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} at byte {self.position}: {self.torn_bytes} bytes that are no whole batch; start the broker "
+            f"once, it cuts them off"
+        )
 
 
 class ActiveSegment:

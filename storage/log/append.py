@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.codecs.compression import Compression
-from storage.errors import BatchTooLarge, CorruptBatch
+from storage.errors import CorruptBatch, LogCleanerError
 from storage.log.config import LogConfig
 from storage.log.roll import Arrival
 from storage.records import Batch, Record, encode_batch, iter_batches
@@ -20,6 +20,22 @@ from storage.records import Batch, Record, encode_batch, iter_batches
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_POSITION: Final = 12
+
+
+class BatchTooLarge(LogCleanerError):
+    """An append beyond a limit of the topic. ``limit_key`` is Kafka's name of the limit."""
+
+    def __init__(self, path: Path, size_bytes: int, limit_key: str, limit_bytes: int) -> None:
+        super().__init__(path, size_bytes, limit_key, limit_bytes)
+        self.path, self.size_bytes, self.limit_key, self.limit_bytes = (
+            path,
+            size_bytes,
+            limit_key,
+            limit_bytes,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
 
 
 @dataclass(frozen=True, slots=True)

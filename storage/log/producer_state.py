@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import CorruptBatch, CorruptSnapshot
+from storage.errors import Corrupt, CorruptBatch
 from storage.records import (
     Batch,
     BatchHeader,
@@ -37,6 +37,17 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _NO_OFFSET: Final = -1
 _NO_COORDINATOR_EPOCH: Final = -1
 _BATCHES_MAX: Final = 5
+
+
+class CorruptSnapshot(Corrupt):
+    """A producer ``.snapshot`` with a wrong version, length or CRC."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
 
 
 class BatchMetadata(NamedTuple):

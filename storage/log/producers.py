@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from storage.errors import CorruptSnapshot
-from storage.log.producer_state import ProducerState, parse_snapshot
+from storage.log.producer_state import CorruptSnapshot, ProducerState, parse_snapshot
 from storage.log_dir import read_file
 from storage.segment import Segment, SegmentFile, open_to_read
 

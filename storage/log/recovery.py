@@ -25,8 +25,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storage.errors import CorruptBatch, OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.errors import CorruptBatch
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, segments_of
 from storage.names import FileKind, FileState, segment_file_name

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.config import LogConfig
 from storage.names import SEGMENT_KINDS, FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile

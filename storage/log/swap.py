@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.errors import LogCleanerError, OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.errors import LogCleanerError
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
 from storage.names import SEGMENT_KINDS, FileKind, FileState, segment_file_name
 from storage.segment import Segment

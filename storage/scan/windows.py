@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from storage.arrays import Bytes
-from storage.errors import SegmentGone, UnreadableFile
+from storage.errors import UnreadableFile
 from storage.names import FileState
-from storage.scan.extents import Extent
+from storage.scan.extents import Extent, SegmentGone
 from storage.segment import open_to_read
 
 WINDOW_BYTES: Final = 1 << 20

@@ -10,9 +10,8 @@ from typing import Self
 
 import pytest
 
-from storage.errors import LockLost, LogDirLocked
 from storage.filesystem import FileSystem
-from storage.lock import LogDirLock
+from storage.lock import LockLost, LogDirLock, LogDirLocked
 from tests.interop.kafka_jars import java
 
 pytestmark = pytest.mark.kafka

@@ -10,6 +10,7 @@ from policies.retain import (
     AbortedTransaction,
     BatchFacts,
     BatchFate,
+    ContradictedTxnIndex,
     Marker,
     ProducerEnd,
     RecordFate,
@@ -18,7 +19,6 @@ from policies.retain import (
     ends_a_producer,
     record_fate,
 )
-from storage.errors import ContradictedTxnIndex
 
 NOW_MS = 1_000
 END = 100

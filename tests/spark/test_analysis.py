@@ -18,10 +18,12 @@ from pyarrow import parquet
 
 from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
+from cleaner.errors import UnwritableFile
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, Savings
 from cleaner.spark.analysis.analyzing import TOP_KEYS, analyze
 from cleaner.spark.analysis.snapshot import PlannedRead, take_snapshot
 from cleaner.spark.analysis.write_tables import write_tables
+from cleaner.spark.errors import AnalysisFailed
 from cleaner.spark.session import cause_of
 from policies import Plan, Request
 from policies.config.config_sources import Said
@@ -29,7 +31,6 @@ from policies.plan import path_of
 from policies.reasons import Action
 from policies.retention import retention
 from storage.codecs.compression import Compression, decompress
-from storage.errors import AnalysisFailed, UnwritableFile
 from storage.log.listing import list_partition
 from storage.records import Batch, ControlType, LegacyBatch, Record, encode_batch, encode_control_batch, iter_batches
 from tests.conftest import Samples

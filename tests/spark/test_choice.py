@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from cleaner.spark.table.bounds import NoSuchOffset
 from cleaner.spark.table.options import parse_options
 from cleaner.spark.table.stream import KafkaLogStreamReader
-from storage.errors import InvalidConfig, NoSuchOffset
+from storage.errors import InvalidConfig
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read, reader
 

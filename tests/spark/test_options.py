@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.spark.table.bounds import NoSuchOffset
 from cleaner.spark.table.options import Mode, parse_options, parse_sink_options
 from storage.codecs.compression import Compression
-from storage.errors import InvalidConfig, NoSuchOffset, NotALogDir
+from storage.errors import InvalidConfig, NotALogDir
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read
 

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
-from cleaner.spark.table.parts import Part
+from cleaner.spark.table.parts import Part, PartitionExists
 from cleaner.spark.table.sink import KafkaLogWriter, WrittenParts
-from storage.errors import InvalidConfig, LogDirLocked, NotALogDir, PartitionExists
+from storage.errors import InvalidConfig, NotALogDir
 from storage.filesystem import FileSystem
+from storage.lock import LogDirLocked
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, TopicPartition

@@ -9,10 +9,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from storage.codecs.compression import Compression
-from storage.errors import CorruptBatch, InvalidConfig, SegmentGone
+from storage.errors import CorruptBatch, InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.records import ControlType, encode_control_batch
+from storage.scan.extents import SegmentGone
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read, reader
 

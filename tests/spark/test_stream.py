@@ -10,12 +10,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from cleaner.spark.table.bounds import NoSuchOffset
 from cleaner.spark.table.options import parse_options
-from cleaner.spark.table.stream import KafkaLogStreamReader, from_json, limited, to_json
-from storage.errors import InvalidConfig, NoSuchOffset, PartitionGone, SegmentGone
+from cleaner.spark.table.stream import KafkaLogStreamReader, PartitionGone, from_json, limited, to_json
+from storage.errors import InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.names import TopicPartition
+from storage.scan.extents import SegmentGone
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

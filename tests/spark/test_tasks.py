@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 from pyspark.errors import PySparkException
 
+from cleaner.engine.copy.moment import SourceChanged
 from cleaner.engine.means import Stopped
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
 from cleaner.spark.bulk.scratch import new_suffix, sweep
 from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk
 from cleaner.spark.bulk.work import PLACE_BITS, GroupWork
+from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from storage.codecs.compression import Compression
-from storage.errors import CorruptBatch, SourceChanged, SparkJobFailed, UnseenLogDir
+from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.names import SCRATCH_SUFFIX

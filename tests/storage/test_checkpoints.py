@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage.checkpoints import (
+    CorruptCheckpoint,
     LeaderEpochEntry,
     MetaProperties,
     format_leader_epochs,
@@ -16,7 +17,6 @@ from storage.checkpoints import (
     truncate_from_end,
     truncate_from_start,
 )
-from storage.errors import CorruptCheckpoint
 from storage.names import TopicPartition
 
 PATH = Path("checkpoint")

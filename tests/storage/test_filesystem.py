@@ -6,8 +6,7 @@ import stat
 
 import pytest
 
-from storage.errors import OutOfSpace, UnsafeOwner
-from storage.filesystem import FileSystem, Purpose, check_owner, typed
+from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, typed
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files to another user")
 KAFKA_UID, KAFKA_GID = 12345, 12346

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.holes import data_bytes, data_extents
 
 FS = FileSystem()

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from storage.errors import LockLost, LogDirLocked, UnreadableFile, UnreliableLock
+from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
-from storage.lock import LogDirLock, holder_of
+from storage.lock import LockLost, LogDirLock, LogDirLocked, UnreliableLock, holder_of
 
 POSIX_LOCK = """
 import fcntl, sys

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptCheckpoint, CorruptHoldIds, CorruptHolds, NotALogDir, UnreadableFile
+from storage.checkpoints import CorruptCheckpoint
+from storage.errors import NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
-from storage.log_dir import LogDir, read_file
+from storage.log_dir import CorruptHoldIds, CorruptHolds, LogDir, read_file
 from storage.names import CLEANER_OFFSET_CHECKPOINT, HOLD_IDS_FILE, HOLDS_FILE, TopicPartition
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import LogDirLocked, OutOfSpace, UnreadableFile, UnsafeOwner
-from storage.filesystem import FileSystem, NewFile, Purpose
-from storage.lock import LogDirLock, LogDirReadLock, holder_of
+from storage.errors import UnreadableFile
+from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose, UnsafeOwner
+from storage.lock import LogDirLock, LogDirLocked, LogDirReadLock, holder_of
 from storage.log_dir import LogDir
 from tests.storage.test_lock import Broker
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from storage.errors import CorruptIndex, CorruptSnapshot
+from storage.errors import CorruptIndex
 from storage.indexes import (
     last_offset_index_entry,
     last_time_index_entry,
     parse_offset_index,
     parse_time_index,
 )
-from storage.log.producer_state import BatchMetadata, ProducerEntry, format_snapshot, parse_snapshot
+from storage.log.producer_state import BatchMetadata, CorruptSnapshot, ProducerEntry, format_snapshot, parse_snapshot
 
 PATH = Path("00000000000000000100.snapshot")
 ENTRIES = 3

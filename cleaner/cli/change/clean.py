@@ -87,7 +87,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, plan, act, show."""
-    from cleaner.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
+    from cleaner.events import EventLog, LogFormat
 
     _check_usage(args)
     request = _request(args)
@@ -127,7 +127,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
+    from policies.plan import Only, Request
 
     wall_ms = clock_ms()
     now_ms = args.now(wall_ms) if args.now else wall_ms
@@ -165,7 +165,7 @@ def _tell_unknown(plan: Plan) -> None:
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
-    from cleaner.report.totals import Totals  # noqa: PLC0415 - not for --help
+    from cleaner.report.totals import Totals
 
     totals = Totals.of(plan, outcome)
     if totals.failed or log_dir_errors(plan, outcome):

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, look, act, show."""
-    from cleaner.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
+    from cleaner.events import EventLog, LogFormat
 
     confirm_force_lock(args)
     with ProgressBar() as bar:
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[Rescued, int]:
     """What became of it, and the exit status of the signal that came meanwhile, else 0."""
-    from policies.plan import Only, Request  # noqa: PLC0415 - not for --help
+    from policies.plan import Only, Request
 
     request = Request(clock_ms(), None if args.compact else Only.RETENTION, confirmed=args.yes)
     if args.dry_run or is_met:
@@ -104,7 +104,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[R
 
 
 def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: SpaceTarget) -> None:
-    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import size
 
     for earlier, later in zip(before, after, strict=True):
         was = f", {size(earlier.free_bytes)} before" if later.free_bytes != earlier.free_bytes else ""
@@ -116,7 +116,7 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
 
 def _tell_measured(rescued: Rescued) -> None:
     """What unlinked files took of each file system, and what it has more of now; partitions that gave too little."""
-    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import size
 
     for earlier, later in zip(rescued.before, rescued.after, strict=True):
         if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
@@ -132,7 +132,7 @@ def _tell_measured(rescued: Rescued) -> None:
 
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
     """One line for each file system that stays below the target."""
-    from cleaner.report.text import size  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import size
 
     if rescued.outcome.interrupted:
         return
@@ -145,8 +145,8 @@ def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
 
 def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
     """What keeps a file system below the target, and what to do."""
-    from cleaner.report.text import counted, size  # noqa: PLC0415 - not for --help
-    from policies.reasons import ReasonCode  # noqa: PLC0415 - not for --help
+    from cleaner.report.text import counted, size
+    from policies.reasons import ReasonCode
 
     here = [p for p in rescued.plan.partitions if p.facts.log_dir in volume.log_dirs]
     results = rescued.outcome.results

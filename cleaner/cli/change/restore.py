@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, act, show."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.engine.undo.restore import Restorer  # noqa: PLC0415 - not for --help
-    from cleaner.events import EventLog, LogFormat  # noqa: PLC0415 - not for --help
-    from storage.filesystem import FileSystem  # noqa: PLC0415 - not for --help
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.undo.restore import Restorer
+    from cleaner.events import EventLog, LogFormat
+    from storage.filesystem import FileSystem
 
     _check_usage(args)
     confirm_force_lock(args)
@@ -83,8 +83,8 @@ def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
 
 
 def _release(args: argparse.Namespace, restorer: Restorer) -> int:
-    from cleaner.report.restores import document, render_released  # noqa: PLC0415 - not for --help
-    from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
+    from cleaner.report.restores import document, render_released
+    from cleaner.report.text import Page
 
     wanted = wanted_partitions(args)
     released = restorer.held(wanted) if args.dry_run else restorer.release(wanted)
@@ -97,8 +97,8 @@ def _release(args: argparse.Namespace, restorer: Restorer) -> int:
 
 
 def _show(args: argparse.Namespace, results: Sequence[RestoreResult], *, changes_nothing: bool) -> None:
-    from cleaner.report.restores import document, render  # noqa: PLC0415 - not for --help
-    from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
+    from cleaner.report.restores import document, render
+    from cleaner.report.text import Page
 
     if args.json:
         json.dump(document(results, dry_run=changes_nothing), sys.stdout)

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, then serve. Where the log is for machines, what ends the daemon is an event, too."""
-    from cleaner.events import Event, EventLog, LogFormat, format_under  # noqa: PLC0415 - not for --help
+    from cleaner.events import Event, EventLog, LogFormat, format_under
 
     log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
     log = EventLog(args.verbose + 1, log_format)
@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace, log: EventLog) -> int:
-    from cleaner.cli.trust import tell_world_writable  # noqa: PLC0415 - not for --help
-    from cleaner.daemon.configuration import Configuration  # noqa: PLC0415 - not for --help
-    from cleaner.daemon.daemon import Daemon  # noqa: PLC0415 - not for --help
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.metrics.http import observer_of  # noqa: PLC0415 - not for --help
+    from cleaner.cli.trust import tell_world_writable
+    from cleaner.daemon.configuration import Configuration
+    from cleaner.daemon.daemon import Daemon
+    from cleaner.engine.clock import SystemClock
+    from cleaner.metrics.http import observer_of
 
     opening, told_once = _Opening(args), _UnmatchedOnce(log)
     configuration = Configuration(lambda: told_once(opening.read()))
@@ -105,7 +105,7 @@ class _Opening:
 
         Raises: as ``read_configuration``, ``find_missing`` and ``check_metadata``.
         """
-        from cleaner.config.reader import METADATA_DIR  # noqa: PLC0415 - not for --help
+        from cleaner.config.reader import METADATA_DIR
 
         loaded = read_configuration(self._reader, self._args)
         missing = find_missing(loaded, self._args.log_dir)

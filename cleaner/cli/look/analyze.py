@@ -14,7 +14,7 @@ from cleaner.cli.metrics import clock_ms
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_topics, warn_of_patterns
 from cleaner.cli.opening import add_log_dir_arguments, load
-from storage.errors import UnwritableFile
+from cleaner.errors import UnwritableFile
 
 if TYPE_CHECKING:
     from cleaner.report.findings import Analysis
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     analysis = _analyze(args)
     _show(analysis, as_json=args.json)
     if args.output:
-        from cleaner.spark.analysis.write_tables import write_tables  # noqa: PLC0415 - not for --help
+        from cleaner.spark.analysis.write_tables import write_tables
 
         write_tables(analysis, args.output)
     if args.html:
@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _analyze(args: argparse.Namespace) -> Analysis:
     """Configuration and Spark are seen to before anything is read."""
-    from cleaner.engine.cleaner import Cleaner  # noqa: PLC0415 - not for --help
-    from cleaner.spark import open_session  # noqa: PLC0415 - not for --help
-    from policies.plan import Request  # noqa: PLC0415 - not for --help
-    from storage.log_dir import LogDir  # noqa: PLC0415 - not for --help
+    from cleaner.engine.cleaner import Cleaner
+    from cleaner.spark import open_session
+    from policies.plan import Request
+    from storage.log_dir import LogDir
 
     loaded, missing = without_missing(load(args), args.log_dir)
     check_topics(args.topic, [LogDir(path) for path in loaded.log_dirs])
@@ -64,9 +64,9 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     cleaner = Cleaner(loaded.log_dirs, loaded.layers)
     spark = open_session(args.master)
     try:
-        from cleaner.spark.analysis.analyzing import analyze  # noqa: PLC0415 - pyspark, which open_session has seen to
-        from cleaner.spark.analysis.snapshot import take_snapshot  # noqa: PLC0415 - as above
-        from cleaner.spark.stage_lines import StageLines  # noqa: PLC0415 - as above
+        from cleaner.spark.analysis.analyzing import analyze
+        from cleaner.spark.analysis.snapshot import take_snapshot
+        from cleaner.spark.stage_lines import StageLines
 
         snapshot = take_snapshot(cleaner.plan(Request(clock_ms(), force_compaction=True), args.topic))
         with StageLines(spark.sparkContext.statusTracker()) as lines:
@@ -77,7 +77,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
 
 
 def _show(analysis: Analysis, *, as_json: bool) -> None:
-    from cleaner.report import analysis as report  # noqa: PLC0415 - not for --help
+    from cleaner.report import analysis as report
 
     if as_json:
         json.dump(report.document(analysis), sys.stdout)
@@ -87,7 +87,7 @@ def _show(analysis: Analysis, *, as_json: bool) -> None:
 
 
 def _write_page(analysis: Analysis, path: Path) -> None:
-    from cleaner.report.analysis import html  # noqa: PLC0415 - not for --help
+    from cleaner.report.analysis import html
 
     try:
         path.write_text(html(analysis), "utf-8")

@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open both, compare, show."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared  # noqa: PLC0415 - not for --help
-    from cleaner.report.differences import document, lines  # noqa: PLC0415 - not for --help
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
+    from cleaner.report.differences import document, lines
 
     clock_ms = SystemClock().now_ms()
     before, after = ComparedDir.open(args.before, args.topic), ComparedDir.open(args.after, args.topic)
@@ -84,9 +84,9 @@ def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: Com
 
     Raises: InvalidConfigs of ``--set``.
     """
-    from cleaner.config.layers import Settings  # noqa: PLC0415 - not for --help
-    from cleaner.config.reader import load_layers  # noqa: PLC0415 - not for --help
-    from policies.config.policy import Layer  # noqa: PLC0415 - not for --help
+    from cleaner.config.layers import Settings
+    from cleaner.config.reader import load_layers
+    from policies.config.policy import Layer
 
     log_dirs = [after.log_dir.path, before.log_dir.path]
     layers = load_layers(Settings(cluster_metadata=False), log_dirs, set_options).layers

@@ -15,7 +15,8 @@ from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.values import topic_partition
-from storage.errors import ExtraMissing, InvalidConfig
+from cleaner.errors import ExtraMissing
+from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.export.transfer import Reading, Writer
@@ -57,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, read and write, show."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.export.transfer import plan_reading, transfer  # noqa: PLC0415 - not for --help
+    from cleaner.engine.clock import SystemClock
+    from cleaner.export.transfer import plan_reading, transfer
 
     _check_usage(args)
     read_committed = args.isolation_level == _ISOLATION_LEVELS[1]
@@ -80,8 +81,8 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 def _partition(args: argparse.Namespace) -> FoundPartition:
     """Raises: InvalidConfig where none, or more than one log dir has it."""
-    from storage.names import LOG_START_OFFSET_CHECKPOINT  # noqa: PLC0415 - not for --help
-    from storage.scan.partitions import FoundPartition  # noqa: PLC0415 - not for --help
+    from storage.names import LOG_START_OFFSET_CHECKPOINT
+    from storage.scan.partitions import FoundPartition
 
     wanted = args.topic_partition
     here = [(log_dir, *found) for log_dir in open_log_dirs(args) for found in log_dir.partitions()]
@@ -99,7 +100,7 @@ def _target(args: argparse.Namespace, reading: Reading) -> Iterator[BinaryIO]:
     if args.file == _STDOUT:
         yield sys.stdout.buffer
         return
-    from cleaner.export.target import new_file  # noqa: PLC0415 - not for --help
+    from cleaner.export.target import new_file
 
     with new_file(args.file, reading.partition.directory.parent) as file:
         yield file
@@ -108,18 +109,18 @@ def _target(args: argparse.Namespace, reading: Reading) -> Iterator[BinaryIO]:
 def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:
     """Raises: ExtraMissing."""
     if args.to == "jsonl":
-        from cleaner.export.jsonl import JsonLinesWriter  # noqa: PLC0415 - not for --help
+        from cleaner.export.jsonl import JsonLinesWriter
 
         return JsonLinesWriter(file, with_metadata=args.include_metadata)
     try:
-        from cleaner.export.parquet import ParquetWriter  # noqa: PLC0415 - pyarrow, only where it is asked for
+        from cleaner.export.parquet import ParquetWriter
     except ImportError as error:
         raise ExtraMissing("--to parquet", str(error.name), "parquet") from error
     return ParquetWriter(file, with_metadata=args.include_metadata)
 
 
 def _show(args: argparse.Namespace, reading: Reading, records: int) -> None:
-    from cleaner.report.exports import Export, document, line  # noqa: PLC0415 - not for --help
+    from cleaner.report.exports import Export, document, line
 
     topic, partition = reading.partition.topic_partition
     log_dir, file, size_bytes = str(reading.partition.directory.parent), str(args.file), args.file.stat().st_size

@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, read, show."""
-    from cleaner.engine.undo.history import read_history  # noqa: PLC0415 - not for --help
-    from cleaner.report.history import document, render  # noqa: PLC0415 - not for --help
-    from cleaner.report.text import Page  # noqa: PLC0415 - not for --help
+    from cleaner.engine.undo.history import read_history
+    from cleaner.report.history import document, render
+    from cleaner.report.text import Page
 
     log_dirs = open_log_dirs(args)
     check_remembered(args.topic, args.topic_partition, log_dirs)

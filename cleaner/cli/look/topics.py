@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, read, show."""
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415 - not for --help
-    from cleaner.engine.outcome import Silent  # noqa: PLC0415 - not for --help
-    from policies.plan import Request  # noqa: PLC0415 - not for --help
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.outcome import Silent
+    from policies.plan import Request
 
     cleaner, _, missing = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True), args.topic)
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, plan: Plan, uncleanable: Mapping[PartitionKey, str]) -> None:
-    from cleaner.report import topics  # noqa: PLC0415 - not for --help
+    from cleaner.report import topics
 
     if args.json:
         json.dump(topics.document(plan, uncleanable), sys.stdout)

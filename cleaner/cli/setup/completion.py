@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    import shtab  # noqa: PLC0415 - for this command only
+    import shtab
 
     for action in _actions(args.parser):
         if action.metavar in _PATHS:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from storage.errors import OutOfSpace, UnwritableFile
+from cleaner.errors import UnwritableFile
 
 if TYPE_CHECKING:
     from cleaner.demo import MadeTopic
@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the demo and say what it holds and what to try. Raises: UnwritableFile, UnsafeOwner."""
-    from cleaner.demo import make_demo  # noqa: PLC0415 - codecs are slow to import
-    from cleaner.engine.clock import SystemClock  # noqa: PLC0415
-    from storage.filesystem import FileSystem  # noqa: PLC0415
+    from cleaner.demo import make_demo
+    from cleaner.engine.clock import SystemClock
+    from storage.filesystem import FileSystem, OutOfSpace
 
     directory: Path = args.directory
     problem = _problem_with(directory)
@@ -73,7 +73,7 @@ def _report(directory: Path, made: list[MadeTopic]) -> str:
 
 
 def _line(made: MadeTopic) -> str:
-    from textwrap import fill  # noqa: PLC0415
+    from textwrap import fill
 
     topic = made.topic
     policy, size = topic.configs["cleanup.policy"], _size(made.size_bytes)
@@ -82,6 +82,6 @@ def _line(made: MadeTopic) -> str:
 
 
 def _size(size_bytes: int) -> str:
-    from humanize import naturalsize  # noqa: PLC0415
+    from humanize import naturalsize
 
     return str(naturalsize(size_bytes, binary=True))

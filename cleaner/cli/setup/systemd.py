@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.parser import did_you_mean
-from storage.errors import InvalidConfig, UnwritableFile
+from cleaner.errors import UnwritableFile
+from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.cli.setup.unit_files import Placed
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(name: str | None) -> int:
-    from cleaner.cli.setup.unit_files import BY_NAME  # noqa: PLC0415 - not for --help
+    from cleaner.cli.setup.unit_files import BY_NAME
 
     if name is not None and name not in BY_NAME:
         raise InvalidConfig(name, None, f"is none of {', '.join(BY_NAME)}{did_you_mean(name, BY_NAME)}")
@@ -56,7 +57,7 @@ def _print(name: str | None) -> int:
 
 
 def _install(args: argparse.Namespace) -> int:
-    from cleaner.cli.setup.unit_files import placed  # noqa: PLC0415 - not for --help
+    from cleaner.cli.setup.unit_files import placed
 
     command = _command(args.command)
     if not args.prefix.is_absolute():

@@ -11,8 +11,16 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.sources import Slice
-from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd, TransactionFates, batch_fate
-from storage.errors import ContradictedTxnIndex, CorruptBatch, CorruptIndex, InvalidRecord
+from policies.retain import (
+    AbortedTransaction,
+    BatchFacts,
+    ContradictedTxnIndex,
+    Marker,
+    ProducerEnd,
+    TransactionFates,
+    batch_fate,
+)
+from storage.errors import CorruptBatch, CorruptIndex, InvalidRecord
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.kernels.status import Disposition
 from storage.log.producer_state import ProducerState

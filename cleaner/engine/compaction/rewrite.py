@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress as select
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -36,7 +37,7 @@ from cleaner.engine.compaction.legacy_rewrite import (
 from cleaner.engine.compaction.sources import Position, Slice, Source
 from storage.arrays import Words
 from storage.codecs.batches import body_bytes_max
-from storage.errors import NotYetSupported, PlanOutOfDate
+from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
@@ -49,6 +50,17 @@ COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
 _SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _RECORD_GROWTH_MAX: Final = 16
+
+
+class NotYetSupported(LogCleanerError):
+    """Valid data that this version does not rewrite; the partition is left as it is."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(path, what)
+        self.path, self.what = path, what
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what} cannot be rewritten yet; the partition is left as it is"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Final
 from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, read_origin
 from cleaner.engine.inventory import is_named
 from cleaner.errors import told
-from storage.checkpoints import parse_partition_metadata
-from storage.errors import (
-    CorruptCheckpoint,
-    LogCleanerError,
-    NotALogDir,
-    OtherTopicId,
-    UnlikePlaces,
-    UnreadableFile,
-)
+from storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
+from storage.errors import ErrorKind, LogCleanerError, NotALogDir, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir, Offsets, read_file
@@ -50,6 +43,33 @@ OFFSET_CHECKPOINTS: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 RetentionOf = Callable[[TopicPartition], int | None]
+
+
+class UnlikePlaces(LogCleanerError):
+    """Two places that are no two states of one thing, so that nothing can be said of what is gone."""
+
+    kind = ErrorKind.USAGE
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause, self.remedy = cause, remedy
+
+    def __str__(self) -> str:
+        return f"{self.cause}; {self.remedy}"
+
+
+class OtherTopicId(LogCleanerError):
+    """Two partition directories of topics that had one name, one after the other."""
+
+    def __init__(self, before: Path, before_id: str, after: Path, after_id: str) -> None:
+        super().__init__(before, before_id, after, after_id)
+        self.before, self.before_id, self.after, self.after_id = before, before_id, after, after_id
+
+    def __str__(self) -> str:
+        return (
+            f"not the same log: {self.before} belongs to topic id {self.before_id}, {self.after} to {self.after_id}: "
+            f"the topic was deleted and made again in between, and its records are gone"
+        )
 
 
 @dataclass(frozen=True, slots=True)

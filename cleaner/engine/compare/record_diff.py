@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -33,9 +34,10 @@ from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder
 from cleaner.engine.compare.lost_since import Between, LaterTombstones, LeftRecords, Markers
 from cleaner.engine.compare.two_states import OFFSET_END, OpenedState, State, aborted_in_both, joined
+from cleaner.engine.inventory import LogEndsBeforeItsStart
 from policies.retain import AbortedTransaction
 from storage.arrays import Integers, Table, Words
-from storage.errors import LogEndsBeforeItsStart, NoSegments
+from storage.errors import LogCleanerError
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
 from storage.kernels.status import Disposition
 
@@ -46,6 +48,17 @@ _DISCARDED: Final = (Disposition.DISCARD, Disposition.DISCARD_RETAIN_EMPTY)
 _UNACCOUNTED: Final = "the record is gone, and nothing accounts for that"
 
 Flags = npt.NDArray[np.bool_]
+
+
+class NoSegments(LogCleanerError):
+    """A partition directory that had a log, and has no ``.log`` file left."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"{self.directory}: holds no .log file any more, and a cleaning leaves at least one"
 
 
 class Cause(StrEnum):

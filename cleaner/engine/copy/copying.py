@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.compactor import Compactor
 from cleaner.engine.copy.copy_size import is_of_the_partition, needed_bytes
-from cleaner.engine.copy.manifest import PartitionCopy, manifest_of
+from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, Moment
 from cleaner.engine.copy.output import OutputDir
 from cleaner.engine.deletion import retired_snapshots, truncate_leader_epochs
@@ -33,8 +33,8 @@ from cleaner.errors import told
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan
 from storage.checkpoints import format_offset_checkpoint
-from storage.errors import IncompleteCopy, LogCleanerError, OutOfSpace, OutputFull, PlanOutOfDate
-from storage.filesystem import Purpose
+from storage.errors import LogCleanerError, PlanOutOfDate
+from storage.filesystem import OutOfSpace, Purpose
 from storage.log.listing import Listing
 from storage.log.recovery import plan_recovery
 from storage.log.roll import create_segment, write_snapshot
@@ -56,6 +56,17 @@ if TYPE_CHECKING:
 
 _NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
 """What a copy has of its own."""
+
+
+class OutputFull(OutOfSpace):
+    """The file system of a copy is full."""
+
+    def __str__(self) -> str:
+        wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""
+        return (
+            f"{self.path}: no space{wanted} where the copy is written; no copy was finished: remove what there is of "
+            f"it, and name a directory on a file system with more space, or fewer topics with --topic"
+        )
 
 
 @dataclass(frozen=True, slots=True)

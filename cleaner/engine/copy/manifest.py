@@ -19,7 +19,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
 from policies.reasons import Action, Verdict
-from storage.errors import CorruptManifest, IncompleteCopy, UnreadableFile
+from storage.errors import LogCleanerError, UnreadableFile
 from storage.log_dir import read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.segment import open_to_read
@@ -27,6 +27,28 @@ from storage.segment import open_to_read
 SCHEMA: Final = "logcleaner.manifest/1"
 _FAILED: Final = "FAILED"
 _ROUND_ENDED: Final = "ROUND_ENDED"
+
+
+class CorruptManifest(LogCleanerError):
+    """A ``logcleaner-manifest.json`` that does not say what a copy consists of."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; make the copy anew, or take the file away to compare without it"
+
+
+class IncompleteCopy(LogCleanerError):
+    """A copy that was interrupted: it has no manifest."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
 
 
 @dataclass(frozen=True, slots=True)

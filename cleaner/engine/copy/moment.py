@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from cleaner.engine.inventory import is_named
 from storage.checkpoints import parse_offset_checkpoint
 from storage.directory import opened
-from storage.errors import SourceChanged, UnreadableFile
+from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing
 from storage.log_dir import LogDir, Offsets, read_file
 from storage.names import (
@@ -57,6 +57,16 @@ _IGNORED: Final = frozenset({LOCK_FILE, JOURNAL_FILE, ROTATED_JOURNAL_FILE})
 """Of the log dir itself, and not of what lies in it."""
 _KAFKAS: Final = frozenset({META_PROPERTIES_FILE, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state"})
 _METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
+
+
+class SourceChanged(PlanOutOfDate):
+    """What is copied is not as it was when the plan was made: the copy would mix two moments, and is not finished."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: changed since the copy was planned ({self.cause}); no copy was finished: remove what there "
+            f"is of it, and run again while nothing writes to the log dir"
+        )
 
 
 class EntrySeen(NamedTuple):

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.copy.moment import EntrySeen
-from storage.errors import CopyDoesNotFit, SourceChanged, UnreadableFile, UnusableOutput
+from cleaner.engine.copy.moment import EntrySeen, SourceChanged
+from cleaner.errors import UnusableOutput
+from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
@@ -24,6 +25,20 @@ _INCOMPLETE_TEXT: Final = (
     b"logcleaner is writing a copy here, or was interrupted: without a manifest it is worth nothing\n"
 )
 _ANOTHER: Final = "name another directory, or remove this one"
+
+
+class CopyDoesNotFit(LogCleanerError):
+    """The file system of a copy has less free than the copy may take. Nothing was written."""
+
+    def __init__(self, path: Path, needed_bytes: int, free_bytes: int) -> None:
+        super().__init__(path, needed_bytes, free_bytes)
+        self.path, self.needed_bytes, self.free_bytes = path, needed_bytes, free_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: a copy may take {self.needed_bytes} bytes, {self.free_bytes} are free; name a directory on "
+            f"a file system with more space, or fewer topics with --topic"
+        )
 
 
 class OutputDir:

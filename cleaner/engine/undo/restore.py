@@ -21,14 +21,14 @@ from pathlib import Path
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import Journal
+from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.outcome import Listener
 from cleaner.engine.undo.restorable import RestoreResult, epochs_before, survey_restores
 from cleaner.errors import told
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts
 from storage.checkpoints import format_leader_epochs, truncate_from_start
-from storage.errors import JournalFull, LogCleanerError, OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.errors import LogCleanerError
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.guarded import Guarded
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log_dir import LogDir

@@ -23,10 +23,10 @@ from cleaner.spark.analysis.fact_schema import KEY, STRETCH
 from cleaner.spark.analysis.savings import Rehearsed, rehearse
 from cleaner.spark.analysis.snapshot import PlannedRead
 from cleaner.spark.analysis.tables import Figures, Naming
+from cleaner.spark.errors import AnalysisFailed
 from cleaner.spark.session import cause_of
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
 from policies.config.policy import BrokerPolicy
-from storage.errors import AnalysisFailed
 from storage.records import ControlType
 from storage.scan.extents import Extent, packed
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from cleaner.arrow.columns import record_batches
 from cleaner.arrow.schema import arrow_schema
 from cleaner.spark.analysis.fact_schema import KEY, NO_MARKER, STRETCH
-from storage.errors import SegmentGone, UnreadableFile
+from storage.errors import UnreadableFile
 from storage.kernels.layout import (
     CODEC_MASK,
     CONTROL,
@@ -32,7 +32,7 @@ from storage.kernels.layout import (
 )  # fmt: skip
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, Damage, SliceReader
-from storage.scan.extents import Extent
+from storage.scan.extents import Extent, SegmentGone
 from storage.scan.windows import open_window
 
 DAY_MS: Final = 86_400_000

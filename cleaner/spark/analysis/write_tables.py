@@ -10,8 +10,8 @@ from typing import Any, Final, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cleaner.errors import UnwritableFile
 from cleaner.report.findings import TABLES, Analysis, Finding
-from storage.errors import UnwritableFile
 
 _TYPES: Final[dict[type, pa.DataType]] = {
     int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),

@@ -35,9 +35,10 @@ from cleaner.spark.bulk import tasks
 from cleaner.spark.bulk.scratch import sweep
 from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
 from cleaner.spark.bulk.work import GroupWork, RewriteTask, Rewritten, Setting, Span, Surveyed, SurveyTask, Walked
+from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from cleaner.spark.session import cause_of
 from policies.retain import ProducerEnd
-from storage.errors import LogCleanerError, PlanOutOfDate, SparkJobFailed, UnseenLogDir
+from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import FileIdentity

@@ -32,8 +32,9 @@ from cleaner.spark.bulk.work import (
     SurveyTask,
     Walked,
 )
+from cleaner.spark.errors import UnseenLogDir
 from storage.arrays import Integers, Table, Words
-from storage.errors import LogCleanerError, UnseenLogDir
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
 from storage.names import FileState

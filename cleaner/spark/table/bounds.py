@@ -6,10 +6,24 @@ import difflib
 from collections.abc import Sequence
 
 from cleaner.spark.table.options import Bound, Options
-from storage.errors import InvalidConfig, NoSuchOffset
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.log import Log, SpecialTimestamp
 from storage.names import TopicPartition
 from storage.scan.partitions import FoundPartition, OffsetRange, names_in, readable_end
+
+
+class NoSuchOffset(LogCleanerError):
+    """An offset, or a time, from which a partition was to be read and that it does not have."""
+
+    def __init__(self, partition: str, asked: str, start_offset: int, end_offset: int) -> None:
+        super().__init__(partition, asked, start_offset, end_offset)
+        self.partition, self.asked, self.start_offset, self.end_offset = partition, asked, start_offset, end_offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: {self.asked} is not there, the log holds offsets {self.start_offset} to "
+            f"{self.end_offset} (exclusive); start elsewhere, or set failOnDataLoss to false to go on without it"
+        )
 
 
 def check_chosen(options: Options, found: Sequence[FoundPartition], *, may_come: bool = False) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.codecs.compression import Compression
-from storage.errors import InvalidConfig, NotALogDir, PartitionExists
+from storage.errors import InvalidConfig, LogCleanerError, NotALogDir
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
@@ -38,6 +38,17 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _RECORD_OVERHEAD_BYTES: Final = 16
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 """What is to be written may come of a topic with any ``max.message.bytes``."""
+
+
+class PartitionExists(LogCleanerError):
+    """A partition that was to be written is there already."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is there already, and only new partitions are written; nothing has changed"
 
 
 @dataclass(frozen=True, slots=True)

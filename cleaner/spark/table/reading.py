@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.arrow.schema import arrow_schema
 from cleaner.spark.table.options import Mode, Options
-from storage.errors import SegmentGone
-from storage.scan.extents import Extent, Wanted, cut_partition
+from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
 from storage.scan.partitions import FoundPartition, while_files_move
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource as limits
 
-from cleaner.spark.table.bounds import check_chosen, check_named, resolve
+from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
 from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import LOG_END, Bound, Options
 from cleaner.spark.table.reading import read_offsets
-from storage.errors import InvalidConfig, NoSuchOffset, PartitionGone
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import TopicPartition
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, readable_end, while_files_move
@@ -27,6 +27,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Offsets = dict[TopicPartition, int]
+
+
+class PartitionGone(LogCleanerError):
+    """A partition of which a stream had read, and whose directory is no longer there."""
+
+    def __init__(self, partition: str, paths: str) -> None:
+        super().__init__(partition, paths)
+        self.partition, self.paths = partition, paths
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: no directory of it is in {self.paths} any more; bring it back, or set failOnDataLoss "
+            f"to false to go on without it"
+        )
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):

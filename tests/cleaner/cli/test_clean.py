@@ -10,7 +10,9 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.outcome import Outcome
 from policies.plan import Only
-from storage.errors import LogDirLocked, NotALogDir, OutOfSpace, UnreadableFile
+from storage.errors import NotALogDir, UnreadableFile
+from storage.filesystem import OutOfSpace
+from storage.lock import LogDirLocked
 from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run, unreadable
 

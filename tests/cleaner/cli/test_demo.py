@@ -7,9 +7,9 @@ import pytest
 
 from cleaner.cli.setup import demo
 from cleaner.demo import MadeTopic, make_demo
+from cleaner.errors import UnwritableFile
 from storage.codecs.compression import Compression
-from storage.errors import OutOfSpace, UnwritableFile
-from storage.filesystem import FileSystem
+from storage.filesystem import FileSystem, OutOfSpace
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
 from storage.metadata.metadata_log import read_cluster_metadata

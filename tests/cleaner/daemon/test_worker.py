@@ -22,8 +22,8 @@ from cleaner.daemon.telling import Teller
 from cleaner.daemon.worker import Worker
 from cleaner.events import EventLog
 from policies.config.config_layers import ConfigLayers
-from storage.errors import NotALogDir, OutOfSpace, UnsafeOwner
-from storage.filesystem import FileSystem, Purpose
+from storage.errors import NotALogDir
+from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner
 from storage.log_dir import LogDir
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,

@@ -7,8 +7,9 @@ import os
 import pytest
 
 from cleaner.engine.journal import read_journal
-from storage.errors import LogDirLocked, NotALogDir
+from storage.errors import NotALogDir
 from storage.filesystem import FileSystem
+from storage.lock import LogDirLocked
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from tests.partition_dirs import (

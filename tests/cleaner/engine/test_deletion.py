@@ -7,7 +7,8 @@ import pytest
 from cleaner.engine.deletion import remove_segments, retire_segments
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
-from storage.errors import CorruptCheckpoint, PlanOutOfDate
+from storage.checkpoints import CorruptCheckpoint
+from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.names import FileKind

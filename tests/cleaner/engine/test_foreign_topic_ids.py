@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.errors import ForeignTopicId
+from cleaner.engine.inventory import ForeignTopicId
 from storage.names import TopicPartition
 from tests.partition_dirs import (
     DAY_MS,

@@ -9,8 +9,7 @@ from cleaner.engine.journal import read_journal
 from cleaner.engine.outcome import Silent
 from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
 from storage.log.producer_state import ProducerState
 from storage.names import TopicPartition

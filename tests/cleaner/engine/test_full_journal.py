@@ -176,7 +176,7 @@ class _HalfLines(FileSystem):
         whole = opened.write
 
         def half(data):
-            from storage.errors import OutOfSpace
+            from storage.filesystem import OutOfSpace
 
             whole(data[: len(data) // 2])
             raise OutOfSpace(path, len(data))

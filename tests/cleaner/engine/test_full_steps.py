@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.engine.deletion import retire_snapshots
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.listing import list_partition
 from storage.log.producer_state import ProducerState
 from storage.names import LEADER_EPOCH_CHECKPOINT

@@ -9,8 +9,7 @@ from random import Random
 import pytest
 
 from cleaner.engine.journal import Journal, read_journal
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from tests.crash.power import Disk, RecordingFileSystem, lay_down
 from tests.faults import SteppingFileSystem

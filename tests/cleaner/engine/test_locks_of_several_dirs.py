@@ -8,9 +8,8 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies.rescue import SpaceTarget
-from storage.errors import LogDirLocked
 from storage.filesystem import FileSystem
-from storage.lock import holder_of
+from storage.lock import LogDirLocked, holder_of
 from storage.log_dir import LogDir
 from tests.partition_dirs import EXPIRING, FakeClock, PartitionDir, committed, configured, keyed, request
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from cleaner.engine.journal import read_journal
 from storage.checkpoints import parse_offset_checkpoint
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.names import TopicPartition
 from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, records_in, request
 

@@ -14,9 +14,8 @@ from cleaner.engine.undo.restorable import RestoreResult
 from cleaner.engine.undo.restore import Restorer
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
-from storage.errors import CorruptHoldIds
 from storage.filesystem import FileSystem
-from storage.log_dir import LogDir
+from storage.log_dir import CorruptHoldIds, LogDir
 from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, PARTITION_METADATA_FILE, TopicPartition
 from tests.partition_dirs import (
     DAY_MS,

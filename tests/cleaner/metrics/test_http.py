@@ -12,9 +12,9 @@ import pytest
 from cleaner.config.layers import Settings
 from cleaner.daemon.observer import DaemonState, Unobserved
 from cleaner.engine.outcome import Silent
-from cleaner.metrics.http import MetricsServer, observer_of
+from cleaner.metrics.http import AddressNotThere, MetricsServer, observer_of
 from cleaner.metrics.registry import Metrics
-from storage.errors import AddressNotThere, InvalidConfig
+from storage.errors import InvalidConfig
 from tests.cleaner.report.plans import NOW_MS, a_partition, a_plan
 
 

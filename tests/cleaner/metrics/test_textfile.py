@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.outcome import Outcome
+from cleaner.errors import UnwritableFile
 from cleaner.metrics.textfile import metrics_since, write_textfile
 from policies.plan import Plan
-from storage.errors import UnwritableFile
 from tests.cleaner.report.plans import NOW_MS, a_partition, a_plan, a_run
 
 HOUR_MS = 3_600_000

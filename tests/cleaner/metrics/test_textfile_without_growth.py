@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import UnwritableFile
+from cleaner.errors import UnwritableFile
 from tests.cleaner.metrics.test_textfile import FAILED, HOUR_MS, write
 from tests.cleaner.report.plans import NOW_MS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from storage.errors import OutOfSpace
-from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
 from storage.records import Record
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptBatch, CorruptSnapshot
-from storage.log.producer_state import ProducerState, format_snapshot, parse_snapshot
+from storage.errors import CorruptBatch
+from storage.log.producer_state import CorruptSnapshot, ProducerState, format_snapshot, parse_snapshot
 from storage.records import (
     ControlType,
     Record,

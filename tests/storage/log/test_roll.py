@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import OutOfSpace, TornTail
-from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
+from storage.log.active import TornTail
 from storage.log.listing import list_partition
 from storage.log.producer_state import parse_snapshot
 from storage.log.roll import RELATIVE_OFFSET_MAX, ActiveFacts, Arrival, create_segment, must_roll, write_snapshot

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from storage.errors import OutOfSpace, PlanOutOfDate
-from storage.filesystem import FileSystem, Purpose
+from storage.errors import PlanOutOfDate
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.listing import list_partition, segments_of
 from storage.log.recovery import plan_recovery, recover
 from storage.log.swap import remove_retired, swap_in

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
+from cleaner.engine.compare.comparing import ComparedDir, UnlikePlaces, check_alike, compared
 from cleaner.engine.compare.record_diff import Cause
-from storage.errors import UnlikePlaces
 from storage.records import ControlType, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.cleaner.engine.compare.test_record_diff import Pair

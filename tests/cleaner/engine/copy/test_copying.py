@@ -9,9 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from cleaner.engine.copy import output as output_module
-from cleaner.engine.copy.manifest import damaged_files, read_manifest
-from storage.errors import CopyDoesNotFit, CorruptManifest, IncompleteCopy, LogDirLocked, PlanOutOfDate, UnusableOutput
+from cleaner.engine.copy.manifest import CorruptManifest, IncompleteCopy, damaged_files, read_manifest
+from cleaner.engine.copy.output import CopyDoesNotFit
+from cleaner.errors import UnusableOutput
+from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
+from storage.lock import LogDirLocked
 from storage.log_dir import LogDir
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from tests.faults import crashes

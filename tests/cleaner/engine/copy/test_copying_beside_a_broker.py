@@ -7,9 +7,10 @@ import shutil
 
 import pytest
 
-from cleaner.engine.copy.manifest import damaged_files, read_manifest
-from storage.errors import IncompleteCopy, LogCleanerError, LogDirLocked
+from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
+from storage.lock import LogDirLocked
 from storage.log.producer_state import ProducerState
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, FileKind, segment_file_name

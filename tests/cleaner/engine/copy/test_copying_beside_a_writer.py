@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.beginning import LogDirsChange
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
 from policies.config.configured import Configured
 from storage.checkpoints import format_offset_checkpoint
-from storage.errors import LogDirsChange, PlanOutOfDate
+from storage.errors import PlanOutOfDate
 from storage.filesystem import NewFile, Purpose
 from storage.names import MANIFEST_FILE, TopicPartition
 from tests.faults import SteppingFile, SteppingFileSystem

@@ -13,18 +13,14 @@ from typing import Any
 import pytest
 
 from cleaner.engine.copy import output as output_module
-from cleaner.engine.copy.manifest import damaged_files, read_manifest
-from storage.errors import (
-    CopyDoesNotFit,
-    CorruptCheckpoint,
-    IncompleteCopy,
-    LogDirLocked,
-    OutputFull,
-    SourceChanged,
-    UnreadableFile,
-)
+from cleaner.engine.copy.copying import OutputFull
+from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
+from cleaner.engine.copy.moment import SourceChanged
+from cleaner.engine.copy.output import CopyDoesNotFit
+from storage.checkpoints import CorruptCheckpoint
+from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
-from storage.lock import LogDirLock
+from storage.lock import LogDirLock, LogDirLocked
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from tests.faults import FullDisk
 from tests.partition_dirs import (

@@ -17,11 +17,11 @@ from policies import Request
 from policies.facts import Boot
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
-from storage.errors import CorruptHolds, LogDirLocked
 from storage.filesystem import FileSystem, Purpose
+from storage.lock import LogDirLocked
 from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
-from storage.log_dir import LogDir
+from storage.log_dir import CorruptHolds, LogDir
 from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, TopicPartition
 from tests.faults import FullDisk, after_power_loss, crashes
 from tests.partition_dirs import (
