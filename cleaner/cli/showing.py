@@ -1,4 +1,4 @@
-"""How the commands that spend a plan tell what became of it."""
+"""How a command tells what came of it: its report on stdout, and a line for each failure."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cleaner.engine.outcome import Listener, Outcome
+    from cleaner.report.page import Report
     from policies.plan import Plan
 
 
-def show(plan: Plan, outcome: Outcome, *, as_json: bool, verbosity: int, delete_delay_ms: int | None) -> None:
-    """Print the result on stdout.
+def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
+    """Print a report on stdout: the one place that does.
 
     Args:
-        plan: the plan.
-        outcome: what became of it.
-        as_json: one document, schema ``logcleaner.plan/1``.
-        verbosity: how often ``-v`` was said: with one, every segment has its line.
-        delete_delay_ms: in place of ``file.delete.delay.ms``.
+        report: the value that a command made.
+        as_json: print its document, on one line.
+        every_segment: do not fold neighbouring segments (``-v``).
     """
     if as_json:
-        from cleaner.report.document import document
-
-        json.dump(document(plan, outcome), sys.stdout)
+        json.dump(report.document(), sys.stdout)
         sys.stdout.write("\n")
         return
     from rich.console import Console
+    from rich.text import Text
 
-    from cleaner.report.text import Page, render
+    from cleaner.report.page import Page
 
-    page = Page(shutil.get_terminal_size((80, 24)).columns, every_segment=verbosity > 0)
-    text = render(plan, outcome, page, delete_delay_ms=delete_delay_ms)
-    console = Console()
-    if console.is_terminal:
-        console.print(text, soft_wrap=True, end="")
-    else:
-        sys.stdout.write(text.plain)
+    console = Console(width=None if sys.stdout.isatty() else report.width_piped)
+    for part in report.text(Page(shutil.get_terminal_size((80, 24)).columns, every_segment)):
+        if not isinstance(part, Text):
+            console.print(part)
+        elif console.is_terminal:
+            console.print(part, soft_wrap=True, end="")
+        else:
+            sys.stdout.write(part.plain)
 
 
 def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:

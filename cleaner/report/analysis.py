@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
-from cleaner.report.text import counted, size
+from cleaner.report.page import Page, counted, size
 from policies.reasons import duration, moment
 
 SCHEMA: Final = "logcleaner.analysis/1"
@@ -54,12 +52,6 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
     left_out: int
     """Rows beyond ``ROWS_MAX`` of a partition."""
-
-
-def document(analysis: Analysis) -> dict[str, Any]:
-    """What ``analyze --json`` prints; sizes in bytes, times in epoch ms. What is no text in a key is escaped."""
-    tables = {name: [_jsonable(asdict(row)) for row in analysis.tables[name]] for name in TABLES}
-    return {"schema": SCHEMA, "now": analysis.now_ms, **tables, "problems": list(analysis.problems)}
 
 
 def _jsonable(row: dict[str, Any]) -> dict[str, Any]:
@@ -131,18 +123,6 @@ def _limit(step: CurveStep) -> str:
     return duration(step.limit) if step.key == "retention.ms" else size(step.limit)
 
 
-def show(analysis: Analysis) -> None:
-    """Print the tables on stdout: as wide as the terminal, 80 columns where it is piped."""
-    console = Console(width=None if sys.stdout.isatty() else 80)
-    for section in sections(analysis):
-        console.print(Text(section.title, "bold underline"))
-        console.print(_table(section))
-        if section.left_out:
-            more = counted(section.left_out, "more row")
-            console.print(Text(f"{more}: --json and --output have them", "dim"))
-        console.print()
-
-
 def _table(section: Section) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading, is_right in zip(section.headings, section.is_right, strict=True):
@@ -172,10 +152,32 @@ th, td { padding: .2em .8em; text-align: left; border-bottom: 1px solid #ddd } .
 """
 
 
-def html(analysis: Analysis) -> str:
-    """A page that needs no other file."""
-    from jinja2 import Environment  # noqa: PLC0415 - only where a page is asked for
+@dataclass(frozen=True, slots=True)
+class AnalysisReport:
+    """An analysis, as tables, as a document, or as a page of HTML."""
 
-    page = Environment(autoescape=True).from_string(_PAGE)
-    problems = map(printable, analysis.problems)
-    return page.render(now=moment(analysis.now_ms), sections=sections(analysis), problems=problems)
+    analysis: Analysis
+    width_piped: ClassVar[int] = 80
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``analyze --json`` prints; sizes in bytes, times in epoch ms; bytes of keys are escaped."""
+        tables = {name: [_jsonable(asdict(row)) for row in self.analysis.tables[name]] for name in TABLES}
+        return {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": list(self.analysis.problems)}
+
+    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
+        """Yield a table for each kind of finding."""
+        for section in sections(self.analysis):
+            yield Text(f"{section.title}\n", "bold underline")
+            yield _table(section)
+            if section.left_out:
+                more = counted(section.left_out, "more row")
+                yield Text(f"{more}: --json and --output have them\n", "dim")
+            yield Text("\n")
+
+    def html(self) -> str:
+        """Return a page that needs no other file."""
+        from jinja2 import Environment  # noqa: PLC0415 - only where a page is asked for
+
+        page = Environment(autoescape=True).from_string(_PAGE)
+        problems = map(printable, self.analysis.problems)
+        return page.render(now=moment(self.analysis.now_ms), sections=sections(self.analysis), problems=problems)

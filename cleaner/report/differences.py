@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from rich.text import Text
+
+from cleaner.report.page import Page
 from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
@@ -24,19 +28,44 @@ _OTHERS: Final = {
 """Causes that the conclusion names only if there are such records."""
 
 
-def document(found: Sequence[Compared], damaged_files: Sequence[str]) -> dict[str, Any]:
-    """What ``diff --json`` prints. What could not be compared has null figures and an error.
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """Two states of a log dir compared, partition by partition, and the damaged files of a copy."""
 
-    ``gone`` has the sums over all partitions; ``left_out`` names those that a copy does without, by its manifest.
-    """
-    return {
-        "schema": SCHEMA,
-        "damaged": bool(damaged_files) or any(compared.is_damaged for compared in found),
-        "files": list(damaged_files),
-        "partitions": [_partition(compared) for compared in found if not compared.is_left_out],
-        "gone": _gone(found),
-        "left_out": _left_out(found),
-    }
+    found: Sequence[Compared]
+    damaged_files: Sequence[str]
+    width_piped: ClassVar[int] = 80
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether anything is missing, or other than it should be."""
+        return bool(self.damaged_files) or any(compared.is_damaged for compared in self.found)
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``diff --json`` prints. What could not be compared has null figures and an error.
+
+        ``gone`` has the sums over all partitions; ``left_out`` names those that a copy does without, by its manifest.
+        """
+        return {
+            "schema": SCHEMA,
+            "damaged": self.is_damaged,
+            "files": list(self.damaged_files),
+            "partitions": [_partition(compared) for compared in self.found if not compared.is_left_out],
+            "gone": _gone(self.found),
+            "left_out": _left_out(self.found),
+        }
+
+    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, for those who search it
+        """Yield a line a partition, a line for each damaged file, and the verdict."""
+        lines = [f"{compared.name}: {_told(compared)}" for compared in self.found]
+        lines += [f"manifest: {line}" for line in self.damaged_files]
+        damaged = sum(compared.is_damaged for compared in self.found) + len(self.damaged_files)
+        left_out = _left_out(self.found)
+        count = len(self.found) - len(left_out)
+        verdict = _conclusion(self.found) if not damaged else f"DAMAGE in {damaged} places"
+        without = f"; {len(left_out)} not in the copy, as its manifest says" if left_out else ""
+        for line in (*lines, f"{count} partitions compared: {verdict}{without}"):
+            yield Text(f"{line}\n")
 
 
 def _gone(found: Sequence[Compared]) -> dict[str, int]:
@@ -65,18 +94,6 @@ def _partition(compared: Compared) -> dict[str, Any]:
         "delete_retention_ms": compared.delete_retention_ms,
         "since_ms": compared.since_ms,
     }
-
-
-def lines(found: Sequence[Compared], damaged_files: Sequence[str]) -> list[str]:
-    """A line a partition, a line for each damaged file, and the verdict."""
-    told = [f"{compared.name}: {_told(compared)}" for compared in found]
-    told += [f"manifest: {line}" for line in damaged_files]
-    damaged = sum(compared.is_damaged for compared in found) + len(damaged_files)
-    left_out = _left_out(found)
-    count = len(found) - len(left_out)
-    verdict = _conclusion(found) if not damaged else f"DAMAGE in {damaged} places"
-    without = f"; {len(left_out)} not in the copy, as its manifest says" if left_out else ""
-    return [*told, f"{count} partitions compared: {verdict}{without}"]
 
 
 def _conclusion(found: Sequence[Compared]) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
 
 from cleaner.printable import printable
-from cleaner.report.text import counted, size
+from cleaner.report.page import Page, counted, size
 
 SCHEMA: Final = "logcleaner.export/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportReport:
     """One partition, exported."""
 
     topic: str
@@ -26,14 +29,13 @@ class Export:
     records: int
     bytes: int
     """Of the file."""
+    width_piped: ClassVar[int] = 80
 
+    def document(self) -> dict[str, Any]:
+        """Return what ``export --json`` prints."""
+        return {"schema": SCHEMA, **asdict(self)}
 
-def document(done: Export) -> dict[str, Any]:
-    """What ``export --json`` prints."""
-    return {"schema": SCHEMA, **asdict(done)}
-
-
-def line(done: Export) -> str:
-    """One line."""
-    what = f"{counted(done.records, 'record')} of offsets {done.start_offset} to {done.end_offset}"
-    return printable(f"{done.topic}-{done.partition}: {what}, {size(done.bytes)} in {done.file}")
+    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, for those who search it
+        """Yield one line."""
+        what = f"{counted(self.records, 'record')} of offsets {self.start_offset} to {self.end_offset}"
+        yield Text(printable(f"{self.topic}-{self.partition}: {what}, {size(self.bytes)} in {self.file}") + "\n")

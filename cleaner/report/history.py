@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
 
 from cleaner.engine.undo.history import History
-from cleaner.report.text import Page, counted, size
+from cleaner.report.page import Page, counted, size
 from policies.reasons import moment
 
 SCHEMA: Final = "logcleaner.history/1"
@@ -15,26 +18,32 @@ _COLUMNS: Final = "{:<20}  {:<7}  {:>10}  "
 _WHY_COLUMN: Final = len(_COLUMNS.format("", "", ""))
 
 
-def document(histories: Sequence[History]) -> dict[str, Any]:
-    """What ``history --json`` prints: the entries as the journal has them; sizes in bytes, times in epoch ms."""
-    log_dirs = [
-        {"path": history.log_dir, "damaged_lines": history.damaged_lines, "entries": list(history.entries)}
-        for history in histories
-    ]
-    return {"schema": SCHEMA, "log_dirs": log_dirs}
+@dataclass(frozen=True, slots=True)
+class HistoryReport:
+    """What the journals of some log dirs tell."""
 
+    histories: Sequence[History]
+    width_piped: ClassVar[int] = 80
 
-def render(histories: Sequence[History], page: Page) -> str:
-    """Fill a page with a line an entry, oldest first, and what could not be read; gives its text."""
-    for history in histories:
-        if len(histories) > 1:
-            page.line(history.log_dir)
-        _table(history, page)
-        if history.damaged_lines:
-            lines = counted(history.damaged_lines, "damaged line")
-            words = f"{lines} of the journal passed over: a crash or a full disk cut short what they told"
-            page.line(words, hanging=2)
-    return page.text.plain
+    def document(self) -> dict[str, Any]:
+        """Return what ``history --json`` prints: the journal's entries; sizes in bytes, times in epoch ms."""
+        log_dirs = [
+            {"path": history.log_dir, "damaged_lines": history.damaged_lines, "entries": list(history.entries)}
+            for history in self.histories
+        ]
+        return {"schema": SCHEMA, "log_dirs": log_dirs}
+
+    def text(self, page: Page) -> Iterator[Text]:
+        """Yield a line an entry, oldest first, and what could not be read."""
+        for history in self.histories:
+            if len(self.histories) > 1:
+                page.line(history.log_dir)
+            _table(history, page)
+            if history.damaged_lines:
+                lines = counted(history.damaged_lines, "damaged line")
+                words = f"{lines} of the journal passed over: a crash or a full disk cut short what they told"
+                page.line(words, hanging=2)
+        yield page.text
 
 
 def _table(history: History, page: Page) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
 
 from cleaner.engine.undo.restorable import RestoreResult
-from cleaner.report.text import Page, counted, size
+from cleaner.report.page import Page, counted, size
 from policies.reasons import moment
 from policies.restoring import RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
@@ -16,10 +19,48 @@ SCHEMA: Final = "logcleaner.restore/1"
 _WORD_WIDTH: Final = len("restorable")
 
 
-def document(
-    results: Sequence[RestoreResult], released: Sequence[TopicPartition] = (), *, dry_run: bool
-) -> dict[str, Any]:
-    """What ``restore --json`` prints; sizes in bytes, times in epoch ms. Segments are listed newest first."""
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What can be restored, or was."""
+
+    results: Sequence[RestoreResult]
+    dry_run: bool
+    width_piped: ClassVar[int] = 80
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``restore --json`` prints; sizes in bytes, times in epoch ms; newest segments first."""
+        return _document(self.results, (), dry_run=self.dry_run)
+
+    def text(self, page: Page) -> Iterator[Text]:
+        """Yield a paragraph a partition, the sum and the next step."""
+        for result in self.results:
+            _partition(result, page)
+        _sum(self.results, page)
+        yield page.text
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseReport:
+    """The partitions whose hold was given up, or would be."""
+
+    released: Sequence[TopicPartition]
+    dry_run: bool
+    width_piped: ClassVar[int] = 80
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``restore --release --json`` prints."""
+        return _document((), self.released, dry_run=self.dry_run)
+
+    def text(self, page: Page) -> Iterator[Text]:
+        """Yield a line a partition."""
+        for topic_partition in self.released:
+            page.line(f"{topic_partition}: {'would be' if self.dry_run else 'is'} no longer on hold")
+        if not self.released:
+            page.line("Nothing was on hold.")
+        yield page.text
+
+
+def _document(results: Sequence[RestoreResult], released: Sequence[TopicPartition], *, dry_run: bool) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "dry_run": dry_run,
@@ -49,23 +90,6 @@ def _segment_document(verdict: RestoreVerdict, result: RestoreResult) -> dict[st
         "code": verdict.code.value,
         "text": verdict.text,
     }
-
-
-def render(results: Sequence[RestoreResult], page: Page) -> str:
-    """Fill a page with a paragraph a partition, the sum and the next step; gives its text."""
-    for result in results:
-        _partition(result, page)
-    _sum(results, page)
-    return page.text.plain
-
-
-def render_released(released: Sequence[TopicPartition], page: Page, *, dry_run: bool) -> str:
-    """Fill a page with the partitions whose hold was given up; gives its text."""
-    for topic_partition in released:
-        page.line(f"{topic_partition}: {'would be' if dry_run else 'is'} no longer on hold")
-    if not released:
-        page.line("Nothing was on hold.")
-    return page.text.plain
 
 
 def _partition(result: RestoreResult, page: Page) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
-from cleaner.report.text import size
+from cleaner.report.page import Page, size
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
 from policies.plan import PartitionKey, PartitionPlan, Plan
@@ -20,9 +18,6 @@ from policies.reasons import duration
 
 Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
-_NONE: Final[Causes] = {}
-_WIDTH_PIPED: Final = 1000
-"""Where nobody looks at a terminal, nothing is folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +40,6 @@ class TopicRow:
     """Why it cannot be read, or failed when a run last tried; its files are the same since."""
 
 
-def rows(plan: Plan, uncleanable: Causes = _NONE) -> list[TopicRow]:
-    """One row a partition, in the plan's order; ``uncleanable`` says why some failed when last tried."""
-    now_ms = plan.request.now_ms
-    return [_row(p, uncleanable, now_ms) for log_dir in plan.log_dirs for p in log_dir.partitions]
-
-
 def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_ms: int) -> TopicRow:
     if isinstance(planned, UnreadablePartition):
         topic, partition = planned.topic_partition
@@ -70,28 +59,38 @@ def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_
     )
 
 
-def document(plan: Plan, uncleanable: Causes = _NONE) -> dict[str, Any]:
-    """What ``topics --json`` prints; sizes in bytes, times in epoch ms."""
-    fields = TopicRow.__slots__
-    partitions = [{name: getattr(row, name) for name in fields} for row in rows(plan, uncleanable)]
-    return {"schema": SCHEMA, "now": plan.request.now_ms, "partitions": partitions}
+@dataclass(frozen=True, slots=True)
+class TopicsReport:
+    """The partitions of a plan. ``uncleanable`` says why some failed when a run last tried."""
 
+    plan: Plan
+    uncleanable: Causes = field(default_factory=dict)
+    width_piped: ClassVar[int] = 1000
+    """If nobody looks at a terminal, nothing is folded."""
 
-def show(plan: Plan, uncleanable: Causes = _NONE) -> None:
-    """Print the table on stdout: folded to the terminal's width, never where it is piped."""
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_PIPED)
-    several = len(plan.log_dirs) > 1
-    for log_dir in plan.log_dirs:
-        if several:
-            console.print(Text(printable(log_dir.facts.path), "bold"))
-        for error in log_dir.facts.errors:
-            console.print(Text(f"FAILED: {printable(error)}", "bold red"))
-    listed = rows(plan, uncleanable)
-    console.print(_table(listed, plan.request.now_ms, with_log_dir=several))
-    for row in listed:
-        if row.error:
-            line = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}"
-            console.print(Text(line, "bold red"), soft_wrap=True)
+    def document(self) -> dict[str, Any]:
+        """Return what ``topics --json`` prints; sizes in bytes, times in epoch ms."""
+        partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
+        return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
+
+    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
+        """Yield a table, and a line for each failure."""
+        several, listed = len(self.plan.log_dirs) > 1, self.rows()
+        for log_dir in self.plan.log_dirs:
+            if several:
+                yield Text(f"{printable(log_dir.facts.path)}\n", "bold")
+            for error in log_dir.facts.errors:
+                yield Text(f"FAILED: {printable(error)}\n", "bold red")
+        yield _table(listed, self.plan.request.now_ms, with_log_dir=several)
+        for row in listed:
+            if row.error:
+                words = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}\n"
+                yield Text(words, "bold red")
+
+    def rows(self) -> list[TopicRow]:
+        """Return one row a partition, in the plan's order."""
+        now_ms = self.plan.request.now_ms
+        return [_row(p, self.uncleanable, now_ms) for log_dir in self.plan.log_dirs for p in log_dir.partitions]
 
 
 def _table(listed: list[TopicRow], now_ms: int, *, with_log_dir: bool) -> Table:

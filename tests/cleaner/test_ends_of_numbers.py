@@ -17,9 +17,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Outcome
-from cleaner.report import topics
-from cleaner.report.document import document
-from cleaner.report.text import Page, render
+from cleaner.report.cleaning import CleaningReport
+from cleaner.report.topics import TopicsReport
 from policies.config.config_keys import (
     BROKER_KEYS,
     DOUBLE_MAX,
@@ -36,6 +35,7 @@ from policies.config.config_values import parse_value
 from policies.plan import Plan
 from storage.errors import InvalidConfigs
 from storage.records import Record
+from tests.cleaner.report.texts import text_of
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -157,8 +157,8 @@ def integers(value: Any) -> Iterator[int]:
 
 def told(plan: Plan, outcome: Outcome) -> None:
     for every_segment in (False, True):
-        assert render(plan, outcome, Page(every_segment=every_segment)).plain
-    for found in (document(plan, outcome), topics.document(plan)):
+        assert text_of(CleaningReport(plan, outcome), every_segment=every_segment)
+    for found in (CleaningReport(plan, outcome).document(), TopicsReport(plan).document()):
         assert all(LEAST <= number <= LONG_MAX for number in integers(json.loads(json.dumps(found))))
 
 

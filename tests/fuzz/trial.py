@@ -23,7 +23,7 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Outcome
-from cleaner.report.topics import rows
+from cleaner.report.topics import TopicsReport
 from policies import Request
 from policies.plan import Plan
 from storage.checkpoints import parse_offset_checkpoint
@@ -98,7 +98,7 @@ def cleaned(path: Path, now_ms: int, options: Sequence[str]) -> tuple[Plan, Outc
     cleaner = Cleaner(loaded.log_dirs, loaded.layers, fs=_WithoutFsync(), clock=FakeClock(now_ms))
     request = Request(now_ms, confirmed=True)
     planned = cleaner.plan(request)
-    rows(planned)
+    TopicsReport(planned).rows()
     cleaner.would_do(planned, exact=True)
     return cleaner.clean(request)
 

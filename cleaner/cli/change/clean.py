@@ -88,6 +88,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, plan, act, show."""
     from cleaner.events import EventLog, LogFormat
+    from cleaner.report.cleaning import CleaningReport
 
     _check_usage(args)
     request = _request(args)
@@ -104,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
         plan, outcome, signalled = _act(args, cleaner, confirmed)
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     delete_delay_ms = 0 if args.output else args.delete_delay  # in a copy nothing waits
-    show(plan, outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=delete_delay_ms)
+    report = CleaningReport(plan, outcome, delete_delay_ms)
+    show(report, as_json=args.json, every_segment=args.verbose > 0)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)

@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, look, act, show."""
     from cleaner.events import EventLog, LogFormat
+    from cleaner.report.cleaning import CleaningReport
 
     confirm_force_lock(args)
     with ProgressBar() as bar:
@@ -76,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
         rescued, signalled = _act(args, cleaner, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
-    show(rescued.plan, rescued.outcome, as_json=args.json, verbosity=args.verbose, delete_delay_ms=0)
+    report = CleaningReport(rescued.plan, rescued.outcome, delete_delay_ms=0)
+    show(report, as_json=args.json, every_segment=args.verbose > 0)
     tell_failures(rescued.plan, rescued.outcome, listener)
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target)
@@ -104,7 +106,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[R
 
 
 def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: SpaceTarget) -> None:
-    from cleaner.report.text import size
+    from cleaner.report.page import size
 
     for earlier, later in zip(before, after, strict=True):
         was = f", {size(earlier.free_bytes)} before" if later.free_bytes != earlier.free_bytes else ""
@@ -116,7 +118,7 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
 
 def _tell_measured(rescued: Rescued) -> None:
     """What unlinked files took of each file system, and what it has more of now; partitions that gave too little."""
-    from cleaner.report.text import size
+    from cleaner.report.page import size
 
     for earlier, later in zip(rescued.before, rescued.after, strict=True):
         if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
@@ -132,7 +134,7 @@ def _tell_measured(rescued: Rescued) -> None:
 
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
     """One line for each file system that stays below the target."""
-    from cleaner.report.text import size
+    from cleaner.report.page import size
 
     if rescued.outcome.interrupted:
         return
@@ -145,7 +147,7 @@ def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
 
 def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
     """What keeps a file system below the target, and what to do."""
-    from cleaner.report.text import counted, size
+    from cleaner.report.page import counted, size
     from policies.reasons import ReasonCode
 
     here = [p for p in rescued.plan.partitions if p.facts.log_dir in volume.log_dirs]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_remembered
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
+from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from cleaner.engine.undo.restorable import RestoreResult
     from cleaner.engine.undo.restore import Restorer
 
 HELP = "take back deletions whose files still wait, and put the partition on hold; alone: list them"
@@ -69,11 +66,13 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
+    from cleaner.report.restores import RestoreReport
+
     wanted = wanted_partitions(args)
     is_asked = args.all or args.topic_partition is not None
     acts = is_asked and not args.dry_run
     results = restorer.restore(wanted) if acts else restorer.plan(wanted)
-    _show(args, results, changes_nothing=not acts)
+    show(RestoreReport(results, dry_run=not acts), as_json=args.json)
     if args.topic_partition and not results:
         complain(f"{args.topic_partition}: no deletion that the journal knows waits; see logcleaner history")
         return ExitStatus.FAILED
@@ -83,25 +82,9 @@ def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
 
 
 def _release(args: argparse.Namespace, restorer: Restorer) -> int:
-    from cleaner.report.restores import document, render_released
-    from cleaner.report.text import Page
+    from cleaner.report.restores import ReleaseReport
 
     wanted = wanted_partitions(args)
     released = restorer.held(wanted) if args.dry_run else restorer.release(wanted)
-    if args.json:
-        json.dump(document((), released, dry_run=args.dry_run), sys.stdout)
-        sys.stdout.write("\n")
-    else:
-        sys.stdout.write(render_released(released, Page(), dry_run=args.dry_run))
+    show(ReleaseReport(released, args.dry_run), as_json=args.json)
     return ExitStatus.DONE
-
-
-def _show(args: argparse.Namespace, results: Sequence[RestoreResult], *, changes_nothing: bool) -> None:
-    from cleaner.report.restores import document, render
-    from cleaner.report.text import Page
-
-    if args.json:
-        json.dump(document(results, dry_run=changes_nothing), sys.stdout)
-        sys.stdout.write("\n")
-    else:
-        sys.stdout.write(render(results, Page()))

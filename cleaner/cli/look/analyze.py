@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +12,11 @@ from cleaner.cli.metrics import clock_ms
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_topics, warn_of_patterns
 from cleaner.cli.opening import add_log_dir_arguments, load
+from cleaner.cli.showing import show
 from cleaner.errors import UnwritableFile
 
 if TYPE_CHECKING:
+    from cleaner.report.analysis import AnalysisReport
     from cleaner.report.findings import Analysis
 
 HELP = "read everything with Spark: days, codecs, keys, timestamps, savings, retention curves, producers"
@@ -38,14 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, read, show."""
+    from cleaner.report.analysis import AnalysisReport
+
     analysis = _analyze(args)
-    _show(analysis, as_json=args.json)
+    report = AnalysisReport(analysis)
+    show(report, as_json=args.json)
     if args.output:
         from cleaner.spark.analysis.write_tables import write_tables
 
         write_tables(analysis, args.output)
     if args.html:
-        _write_page(analysis, args.html)
+        _write_page(report, args.html)
     for problem in analysis.problems:
         complain(problem)
     return ExitStatus.FAILED if analysis.problems else ExitStatus.DONE
@@ -76,20 +79,8 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     return replace(analysis, problems=(*map(str, missing), *analysis.problems))
 
 
-def _show(analysis: Analysis, *, as_json: bool) -> None:
-    from cleaner.report import analysis as report
-
-    if as_json:
-        json.dump(report.document(analysis), sys.stdout)
-        sys.stdout.write("\n")
-    else:
-        report.show(analysis)
-
-
-def _write_page(analysis: Analysis, path: Path) -> None:
-    from cleaner.report.analysis import html
-
+def _write_page(report: AnalysisReport, path: Path) -> None:
     try:
-        path.write_text(html(analysis), "utf-8")
+        path.write_text(report.html(), "utf-8")
     except OSError as error:
         raise UnwritableFile(path, error.strerror or str(error)) from error

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_globs
+from cleaner.cli.showing import show
 from cleaner.cli.values import moment
 from storage.errors import LogCleanerError
 
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Open both, compare, show."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
-    from cleaner.report.differences import document, lines
+    from cleaner.report.differences import DiffReport
 
     clock_ms = SystemClock().now_ms()
     before, after = ComparedDir.open(args.before, args.topic), ComparedDir.open(args.after, args.topic)
@@ -64,13 +63,9 @@ def run(args: argparse.Namespace) -> int:
     files = [*before.damaged_files(), *after.damaged_files()]
     now_ms = args.now(clock_ms) if args.now else clock_ms
     found = list(compared(before, after, now_ms, _retention_ms_of(args.set_options, before, after)))
-    told = document(found, files)
-    if args.json:
-        json.dump(told, sys.stdout)
-        sys.stdout.write("\n")
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(found, files))
-    return ExitStatus.DAMAGED if told["damaged"] else ExitStatus.DONE
+    report = DiffReport(found, files)
+    show(report, as_json=args.json)
+    return ExitStatus.DAMAGED if report.is_damaged else ExitStatus.DONE
 
 
 def _check_named(topics: Sequence[str], before: ComparedDir, after: ComparedDir) -> None:

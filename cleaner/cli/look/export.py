@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
 from cleaner.errors import ExtraMissing
 from storage.errors import InvalidConfig
@@ -120,10 +120,10 @@ def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:
 
 
 def _show(args: argparse.Namespace, reading: Reading, records: int) -> None:
-    from cleaner.report.exports import Export, document, line
+    from cleaner.report.exports import ExportReport
 
     topic, partition = reading.partition.topic_partition
     log_dir, file, size_bytes = str(reading.partition.directory.parent), str(args.file), args.file.stat().st_size
     offsets = reading.offsets
-    done = Export(topic, partition, log_dir, args.to, file, offsets.start, offsets.end, records, size_bytes)
-    sys.stdout.write(f"{json.dumps(document(done)) if args.json else line(done)}\n")
+    ends = offsets.start, offsets.end
+    show(ExportReport(topic, partition, log_dir, args.to, file, *ends, records, size_bytes), as_json=args.json)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.naming import check_remembered
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
+from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
 
 HELP = "what was changed, when, why, how many bytes (the journal)"
@@ -32,16 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, read, show."""
     from cleaner.engine.undo.history import read_history
-    from cleaner.report.history import document, render
-    from cleaner.report.text import Page
+    from cleaner.report.history import HistoryReport
 
     log_dirs = open_log_dirs(args)
     check_remembered(args.topic, args.topic_partition, log_dirs)
     wanted = wanted_partitions(args)
     histories = [read_history(log_dir, wanted) for log_dir in log_dirs]
-    if args.json:
-        json.dump(document(histories), sys.stdout)
-        sys.stdout.write("\n")
-    else:
-        sys.stdout.write(render(histories, Page()))
+    show(HistoryReport(histories), as_json=args.json)
     return ExitStatus.DONE

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.showing import show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from policies.plan import PartitionKey, Plan
+    pass
 
 HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
 
@@ -29,23 +26,14 @@ def run(args: argparse.Namespace) -> int:
     """Open, read, show."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.outcome import Silent
+    from cleaner.report.topics import TopicsReport
     from policies.plan import Request
 
     cleaner, _, missing = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True), args.topic)
     uncleanable = cleaner.uncleanable(plan)
-    _show(args, plan, uncleanable)
+    show(TopicsReport(plan, uncleanable), as_json=args.json)
     for error in missing:
         complain(str(error))
     failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
     return ExitStatus.FAILED if failed else ExitStatus.DONE
-
-
-def _show(args: argparse.Namespace, plan: Plan, uncleanable: Mapping[PartitionKey, str]) -> None:
-    from cleaner.report import topics
-
-    if args.json:
-        json.dump(topics.document(plan, uncleanable), sys.stdout)
-        sys.stdout.write("\n")
-    else:
-        topics.show(plan, uncleanable)

@@ -9,7 +9,7 @@ import pytest
 
 from cleaner.engine.journal import Journal, read_journal
 from cleaner.engine.uncleanable import Uncleanable, uncleanable_in
-from cleaner.report.topics import rows
+from cleaner.report.topics import TopicsReport
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
@@ -91,7 +91,7 @@ def damaged(orders, tmp_path):
 def shown(log_dir):
     cleaner = a_cleaner(log_dir, LAYERS)
     plan = cleaner.plan(request())
-    return [row.error for row in rows(plan, cleaner.uncleanable(plan))]
+    return [row.error for row in TopicsReport(plan, cleaner.uncleanable(plan)).rows()]
 
 
 def test_a_damaged_partition_is_shown_as_failed_with_the_cause(damaged):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.report.document import document
-from cleaner.report.text import Page, render
+from cleaner.report.cleaning import CleaningReport
 from storage.records import Record, encode_batch
+from tests.cleaner.report.texts import text_of
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 ROUNDS = ("full", "kafka")
@@ -30,8 +30,8 @@ def cleaner(log_dir, request):
 
 
 def told(plan, outcome):
-    (result,) = (partition["result"] for partition in document(plan, outcome)["partitions"])
-    return result.get("records_unkeyed"), render(plan, outcome, Page(120)).plain
+    (result,) = (partition["result"] for partition in CleaningReport(plan, outcome).document()["partitions"])
+    return result.get("records_unkeyed"), text_of(CleaningReport(plan, outcome), 120)
 
 
 def test_exact_dry_run_counts_the_records_without_a_key_that_the_run_then_drops(cleaner):

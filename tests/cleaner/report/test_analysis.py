@@ -5,13 +5,14 @@ from dataclasses import fields
 
 import pytest
 
-from cleaner.report.analysis import ROWS_MAX, TITLES, document, html, sections, show
+from cleaner.cli.showing import show
+from cleaner.report.analysis import ROWS_MAX, TITLES, AnalysisReport, sections
 from cleaner.report.findings import TABLES, Day, Sizes
 from tests.cleaner.report.analyses import ORDERS, an_analysis
 
 
 def test_document_has_every_table_field_for_field() -> None:
-    told = json.loads(json.dumps(document(an_analysis(problems=("a.log: gone",)))))
+    told = json.loads(json.dumps(AnalysisReport(an_analysis(problems=("a.log: gone",))).document()))
     assert list(told) == ["schema", "now", *TABLES, "problems"]
     assert (told["schema"], told["problems"]) == ("logcleaner.analysis/1", ["a.log: gone"])
     for name, kind in TABLES.items():
@@ -28,7 +29,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_text_fits_80_columns_and_tells_each_table_in_peoples_words(capsys: pytest.CaptureFixture[str]) -> None:
-    show(an_analysis())
+    show(AnalysisReport(an_analysis()), as_json=False)
     lines = printed(capsys)
     assert max(map(len, lines)) <= 80
     assert [line for line in lines if line in TITLES.values()] == list(TITLES.values())
@@ -43,9 +44,9 @@ def test_long_lists_are_cut_and_it_is_said(capsys: pytest.CaptureFixture[str]) -
     analysis = an_analysis(*days)
     section = next(section for section in sections(analysis) if section.title == TITLES["days"])
     assert (len(section.rows), section.left_out) == (ROWS_MAX, 4)
-    show(analysis)
+    show(AnalysisReport(analysis), as_json=False)
     assert "4 more rows: --json and --output have them" in printed(capsys)
-    assert "4 more rows" in html(analysis)
+    assert "4 more rows" in AnalysisReport(analysis).html()
 
 
 def test_a_table_without_rows_is_not_told() -> None:
@@ -62,7 +63,7 @@ def test_several_log_dirs_are_told_apart() -> None:
 
 
 def test_the_page_needs_no_other_file_and_escapes_what_records_say() -> None:
-    page = html(an_analysis(problems=("<b>gone</b>",)))
+    page = AnalysisReport(an_analysis(problems=("<b>gone</b>",))).html()
     assert "&lt;b&gt;gone" in page
     assert r"\xff&lt;a&gt;\x1b" in page
     assert not {"<a>", "src=", "href=", "http"} & set(page.split('"'))

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from cleaner.engine.undo.history import History
-from cleaner.report.history import document, render
-from cleaner.report.text import Page
+from cleaner.report.history import HistoryReport
+from tests.cleaner.report.texts import text_of
 
 TIME_MS = 1_795_241_014_999
 
@@ -43,16 +43,16 @@ TIME                  WHAT          BYTES  PARTITION: WHY
 
 
 def test_table_fits_80_columns_and_counts_what_was_damaged() -> None:
-    assert render([History("/data", ENTRIES, 2)], Page()) == GOLDEN
+    assert text_of(HistoryReport([History("/data", ENTRIES, 2)])) == GOLDEN
     assert max(map(len, GOLDEN.splitlines())) <= 80
 
 
 def test_journal_without_an_entry_says_so() -> None:
-    assert render([History("/data", (), 0)], Page()) == "Nothing was changed that the journal knows of.\n"
+    assert text_of(HistoryReport([History("/data", (), 0)])) == "Nothing was changed that the journal knows of.\n"
 
 
 def test_several_log_dirs_are_told_apart() -> None:
-    told = render([History("/a", ENTRIES[4:5], 0), History("/b", (), 0)], Page())
+    told = text_of(HistoryReport([History("/a", ENTRIES[4:5], 0), History("/b", (), 0)]))
     assert [line for line in told.splitlines() if line.startswith("/")] == ["/a", "/b"]
 
 
@@ -63,7 +63,7 @@ def test_entry_of_another_version_is_shown_as_far_as_it_is_understood() -> None:
         an_entry("moved", bytes=True),
         an_entry("compact"),
     )
-    told = render([History("/data", entries, 0)], Page()).splitlines()
+    told = text_of(HistoryReport([History("/data", entries, 0)])).splitlines()
     assert [line.split(None, 2)[2] for line in told[1:]] == [
         "-  clicks-0: 0 segments",
         "-  clicks-0: 1 segment, 3",
@@ -73,11 +73,11 @@ def test_entry_of_another_version_is_shown_as_far_as_it_is_understood() -> None:
 
 
 def test_control_characters_of_a_journal_do_not_reach_the_terminal() -> None:
-    assert "\x1b" not in render([History("/data", (an_entry("\x1b[2J"),), 0)], Page())
+    assert "\x1b" not in text_of(HistoryReport([History("/data", (an_entry("\x1b[2J"),), 0)]))
 
 
 def test_document_holds_the_entries_as_they_are() -> None:
-    assert document([History("/data", ENTRIES, 2)]) == {
+    assert HistoryReport([History("/data", ENTRIES, 2)]).document() == {
         "schema": "logcleaner.history/1",
         "log_dirs": [{"path": "/data", "damaged_lines": 2, "entries": [*ENTRIES]}],
     }

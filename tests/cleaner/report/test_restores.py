@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cleaner.engine.undo.restorable import RestoreResult
-from cleaner.report.restores import document, render, render_released
-from cleaner.report.text import Page
+from cleaner.report.restores import ReleaseReport, RestoreReport
 from policies.restoring import RestoreFacts, restoration
 from storage.names import TopicPartition
+from tests.cleaner.report.texts import text_of
 from tests.policies.test_restoring import a_deletion, facts, plain, waiting
 
 TIME_MS = 1_800_000_000_000
@@ -60,27 +60,27 @@ TOPIC-PARTITION.
 
 
 def test_list_tells_what_can_come_back_what_cannot_and_why() -> None:
-    assert render([WHOLE, PART, HELD, LAPSED, FAILED], Page()) == LISTED
+    assert text_of(RestoreReport([WHOLE, PART, HELD, LAPSED, FAILED], dry_run=True)) == LISTED
 
 
 def test_restore_tells_what_came_back_and_how_the_hold_ends() -> None:
-    assert render([replace(WHOLE, is_done=True, held_since_ms=TIME_MS)], Page()) == DONE
+    assert text_of(RestoreReport([replace(WHOLE, is_done=True, held_since_ms=TIME_MS)], dry_run=True)) == DONE
 
 
 def test_nothing_to_restore_is_said() -> None:
-    assert render([], Page()) == "Nothing waits that could be restored.\n"
+    assert text_of(RestoreReport([], dry_run=True)) == "Nothing waits that could be restored.\n"
 
 
 def test_released_partitions_are_named() -> None:
     released = [TopicPartition("clicks", 0), TopicPartition("orders", 1)]
     told = "clicks-0: is no longer on hold\norders-1: is no longer on hold\n"
-    assert render_released(released, Page(), dry_run=False) == told
-    assert render_released(released, Page(), dry_run=True) == told.replace(" is ", " would be ")
-    assert render_released([], Page(), dry_run=False) == "Nothing was on hold.\n"
+    assert text_of(ReleaseReport(released, dry_run=False)) == told
+    assert text_of(ReleaseReport(released, dry_run=True)) == told.replace(" is ", " would be ")
+    assert text_of(ReleaseReport([], dry_run=False)) == "Nothing was on hold.\n"
 
 
 def test_document_has_every_segment_newest_first() -> None:
-    found = document([replace(PART, is_done=True, held_since_ms=TIME_MS), FAILED], dry_run=False)
+    found = RestoreReport([replace(PART, is_done=True, held_since_ms=TIME_MS), FAILED], dry_run=False).document()
     assert (found["schema"], found["dry_run"], found["released"]) == ("logcleaner.restore/1", False, [])
     part, failed = found["partitions"]
     assert part["segments"] == [
@@ -114,4 +114,4 @@ def test_document_has_every_segment_newest_first() -> None:
 
 
 def test_document_names_what_was_released() -> None:
-    assert document((), [TopicPartition("clicks", 0)], dry_run=True)["released"] == ["clicks-0"]
+    assert ReleaseReport([TopicPartition("clicks", 0)], dry_run=True).document()["released"] == ["clicks-0"]

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.report.topics import document, rows, show
+from cleaner.cli.showing import show
+from cleaner.report.topics import TopicsReport
 from tests.cleaner.report.plans import (
     DAY_MS,
     NOW_MS,
@@ -39,16 +40,16 @@ KEYS = [
     ],
 )
 def test_next_expiry(story: str, facts, expected_ms: int | None) -> None:
-    assert rows(a_plan(facts))[0].next_expiry_ms == expected_ms, story
+    assert TopicsReport(a_plan(facts)).rows()[0].next_expiry_ms == expected_ms, story
 
 
 def test_dirty_ratio_is_that_of_the_compaction() -> None:
-    assert rows(a_plan(a_partition("orders-0", 9, 8, 1, cleaned=100)))[0].dirty_ratio == 0.5
-    assert rows(a_plan(a_partition("clicks-0", 9)))[0].dirty_ratio is None
+    assert TopicsReport(a_plan(a_partition("orders-0", 9, 8, 1, cleaned=100))).rows()[0].dirty_ratio == 0.5
+    assert TopicsReport(a_plan(a_partition("clicks-0", 9))).rows()[0].dirty_ratio is None
 
 
 def test_document_keys_are_those_promised() -> None:
-    found = document(a_plan(a_partition("clicks-0", 9), unreadable("orders-1", "no")))
+    found = TopicsReport(a_plan(a_partition("clicks-0", 9), unreadable("orders-1", "no"))).document()
     assert list(found) == ["schema", "now", "partitions"]
     assert found["schema"] == "logcleaner.topics/1"
     assert [list(partition) for partition in found["partitions"]] == [KEYS, KEYS]
@@ -57,7 +58,10 @@ def test_document_keys_are_those_promised() -> None:
 
 def test_piped_table_folds_nothing_and_tells_failures(capsys: pytest.CaptureFixture[str]) -> None:
     name = "t" * 200
-    show(a_plan(a_partition("clicks-0", 1), unreadable(f"{name}-1", "/data/x: cannot be read")))
+    show(
+        TopicsReport(a_plan(a_partition("clicks-0", 1), unreadable(f"{name}-1", "/data/x: cannot be read"))),
+        as_json=False,
+    )
     printed = capsys.readouterr().out
     assert f"{name}-1 FAILED" in printed
     assert "in 2d" in printed
@@ -66,5 +70,5 @@ def test_piped_table_folds_nothing_and_tells_failures(capsys: pytest.CaptureFixt
 
 def test_table_of_several_log_dirs_says_which(capsys: pytest.CaptureFixture[str]) -> None:
     one = a_plan(a_partition("clicks-0", 1))
-    show(type(one)(one.request, one.log_dirs * 2))
+    show(TopicsReport(type(one)(one.request, one.log_dirs * 2)), as_json=False)
     assert "LOG DIR" in capsys.readouterr().out

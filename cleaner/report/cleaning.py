@@ -1,10 +1,16 @@
-"""The plan and its outcome for machines: ``logcleaner.plan/1``. Its keys are a promise."""
+"""The report of a run: ``logcleaner.plan/1`` for machines, whose keys are a promise, and text for people."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
 
 from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.report.cleaning_text import fill
+from cleaner.report.page import Page
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
@@ -13,22 +19,43 @@ from policies.reasons import Verdict
 SCHEMA: Final = "logcleaner.plan/1"
 
 
-def document(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """What ``clean --json`` prints; sizes in bytes, times in epoch ms. What is not known is null.
+@dataclass(frozen=True, slots=True)
+class CleaningReport:
+    """A plan, and what became of it.
 
-    A partition's ``error`` is set where it could not be read, or where what was planned failed; ``result`` is
-    null where there was nothing to do, or where the run ended before. A ``result`` has ``records_unkeyed`` only if the
-    compaction drops records without a key, and the data was read.
+    Attributes:
+        plan: the plan.
+        outcome: what was done, or would be.
+        delete_delay_ms: ``--delete-delay``, if it was given.
     """
-    return {
-        "schema": SCHEMA,
-        "now": plan.request.now_ms,
-        "dry_run": outcome.dry_run,
-        "engine": outcome.engine,
-        "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
-        "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
-        "totals": _totals(Totals.of(plan, outcome), outcome),
-    }
+
+    plan: Plan
+    outcome: Outcome
+    delete_delay_ms: int | None = None
+    width_piped: ClassVar[int] = 80
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``clean --json`` prints; sizes in bytes, times in epoch ms. What is not known is null.
+
+        A partition's ``error`` is set if it could not be read, or if what was planned failed; ``result`` is null if
+        there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the compaction
+        drops records without a key, and the data was read.
+        """
+        plan, outcome = self.plan, self.outcome
+        return {
+            "schema": SCHEMA,
+            "now": plan.request.now_ms,
+            "dry_run": outcome.dry_run,
+            "engine": outcome.engine,
+            "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
+            "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
+            "totals": _totals(Totals.of(plan, outcome), outcome),
+        }
+
+    def text(self, page: Page) -> Iterator[Text]:
+        """Yield the plan, what became of it, the totals and the next step."""
+        fill(page, self.plan, self.outcome, delete_delay_ms=self.delete_delay_ms)
+        yield page.text
 
 
 def _log_dir(planned: LogDirPlan) -> dict[str, Any]:

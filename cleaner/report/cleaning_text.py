@@ -5,16 +5,11 @@ Words are never broken and nothing is cut off, so that a piped report can be sea
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
-import humanize
-from rich.text import Text
-
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
-from cleaner.printable import printable
+from cleaner.report.page import Page, counted, size
 from cleaner.report.runs import Stretch, folded, runs_of
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
@@ -29,44 +24,14 @@ _JOURNAL_BYTES: Final = 4096
 _WORD_WIDTH: Final = len("would compact")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Lines under construction.
-
-    Attributes:
-        width: columns; a line is longer only where one word is.
-        every_segment: no folding of neighbours.
-    """
-
-    width: int = 80
-    every_segment: bool = False
-    text: Text = field(default_factory=Text)
-
-    def line(self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
-        """Add a line, wrapped at the width: continued ``hanging`` columns further in."""
-        line = " " * indent + printable(words)
-        if len(line) > self.width:
-            line = textwrap.fill(
-                line,
-                self.width,
-                subsequent_indent=" " * (indent + hanging),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        self.text.append(line + "\n", style)
-
-
-def render(plan: Plan, outcome: Outcome, page: Page, *, delete_delay_ms: int | None = None) -> Text:
+def fill(page: Page, plan: Plan, outcome: Outcome, *, delete_delay_ms: int | None = None) -> None:
     """Fill a page with the plan, what became of it, the totals and the next step.
 
     Args:
+        page: the page.
         plan: the plan.
         outcome: what was done, or would be.
-        page: where to.
-        delete_delay_ms: ``--delete-delay``, where it was given.
-
-    Returns:
-        The page's text, each line ended.
+        delete_delay_ms: ``--delete-delay``, if it was given.
     """
     if outcome.dry_run:
         page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
@@ -76,17 +41,6 @@ def render(plan: Plan, outcome: Outcome, page: Page, *, delete_delay_ms: int | N
     totals = Totals.of(plan, outcome)
     _totals(totals, outcome, page)
     _next_step(plan, totals, outcome, page, delete_delay_ms)
-    return page.text
-
-
-def size(size_bytes: int) -> str:
-    """``1.2 GiB``."""
-    return humanize.naturalsize(size_bytes, binary=True)
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 segment``, ``1,200 segments``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, at_once: bool) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.outcome import Outcome, PartitionResult
-from cleaner.report.text import Page, render
+from cleaner.report.cleaning import CleaningReport
 from policies import Plan
 from policies.reasons import ReasonCode
 from tests.cleaner.report.plans import (
@@ -17,6 +17,7 @@ from tests.cleaner.report.plans import (
     an_empty_partition,
     unreadable,
 )
+from tests.cleaner.report.texts import text_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -35,7 +36,7 @@ def everything() -> Plan:
 
 
 def rendered(plan: Plan, outcome: Outcome, *, width: int = 80, every_segment: bool = False) -> str:
-    return render(plan, outcome, Page(width, every_segment)).plain
+    return text_of(CleaningReport(plan, outcome), width, every_segment=every_segment)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_an_interrupted_run_says_so_and_marks_what_was_not_begun() -> None:
 def test_deleted_files_are_said_to_wait_only_where_they_do() -> None:
     plan = a_plan(a_partition("clicks-0", 9, 8, 1))
     assert "file.delete.delay.ms (1m)" in rendered(plan, a_run(plan))
-    at_once = render(plan, a_run(plan), Page(), delete_delay_ms=0).plain
+    at_once = text_of(CleaningReport(plan, a_run(plan), 0))
     assert "file.delete.delay.ms" not in at_once
 
 
@@ -180,6 +181,6 @@ def test_dry_run_says_what_working_space_is_needed(free_bytes: int, delay_ms: in
     plan = a_plan(a_partition("orders-0", 9, 8, 7, 1))
     (log_dir,) = plan.log_dirs
     short = replace(plan, log_dirs=(replace(log_dir, facts=replace(log_dir.facts, free_bytes=free_bytes)),))
-    said = render(short, a_dry_run(short), Page(200), delete_delay_ms=delay_ms).plain
+    said = text_of(CleaningReport(short, a_dry_run(short), delay_ms), 200)
     assert f"  compaction takes up to 3.0 MiB of that {expected}" in said
-    assert "while it runs" not in render(short, a_run(short), Page(200), delete_delay_ms=delay_ms).plain
+    assert "while it runs" not in text_of(CleaningReport(short, a_run(short), delay_ms), 200)
