@@ -96,7 +96,6 @@ LOG_DIR_FAILED: Final = _log_dir("log_dir_failed", "1 if something is wrong with
 PARTITIONS: Final = _log_dir("partitions", "Partitions in the log dir.")
 LOG_DIR_SEGMENTS: Final = _log_dir("segments", "Segments in the log dir.")
 UNCLEANABLE_PARTITIONS: Final = _log_dir("uncleanable_partitions", "Partitions that are uncleanable.")
-HELD_PARTITIONS: Final = _log_dir("held_partitions", "Partitions that a restore put on hold.")
 MAX_DIRTY_RATIO: Final = _log_dir("max_dirty_ratio", "Greatest dirty ratio of a compacted partition.")
 OLDEST: Final = _log_dir("oldest_record_timestamp_seconds", "Newest record of the oldest segment that holds one.")
 RECLAIMABLE: Final = _log_dir(
@@ -114,7 +113,6 @@ LOG_DIR_FAMILIES: Final = (
     PARTITIONS,
     LOG_DIR_SEGMENTS,
     UNCLEANABLE_PARTITIONS,
-    HELD_PARTITIONS,
     MAX_DIRTY_RATIO,
     OLDEST,
     RECLAIMABLE,

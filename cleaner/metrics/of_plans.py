@@ -135,7 +135,6 @@ def _log_dir_values(log_dir: LogDirPlan, failed: Failed) -> Iterator[tuple[Famil
     yield names.PARTITIONS, len(log_dir.partitions)
     yield names.LOG_DIR_SEGMENTS, sum(len(p.facts.segments) for p in readable)
     yield names.UNCLEANABLE_PARTITIONS, failing
-    yield names.HELD_PARTITIONS, sum(p.facts.held_since_ms is not None for p in readable)
     yield names.MAX_DIRTY_RATIO, max((p.section.dirty_ratio for p in readable if p.section), default=0.0)
     oldest_ms = min((ms for p in readable if (ms := _oldest_ms(p.facts)) is not None), default=None)
     if oldest_ms is not None:

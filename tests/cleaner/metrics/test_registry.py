@@ -97,11 +97,6 @@ def test_bytes_are_told_by_reason() -> None:
     assert found["kept_bytes{/data,CONFIG_UNKNOWN}"] == MIB
 
 
-def test_partitions_on_hold_are_counted() -> None:
-    found = told(a_plan(replace(CLICKS, held_since_ms=NOW_MS), ORDERS, unreadable("orders-1", "x")))
-    assert found["held_partitions{/data}"] == 1
-
-
 def test_a_log_dir_that_is_itself_damaged() -> None:
     assert told(a_plan(errors=("garbled",)))["log_dir_failed{/data}"] == 1
 
