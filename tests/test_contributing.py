@@ -13,7 +13,7 @@ CI = (ROOT / ".ci/run").read_text()
 HOOKS = (ROOT / ".pre-commit-config.yaml").read_text()
 README = (ROOT / "README.md").read_text()
 RUNNER = ".venv/bin/uv run --locked "
-SUFFIXES = (".py", ".md", ".toml", ".lock", ".yaml", ".yml")
+SUFFIXES = (".py", ".md", ".toml", ".lock", ".yaml", ".yml", ".json")
 DOOR = {"CONTRIBUTING.md", "SECURITY.md"}
 
 
