@@ -90,13 +90,10 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/spark/table": 26,
     "policies": 63,
     "policies/config": 12,
-    "storage": 42,
     "storage/codecs": 11,
     "storage/kernels": 21,
-    "storage/log": 28,
     "storage/machine": 10,
     "storage/metadata": 4,
-    "storage/records": 13,
     "storage/scan": 10,
 }
 NOT_IMPERATIVE: dict[str, int] = {
@@ -123,13 +120,10 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/spark/table": 12,
     "policies": 38,
     "policies/config": 10,
-    "storage": 37,
     "storage/codecs": 41,
     "storage/kernels": 26,
-    "storage/log": 30,
     "storage/machine": 27,
     "storage/metadata": 7,
-    "storage/records": 12,
     "storage/scan": 12,
 }
 
