@@ -91,9 +91,7 @@ FRAGMENTS: dict[str, int] = {
     "policies": 63,
     "policies/config": 12,
     "storage/codecs": 11,
-    "storage/kernels": 21,
     "storage/machine": 10,
-    "storage/metadata": 4,
     "storage/scan": 10,
 }
 NOT_IMPERATIVE: dict[str, int] = {
@@ -121,9 +119,7 @@ NOT_IMPERATIVE: dict[str, int] = {
     "policies": 38,
     "policies/config": 10,
     "storage/codecs": 41,
-    "storage/kernels": 26,
     "storage/machine": 27,
-    "storage/metadata": 7,
     "storage/scan": 12,
 }
 
