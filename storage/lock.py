@@ -60,7 +60,7 @@ class LockLost(LogCleanerError):
 
 
 class UnreliableLock(LogCleanerError):
-    """Where the log dir lies, ``.lock`` may not keep a broker out."""
+    """A ``.lock`` that may not keep a broker out, because of the file system that it lies on."""
 
     kind = ErrorKind.REFUSED
 

@@ -100,7 +100,7 @@ def hash_bytes(
 
 @kernel()
 def _longest_of_group(keys: Words) -> int:
-    """Return the bytes of the longest key; -1 if one is too long for a group, or ends within the buffer's first word."""
+    """Return the bytes of the longest key; -1 if one is too long for a group or ends within the buffer's first word."""
     longest, first_end = np.uint64(0), np.uint64(8)
     for i in range(GROUP):
         longest = max(longest, keys[GROUP + i])
