@@ -90,7 +90,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/spark/table": 26,
     "policies": 63,
     "policies/config": 12,
-    "storage/codecs": 11,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -118,7 +117,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/spark/table": 12,
     "policies": 38,
     "policies/config": 10,
-    "storage/codecs": 41,
     "storage/machine": 27,
     "storage/scan": 12,
 }
