@@ -1,4 +1,4 @@
-"""What lies on disk: bytes <-> meaning. Decides nothing.
+"""The files of a log dir, read and written: bytes <-> meaning. Nothing is decided here.
 
 Nouns:
     LogDir: one directory of ``log.dirs``: its lock, its checkpoints, the partitions found (``log_dir``).
@@ -17,7 +17,7 @@ __all__ = ["Log", "LogDir"]
 
 
 def __getattr__(name: str) -> object:
-    """``from storage import Log, LogDir`` without every ``storage.names`` paying for them."""
+    """Load ``Log`` or ``LogDir`` when it is first asked for, so that ``storage.names`` alone stays cheap."""
     if name == "Log":
         from storage.log import Log  # noqa: PLC0415
 

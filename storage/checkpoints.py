@@ -82,7 +82,7 @@ def parse_offset_checkpoint(data: bytes, path: Path) -> dict[TopicPartition, int
 
 
 def format_offset_checkpoint(entries: Mapping[TopicPartition, int]) -> bytes:
-    """The bytes of an offset checkpoint, entries in the given order."""
+    """Return the bytes of an offset checkpoint, entries in the given order."""
     return _format(f"{key.topic} {key.partition} {offset}" for key, offset in entries.items())
 
 
@@ -107,7 +107,7 @@ def parse_hold_ids(data: bytes, path: Path) -> dict[TopicPartition, HoldId]:
 
 
 def format_hold_ids(entries: Mapping[TopicPartition, HoldId]) -> bytes:
-    """The bytes of the topic ids of holds, entries in the given order; at least one."""
+    """Return the bytes of the topic ids of holds, entries in the given order; there must be one."""
     lines = (f"{key.topic} {key.partition} {hold.since_ms} {hold.topic_id}" for key, hold in entries.items())
     return _format(f"{line} {_checksum(line)}" for line in lines)
 
@@ -125,12 +125,12 @@ def parse_leader_epochs(data: bytes, path: Path) -> list[LeaderEpochEntry]:
 
 
 def format_leader_epochs(entries: Iterable[LeaderEpochEntry]) -> bytes:
-    """The bytes of a ``leader-epoch-checkpoint``."""
+    """Return the bytes of a ``leader-epoch-checkpoint``."""
     return _format(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 def truncate_from_start(entries: Sequence[LeaderEpochEntry], start_offset: int) -> list[LeaderEpochEntry]:
-    """What remains when the log starts at ``start_offset``: the epoch of that offset now begins there.
+    """Return the epochs that remain if the log starts at ``start_offset``: the epoch of that offset then begins there.
 
     Source: Kafka LeaderEpochFileCache.truncateFromStart.
     """
@@ -140,7 +140,7 @@ def truncate_from_start(entries: Sequence[LeaderEpochEntry], start_offset: int) 
 
 
 def truncate_from_end(entries: Sequence[LeaderEpochEntry], end_offset: int) -> list[LeaderEpochEntry]:
-    """What remains when the log ends at ``end_offset``, exclusive.
+    """Return the epochs that remain if the log ends at ``end_offset``, exclusive.
 
     Source: Kafka LeaderEpochFileCache.truncateFromEnd.
     """
@@ -148,7 +148,7 @@ def truncate_from_end(entries: Sequence[LeaderEpochEntry], end_offset: int) -> l
 
 
 def parse_partition_metadata(data: bytes, path: Path) -> str:
-    """Topic id in a ``partition.metadata``, as its 22 characters.
+    """Read the topic id in a ``partition.metadata``: 22 characters.
 
     Raises:
         CorruptCheckpoint: other lines than ``version:`` and ``topic_id:``, a negative version, no topic id.
@@ -194,7 +194,7 @@ def _numeric_property(found: Mapping[str, Property], key: str, path: Path) -> in
 
 
 def _entries(data: bytes, path: Path, fields: int) -> list[tuple[int, list[str]]]:
-    """The lines after version and count, split into ``fields``, each with its number in the file."""
+    """Return the lines behind version and count, split into ``fields``, each with its number in the file."""
     lines = _lines(data, path)
     if not lines:
         return []
@@ -231,7 +231,7 @@ def _integer(text: str, bits: int, path: Path, line: int) -> int:
 
 
 def _labelled(lines: Sequence[str], number: int, label: str, path: Path) -> str:
-    """The value of line ``number``, which must be ``label: value``."""
+    """Return the value of line ``number``, which must be ``label: value``."""
     line = lines[number - 1] if number <= len(lines) else ""
     found, colon, value = line.partition(":")
     if found != label or not colon or not value.strip():

@@ -77,7 +77,7 @@ def ensure_not_immutable(descriptor: int, path: Path) -> None:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[int]:
-    """A descriptor of a directory. Raises: OSError, also for a symlink to one."""
+    """Open a directory. Raises: OSError, also for a symlink to one."""
     descriptor = os.open(directory, _DIRECTORY)
     try:
         yield descriptor
@@ -101,7 +101,7 @@ def open_plain(path: Path | str) -> int:
 
 
 def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
-    """As ``open_plain``, and the file's size in bytes.
+    """Open as ``open_plain`` does. Return the descriptor and the file's size in bytes.
 
     Args:
         path: the file.
@@ -135,7 +135,7 @@ def open_to_change(path: Path, flags: int) -> int:
 
 
 def world_writable_mode(path: Path) -> int | None:
-    """The permissions of a file or directory that everybody may write to, symlinks followed; else None."""
+    """Return the permissions of a file or directory if everybody may write to it, symlinks followed; else None."""
     try:
         mode = path.stat().st_mode
     except OSError:  # who opens it, tells
@@ -144,6 +144,6 @@ def world_writable_mode(path: Path) -> int | None:
 
 
 def status_of(path: Path) -> os.stat_result:
-    """Of the entry itself. Raises: OSError."""
+    """Return the status of an entry; that of a symlink, not of its target. Raises: OSError."""
     with opened(path.parent) as parent:
         return os.stat(path.name, dir_fd=parent, follow_symlinks=False)

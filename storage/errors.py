@@ -17,7 +17,7 @@ BE_THE_OWNER: Final = "run as that user or as root; a service by the drop-in kaf
 
 
 class ErrorKind(Enum):
-    """What a caller can do about an error; the command line has an exit status for each."""
+    """The kinds of errors, by what a caller can do about them; the command line has an exit status for each."""
 
     FAILED = auto()
     USAGE = auto()
@@ -61,7 +61,7 @@ class UnreadableFile(LogCleanerError):
 
     @property
     def has_vanished(self) -> bool:
-        """Whether it was gone when it was to be read: beside a live broker files go."""
+        """Return whether the file was gone before it was read, as happens beside a live broker."""
         return isinstance(self.__cause__, FileNotFoundError)
 
 

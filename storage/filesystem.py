@@ -59,7 +59,7 @@ class OutOfSpace(LogCleanerError):
 
 
 class Purpose(Enum):
-    """Why a mutation happens: one word list for fault tests, the journal and the metrics."""
+    """The reason for a mutation: one word list for fault tests, the journal and the metrics."""
 
     LOCK = "lock"
     JOURNAL = "journal"
@@ -326,29 +326,29 @@ class Unwritten(FileSystem):
     """A disk that takes everything and changes nothing: a dry run counts what would be written."""
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
-        """A file that only counts its bytes."""
+        """Return a file that only counts its bytes."""
         del like, purpose
         return _Counted(path, -1)
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
-        """A file that only counts the bytes appended."""
+        """Return a file that only counts the bytes appended."""
         del purpose
         return _Counted(path, -1)
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Counted(NewFile):

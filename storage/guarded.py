@@ -28,40 +28,40 @@ class Guarded(FileSystem):
             lock.ensure_named()
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         return self._fs.create(path, like, purpose)
 
     def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         self._fs.make_dir(path, like, purpose)
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         return self._fs.open_to_append(path, purpose)
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(source)
         self._fs.rename(source, target, purpose)
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         self._fs.unlink(path, purpose)
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
-        """As the other's: it changes nothing."""
+        """Do as the guarded file system does, without a look at the lock: nothing is changed."""
         self._fs.fsync_dir(path, purpose)
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         self._fs.truncate(path, size_bytes, purpose)
 
     def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
-        """As the other's. Raises also: LockLost."""
+        """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         self._fs.replace_file(path, data, purpose)

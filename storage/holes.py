@@ -1,4 +1,4 @@
-"""Where the data of a sparse file lie. What lies between them is a hole: it is read as zeros, and takes no space.
+"""The data ranges of a sparse file. What lies between them is a hole: it is read as zeros, and takes no space.
 
 Not chosen: ``st_blocks``, which tells how much there is, but not where, and less than that on a disk that compresses.
 """

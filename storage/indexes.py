@@ -42,7 +42,7 @@ class TimeIndexEntry(NamedTuple):
 
 
 def parse_offset_index(data: bytes, base_offset: int, path: Path) -> list[OffsetIndexEntry]:
-    """Entries of an ``.index``, absolute offsets, ascending. A torn last entry and zeros are left out.
+    """Read the entries of an ``.index``: absolute offsets, ascending. A torn last entry and zeros are left out.
 
     Raises:
         CorruptIndex: offsets or positions that do not ascend.
@@ -59,7 +59,7 @@ def parse_offset_index(data: bytes, base_offset: int, path: Path) -> list[Offset
 
 
 def parse_time_index(data: bytes, base_offset: int, path: Path) -> list[TimeIndexEntry]:
-    """Entries of a ``.timeindex``, absolute offsets, ascending. A torn last entry and zeros are left out.
+    """Read the entries of a ``.timeindex``: absolute offsets, ascending. A torn last entry and zeros are left out.
 
     Raises:
         CorruptIndex: timestamps that do not ascend, or offsets that descend.
@@ -76,19 +76,19 @@ def parse_time_index(data: bytes, base_offset: int, path: Path) -> list[TimeInde
 
 
 def floor_by_offset(entries: Sequence[OffsetIndexEntry], offset: int) -> OffsetIndexEntry | None:
-    """The last entry at or below ``offset``; None: start at the beginning of the segment."""
+    """Return the last entry at or below ``offset``. None means: start at the beginning of the segment."""
     found = bisect_right(entries, offset, key=lambda entry: entry.offset)
     return entries[found - 1] if found else None
 
 
 def floor_by_timestamp(entries: Sequence[TimeIndexEntry], timestamp_ms: int) -> TimeIndexEntry | None:
-    """The last entry at or before ``timestamp_ms``; None: start at the beginning of the segment."""
+    """Return the last entry at or before ``timestamp_ms``. None means: start at the beginning of the segment."""
     found = bisect_right(entries, timestamp_ms, key=lambda entry: entry.timestamp_ms)
     return entries[found - 1] if found else None
 
 
 def last_offset_index_entry(path: Path | str, base_offset: int, parent: int | None = None) -> OffsetIndexEntry | None:
-    """The last entry of an ``.index``; None for an empty one. Arguments and cost as of ``last_time_index_entry``.
+    """Read the last entry of an ``.index``; None if it is empty. Arguments and cost: see ``last_time_index_entry``.
 
     Raises:
         UnreadableFile: the file is missing or cannot be read.
@@ -99,7 +99,7 @@ def last_offset_index_entry(path: Path | str, base_offset: int, parent: int | No
 
 
 def last_time_index_entry(path: Path | str, base_offset: int, parent: int | None = None) -> TimeIndexEntry | None:
-    """The last entry of a ``.timeindex``: a sealed segment's largest timestamp; None for an empty index.
+    """Read the last entry of a ``.timeindex``: a sealed segment's largest timestamp; None if the index is empty.
 
     One small read at the file's end; where that is all (preallocated) zeros, a binary search for their start.
 
@@ -137,8 +137,16 @@ def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None
 
 
 def _last_entries(descriptor: int, count: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
-    """Position of the last entry that is not all zeros, the bytes of the one before it where they were read at once,
-    and its own; no bytes where there is none. ``count`` is that of all entries, zeros too."""
+    """Find the last entry that is not all zeros.
+
+    Args:
+        descriptor: of the index.
+        count: entries in the file, zeros included.
+        entry_bytes: size of an entry.
+
+    Returns: the entry's position, the bytes of the entry before it if they were read with it, and its own bytes;
+        no bytes if there is no such entry.
+    """
     first = max(0, count - _TAIL_ENTRIES)
     tail = os.pread(descriptor, (count - first) * entry_bytes, first * entry_bytes)
     used_bytes = _without_zeros(tail, entry_bytes)
@@ -153,7 +161,7 @@ def _last_entries(descriptor: int, count: int, entry_bytes: int) -> tuple[int, b
 
 
 def _first_zero_entry(descriptor: int, count: int, entry_bytes: int) -> int:
-    """How many of ``count`` entries come before the zeros: entries ascend, so only the first can be zero."""
+    """Count the entries, among ``count``, before the zeros. Entries ascend, so only the first can be zero."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -165,7 +173,7 @@ def _first_zero_entry(descriptor: int, count: int, entry_bytes: int) -> int:
 
 
 def _without_zeros(data: bytes, entry_bytes: int) -> int:
-    """Bytes of ``data`` up to the last entry that is not all zeros.
+    """Return how many bytes of ``data`` reach to the end of the last entry that is not all zeros.
 
     One time entry of zeros and nothing else is an entry: of a sealed segment whose only timestamp is 0.
     """
@@ -214,7 +222,7 @@ class IndexBuilder:
         self._bytes_since_entry += size_bytes
 
     def seal(self) -> tuple[bytes, bytes]:
-        """The bytes of ``.index`` and ``.timeindex``, after the last batch."""
+        """Return the bytes of ``.index`` and ``.timeindex``, after the last batch."""
         self._append_time_entry(position=0)
         return bytes(self._offset_index), bytes(self._time_index)
 

@@ -60,7 +60,7 @@ class LockLost(LogCleanerError):
 
 
 class UnreliableLock(LogCleanerError):
-    """Where the log dir lies, ``.lock`` may not keep a broker out."""
+    """A ``.lock`` that may not keep a broker out, because of the file system that it lies on."""
 
     kind = ErrorKind.REFUSED
 
@@ -135,12 +135,12 @@ class LogDirLock:
 
     @property
     def descriptor(self) -> int:
-        """For a child process that is to inherit the lock."""
+        """The descriptor of the lock, for a child process that inherits it."""
         return self._descriptors[0]
 
     @property
     def held_seconds(self) -> float:
-        """For how long a broker would have been refused."""
+        """Seconds since the lock was taken: a broker that started meanwhile was refused."""
         return time.monotonic() - self._locked_seconds
 
     def ensure_named(self) -> None:
@@ -219,7 +219,7 @@ class LogDirReadLock:
 
 
 def holder_of(directory: Path) -> str | None:
-    """Who holds the lock, in words, without creating or taking it; None where nobody does."""
+    """Return in words who holds the lock, without creating or taking it; None if nobody does."""
     try:
         descriptor = open_plain(directory / LOCK_FILE)
     except (OSError, UnreadableFile):

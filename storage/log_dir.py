@@ -121,7 +121,7 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Of a file system, in bytes. Free is what an ordinary user can still take."""
+    """The space of a file system, in bytes. Free is what an ordinary user can still take."""
 
     device: int
     size_bytes: int
@@ -184,11 +184,11 @@ class LogDir:
         return LogDirReadLock.acquire(self.path, fs)
 
     def locked_by(self) -> str | None:
-        """Who holds the lock, in words; None where nobody does."""
+        """Return in words who holds the lock; None if nobody does."""
         return holder_of(self.path)
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
-        """Live partition directories, the metadata log's left out. Raises: UnreadableFile."""
+        """Yield the live partition directories but that of the metadata log. Raises: UnreadableFile."""
         try:
             with opened(self.path) as descriptor, os.scandir(descriptor) as entries:
                 found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -200,7 +200,7 @@ class LogDir:
                 yield parsed.topic_partition, self.path / name
 
     def newest_change_ms(self) -> int | None:
-        """When a broker, or a cleaner, last wrote a checkpoint or changed a partition directory's names, epoch ms.
+        """Return when a broker or a cleaner last changed a checkpoint or a name in a partition directory, epoch ms.
 
         None for a dir without either. Raises: UnreadableFile.
         """
@@ -235,7 +235,7 @@ class LogDir:
             fs.replace_file(self.path / name, format_offset_checkpoint(offsets), Purpose.CHECKPOINT)
 
     def holds(self) -> Offsets:
-        """Partitions that nothing may be taken of, and since when (epoch ms): a file of ours, which a broker ignores.
+        """Read which partitions are on hold, and since when (epoch ms), from a file of ours that a broker ignores.
 
         Raises: CorruptHolds, UnreadableFile.
         """
@@ -300,12 +300,12 @@ class LogDir:
         fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
     def free_bytes(self) -> int:
-        """Free for an ordinary user on the file system of this directory."""
+        """Return the bytes that are free for an ordinary user on the file system of this directory."""
         status = os.statvfs(self.path)
         return status.f_bavail * status.f_frsize
 
     def space(self) -> Space:
-        """Of the file system of this directory."""
+        """Measure the space of the file system of this directory."""
         status = os.statvfs(self.path)
         device, block_bytes = self.path.stat().st_dev, status.f_frsize
         blocks, used_blocks = status.f_blocks, status.f_blocks - status.f_bfree
@@ -328,7 +328,7 @@ def forbidden(path: Path, error: OSError) -> UnreadableFile:
 
 
 def read_file(path: Path) -> bytes | None:
-    """A small file's content, None where it is absent. Raises: UnreadableFile, also for what is no plain file."""
+    """Read a small file; None if it is absent. Raises: UnreadableFile, also if it is no plain file."""
     try:
         with os.fdopen(open_plain(path), "rb") as file:
             return file.read()

@@ -1,4 +1,4 @@
-"""Which file system a path lies on, and whether a lock taken there keeps everybody out.
+"""Mounts: the file system that a path lies on tells whether a lock taken there keeps everybody out.
 
 On a network file system, or a folder that a virtual machine shares with its host, a lock may be this machine's alone: a
 broker on another one would start beside us.
@@ -25,7 +25,7 @@ _MOUNT_POINT, _SEPARATOR = 4, "-"
 
 
 def shared_type(path: Path, mount_info: Path = MOUNT_INFO) -> str | None:
-    """The type of the file system that a path lies on, where other machines share it; else None.
+    """Return the type of the file system that a path lies on if other machines may share it; else None.
 
     Args:
         path: absolute, symlinks resolved.
@@ -40,7 +40,7 @@ def shared_type(path: Path, mount_info: Path = MOUNT_INFO) -> str | None:
 
 
 def type_of(path: PurePath, mount_info: str) -> str | None:
-    """The type of the file system that a path lies on; None where no line tells.
+    """Return the type of the file system that a path lies on; None if no line tells.
 
     Args:
         path: absolute, symlinks resolved.
@@ -58,5 +58,5 @@ def type_of(path: PurePath, mount_info: str) -> str | None:
 
 
 def _character(escape: re.Match[str]) -> str:
-    """Blanks, tabs, newlines and backslashes of a name are escaped."""
+    """Return the character that an octal escape stands for: blank, tab, newline or backslash."""
     return chr(int(escape[1], 8))

@@ -43,7 +43,7 @@ class TopicPartition(NamedTuple):
 
 
 class DirState(Enum):
-    """What the suffix of a partition directory says."""
+    """The state of a partition directory, as its suffix says."""
 
     LIVE = ""
     DELETE = "-delete"
@@ -109,7 +109,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.PLAIN) -> str:
-    """``00000000000000000042.log.cleaned`` of 42, LOG, CLEANED."""
+    """Return the name of a segment file: ``00000000000000000042.log.cleaned`` for 42, LOG, CLEANED."""
     return f"{base_offset:0{BASE_OFFSET_DIGITS}d}{kind.value}{state.value}"
 
 
@@ -150,7 +150,7 @@ def parse_partition_dir_name(name: str) -> PartitionDirName | None:
 
 
 class FileIdentity(NamedTuple):
-    """What a file was when it was looked at; an action checks it again just before it acts."""
+    """The identity of a file when it was looked at. An action compares it again just before it acts."""
 
     device: int
     inode: int

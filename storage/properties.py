@@ -70,7 +70,7 @@ def _decode(data: bytes) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined where one ends in an odd number of backslashes; blank and comment lines are left out."""
+    """Yield lines, joined if one ends in an odd number of backslashes, without blank and comment lines."""
     joined, first = "", 0
     for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(_BLANKS)

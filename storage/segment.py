@@ -33,23 +33,23 @@ class SegmentFile(NamedTuple):
 
     @staticmethod
     def at(directory: Path, name: SegmentFileName, suffix: str = "") -> SegmentFile:
-        """A file as it is now, which may carry one more suffix than its name. Raises: FileNotFoundError."""
+        """Look at a file, which may carry one more suffix than its name. Raises: FileNotFoundError."""
         file_name = f"{name}{suffix}"
         return listed(directory, file_name, name, status_of(directory / file_name))
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         return self.directory / self.file_name
 
     @property
     def location(self) -> str:
-        """As ``path``, for those who open thousands: a Path takes longer to make than its index's end to read."""
+        """The path as text, for callers that open thousands: making a Path takes longer than reading an index's end."""
         return f"{self.directory}/{self.file_name}"
 
     @property
     def size_bytes(self) -> int:
-        """As listed."""
+        """The size of the file when it was listed."""
         return self.identity.size_bytes
 
     def ensure_as_listed(self) -> None:
@@ -72,17 +72,17 @@ class Segment(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the ``.log``: what Kafka calls the size of a segment."""
+        """The size of the ``.log``: what Kafka calls the size of a segment."""
         return self.log.size_bytes
 
     @property
     def companions_bytes(self) -> int:
-        """Of the index files."""
+        """The size of the index files."""
         return sum([identity.size_bytes for identity in self.companions])
 
     @property
     def on_disk(self) -> tuple[int, int]:
-        """What the blocks of all its files take, in bytes, and the most hard links that one of them has."""
+        """Return what the blocks of all its files take, in bytes, and the most hard links that one of them has."""
         disk_bytes, links = 0, 1
         for file in self.files.values():
             disk_bytes += file.disk_bytes
@@ -121,28 +121,28 @@ class Segment(NamedTuple):
                 os.close(descriptor)
 
     def ensure_as_listed(self) -> None:
-        """As of each of its files."""
+        """Look again at all files, just before acting. Raises: PlanOutOfDate if one is not as it was listed."""
         with opened(self.directory) as descriptor:
             for file in self.files.values():
                 _ensure_as_listed(file, descriptor)
 
     @property
     def mtime_ms(self) -> int:
-        """Of the ``.log``, epoch ms."""
+        """The file time of the ``.log``, epoch ms."""
         return self.log.identity.mtime_ms
 
     def bytes_of(self, kind: FileKind) -> int:
-        """Size of one companion, 0 where it is absent."""
+        """Return the size of one companion; 0 if it is absent."""
         file = self.files.get(kind)
         return file.size_bytes if file else 0
 
     def newest_record_ms(self) -> int:
-        """Largest record timestamp by the time index; -1 where it has none. Raises: as ``newest_entry``."""
+        """Return the largest record timestamp by the time index; -1 if it has none. Raises: as ``newest_entry``."""
         entry = self.newest_entry()
         return entry.timestamp_ms if entry else -1
 
     def newest_entry(self, parent: int | None = None) -> TimeIndexEntry | None:
-        """The last entry of the time index: the largest record timestamp, and the last offset of its batch.
+        """Read the last entry of the time index: the largest record timestamp, and the last offset of its batch.
 
         Args:
             parent: a descriptor of the segment's directory, where the caller has it open.
@@ -153,7 +153,7 @@ class Segment(NamedTuple):
         return last_time_index_entry(file.location, self.base_offset, parent) if file else None
 
     def names(self, state: FileState) -> list[tuple[Path, Path]]:
-        """Renames that bring every file into ``state``, in Kafka's order: log, index, timeindex, txnindex."""
+        """List the renames that bring every file into ``state``, in Kafka's order: log, index, timeindex, txnindex."""
         return [
             (self.files[kind].path, self.directory / segment_file_name(self.base_offset, kind, state))
             for kind in SEGMENT_KINDS
@@ -183,12 +183,12 @@ def listed(directory: Path, file_name: str, name: SegmentFileName, status: os.st
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:
-    """Device, inode, size and mtime of a file."""
+    """Return device, inode, size and mtime of a file."""
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def open_to_read(path: Path | str, parent: int | None = None) -> int:
-    """A read-only descriptor; the caller closes it. ``parent`` as for ``Segment.newest_entry``.
+    """Open a file for reading; the caller closes the descriptor. ``parent``: see ``Segment.newest_entry``.
 
     Raises: UnreadableFile, also for what is no plain file.
     """

@@ -31,7 +31,7 @@ class AbortedTxn(NamedTuple):
 
 
 def parse_txn_index(data: bytes, path: Path) -> list[AbortedTxn]:
-    """Entries of a ``.txnindex``, by ascending marker offset. A torn entry at the end is left out.
+    """Read the entries of a ``.txnindex``, by ascending marker offset. A torn entry at the end is left out.
 
     Raises:
         CorruptIndex: another version than 0, markers that do not ascend, or one below the base offset in the file's
@@ -53,14 +53,14 @@ def parse_txn_index(data: bytes, path: Path) -> list[AbortedTxn]:
 
 
 def format_aborted_txn(entry: AbortedTxn) -> bytes:
-    """The 34 bytes that append ``entry`` to a ``.txnindex``."""
+    """Return the 34 bytes that append ``entry`` to a ``.txnindex``."""
     return _ENTRY.pack(_VERSION, *entry)
 
 
 def collect_aborted_txns(
     indexes: Iterable[Sequence[AbortedTxn]], from_offset: int, upper_offset: int
 ) -> list[AbortedTxn]:
-    """The aborted transactions that may have records in ``[from_offset, upper_offset)``.
+    """Return the aborted transactions that may have records in ``[from_offset, upper_offset)``.
 
     Kafka stops at the first entry whose last stable offset reaches ``upper_offset``. Here all are looked at: no
     checksum covers that number, and a wrong one would hide the entries behind it.

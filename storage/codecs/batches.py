@@ -175,12 +175,12 @@ def compress_records(  # noqa: PLR0911  (each codec has its own)
 
 
 def body_bytes_max(plain_bytes: int) -> int:
-    """Room that ``compress_records`` needs at most, whatever the codec and the data."""
+    """Return the room that ``compress_records`` needs at most, whatever the codec and the data."""
     return plain_bytes + plain_bytes // 6 + 64 * (plain_bytes // (32 * 1024) + 2)
 
 
 def open_codecs() -> CodecCalls:
-    """The functions and contexts for one more thread. The first time, each library proves itself on a sample."""
+    """Make the functions and contexts for one more thread. The first time, each library proves itself on a sample."""
     return CodecCalls(_proven_libraries())
 
 
@@ -190,7 +190,7 @@ def _proven_libraries() -> Libraries:
 
 
 def proven(found: Libraries) -> Libraries:
-    """Those of the libraries through which a sample goes and comes back as it was."""
+    """Return the libraries through which a sample goes and comes back as it was."""
     calls = CodecCalls(found)
     return Libraries(
         lz4=found.lz4 if _round_trips(_LZ4, calls) else None,
@@ -200,7 +200,7 @@ def proven(found: Libraries) -> Libraries:
 
 
 def _round_trips(codec: int, calls: CodecCalls) -> bool:
-    """Whether the sample is compressed, and decompressed behind a header of zeros."""
+    """Return whether a sample can be compressed, and decompressed behind a header of zeros."""
     plain_bytes = _SAMPLE.size
     body = np.zeros(HEADER_BYTES + body_bytes_max(plain_bytes), np.uint8)
     status, size = compress_records(codec, _SAMPLE, 0, plain_bytes, body, HEADER_BYTES, calls.words, calls.last_seen)

@@ -58,7 +58,7 @@ def _starts_member(buf: Bytes, at: int, end: int) -> bool:
 
 @kernel()
 def decompress_gzip(buf: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """The member in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
+    """Decompress the member in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
     if end - start > _AVAILABLE_MAX:
         return Status.NEEDS_PYTHON, position
     room = min(out.size - position, _AVAILABLE_MAX)
@@ -80,7 +80,7 @@ def _byte_swapped(value: int) -> int:
 
 @kernel()
 def compress_gzip(source: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """One member at zlib's default level to ``out``: ``(status, next position)``."""
+    """Write one member at zlib's default level to ``out``: ``(status, next position)``."""
     size, room = end - start, min(out.size - position - _HEADER_BYTES - _TRAILER_BYTES, _AVAILABLE_MAX)
     if size > _AVAILABLE_MAX:
         return Status.NEEDS_PYTHON, position

@@ -22,14 +22,14 @@ _BLOCK_BYTES: Final = 128 * 1024
 
 
 def compress(data: bytes | memoryview) -> bytes:
-    """One gzip member at zlib's default level."""
+    """Compress to one gzip member at zlib's default level."""
     deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()
     return _HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def decompressed_blocks(data: bytes | memoryview) -> Iterator[bytes]:
-    """The content of all members, in pieces of at most 128 KiB.
+    """Yield the content of all members, in pieces of at most 128 KiB.
 
     What follows a member and does not start another is ignored, as ``GZIPInputStream`` does.
 

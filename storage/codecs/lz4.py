@@ -37,7 +37,7 @@ _WORD_BYTES: Final = 4
 
 @kernel()
 def _frame_header(buf: Bytes, start: int, end: int) -> tuple[int, int, int]:
-    """``(flags, where the blocks start, bytes of a block at most)``; flags -1: not a header that Kafka takes."""
+    """Return ``(flags, where the blocks start, bytes of a block at most)``; flags -1: no header that Kafka takes."""
     if end - start < _HEADER_BYTES_MIN or load_le32(buf, start) != _MAGIC:
         return -1, 0, 0
     flags, descriptor = load_u8(buf, start + 4), load_u8(buf, start + 5)
@@ -70,7 +70,7 @@ def _decompress_block(
 def _take_block(
     buf: Bytes, start: int, word: int, out: Bytes, position: int, block_bytes_max: int, calls: Integers
 ) -> tuple[int, int]:
-    """One checked block to ``out``; the word before it tells whether it is compressed."""
+    """Write one checked block to ``out``; the word before it tells whether it is compressed."""
     size = word & ~_STORED_RAW
     if not word & _STORED_RAW:
         return _decompress_block(buf, start, size, out, position, block_bytes_max, calls)
@@ -82,7 +82,7 @@ def _take_block(
 
 @kernel()
 def decompress_lz4(buf: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """The first frame in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
+    """Decompress the first frame in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
     flags, at, block_bytes_max = _frame_header(buf, start, end)
     if flags < 0:
         return Status.BAD_COMPRESSED, position
@@ -112,13 +112,13 @@ def _store_le32(out: Bytes, position: int, value: int) -> None:
 
 @kernel()
 def _block_bytes_max(size: int) -> int:
-    """Of a compressed block (lz4.h); with that much room the library need not look where it writes."""
+    """Return the largest size of a compressed block (lz4.h): with that room the library does not check its writes."""
     return size + size // 255 + 16
 
 
 @kernel()
 def _compress_block(source: Bytes, start: int, size: int, out: Bytes, position: int, calls: Integers) -> int:
-    """A block with its size before it; stored as it is where compression does not shorten it."""
+    """Write a block with its size before it; store it as it is if compression does not shorten it."""
     at = position + _WORD_BYTES
     arguments = (address(source, start), address(out, at), size, _block_bytes_max(size))
     made = call_lz4(calls[LZ4_COMPRESS], arguments)
@@ -132,7 +132,7 @@ def _compress_block(source: Bytes, start: int, size: int, out: Bytes, position: 
 
 @kernel()
 def compress_lz4(source: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """One frame of 64 KiB blocks to ``out``: ``(status, next position)``."""
+    """Write one frame of 64 KiB blocks to ``out``: ``(status, next position)``."""
     if out.size - position < _HEADER_BYTES_MIN + _WORD_BYTES:
         return Status.OUTPUT_FULL, position
     store_be32(out, position, _MAGIC_AS_WRITTEN)

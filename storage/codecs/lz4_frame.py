@@ -51,7 +51,7 @@ class _Frame:
 
 
 def compress(data: bytes | memoryview, hashes_magic: bool = False) -> bytes:
-    """One frame of 64 KiB blocks; ``hashes_magic`` into its checksum too, as message format 0 does."""
+    """Compress to one frame of 64 KiB blocks. ``hashes_magic``: into its checksum, too, as message format 0 does."""
     checksum = _header_checksum(_MAGIC + _DESCRIPTOR if hashes_magic else _DESCRIPTOR)
     out = bytearray(_MAGIC + _DESCRIPTOR + bytes((checksum,)))
     for start in range(0, len(data), _BLOCK_BYTES):
@@ -65,7 +65,7 @@ def compress(data: bytes | memoryview, hashes_magic: bool = False) -> bytes:
 
 
 def decompressed_blocks(data: bytes | memoryview, checks_header: bool = True) -> Iterator[bytes | memoryview]:
-    """The blocks of the first frame, decompressed one by one; each is at most 4 MiB.
+    """Yield the blocks of the first frame, decompressed one by one; each is at most 4 MiB.
 
     Args:
         data: a frame, and what may follow it (ignored, as Kafka ignores it).
@@ -144,7 +144,7 @@ def _corrupt(cause: str) -> CorruptCompressedData:
 
 
 def xxh32(data: bytes | memoryview) -> int:
-    """The 32-bit xxHash with seed 0. Slow, and seldom called on more than a frame's header: Kafka writes no
+    """Compute the 32-bit xxHash with seed 0. Slow, but seldom called on more than a frame's header: Kafka writes no
     checksums.
 
     Source: the xxHash specification, XXH32.

@@ -33,7 +33,7 @@ def _recompress(
     calls: Integers,
     last_seen: LastSeen,
 ) -> tuple[int, int, int, int]:
-    """Status, size, records and max timestamp of the rebuilt batch."""
+    """Rebuild one compressed batch. Return its status, size, records and max timestamp."""
     status, _, _ = decompress_batches(buf, table, row, row + 1, arena, 0, calls, False)
     if status != Status.OK:
         return Status.NEEDS_PYTHON, 0, 0, 0

@@ -34,7 +34,7 @@ _ROOM_BYTES: Final = 64 + _SHORT_BYTES  # for the longest copy
 
 @kernel(inline=True)
 def _read_length(buf: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The varint before a block: ``(length, next position)``; length -1: cut short, -2: longer than any writer's."""
+    """Read the varint before a block: ``(length, next position)``; length -1: cut short, -2: too long for any."""
     length = 0
     for i in range(5):
         if at + i >= end:
@@ -55,7 +55,7 @@ def _copy_16(out: Bytes, position: int, buf: Bytes, at: int) -> None:
 
 @kernel(inline=True)
 def _literal_length(buf: Bytes, at: int, end: int, tag: int) -> tuple[int, int]:
-    """``(length, where the literal starts)`` for the tag before ``at``; past ``end`` where it is cut short."""
+    """Return ``(length, where the literal starts)`` for the tag before ``at``; past ``end`` if it is cut short."""
     length = (tag >> 2) + 1
     if length <= _SHORT_LITERAL_MAX:
         return length, at
@@ -70,7 +70,7 @@ def _literal_length(buf: Bytes, at: int, end: int, tag: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def _read_copy(buf: Bytes, at: int, end: int, tag: int) -> tuple[int, int, int]:
-    """``(length, offset, next position)`` for the tag before ``at``; offset 0 where it is cut short."""
+    """Return ``(length, offset, next position)`` for the tag before ``at``; offset 0 if it is cut short."""
     kind = tag & 3
     if kind == _COPY_1:
         if at >= end:
@@ -87,7 +87,7 @@ def _read_copy(buf: Bytes, at: int, end: int, tag: int) -> tuple[int, int, int]:
 
 @kernel(inline=True)
 def _take_short(buf: Bytes, at: int, out: Bytes, start: int, position: int, stop: int) -> tuple[int, int]:
-    """``(next position, at)`` after a short literal or a near copy; ``position`` itself for all else, errors too.
+    """Return ``(next position, at)`` after a short literal or a near copy; ``position`` itself for all else.
 
     Nearly all elements are such. There must be ``_SHORT_BYTES`` behind the tag, and ``_ROOM_BYTES`` in ``out``.
     """
@@ -113,7 +113,7 @@ def _take_short(buf: Bytes, at: int, out: Bytes, start: int, position: int, stop
 
 @kernel()
 def _take_any(buf: Bytes, at: int, end: int, out: Bytes, start: int, position: int, stop: int) -> tuple[int, int]:
-    """``(next position, at)`` after any element; ``position`` itself where it is damaged."""
+    """Return ``(next position, at)`` after any element; ``position`` itself if the element is damaged."""
     tag = load_u8(buf, at)
     if tag & 3 == _LITERAL:
         length, at = _literal_length(buf, at + 1, end, tag)
@@ -161,7 +161,7 @@ def _starts_stream(buf: Bytes, at: int, end: int) -> bool:
 
 @kernel()
 def decompress_snappy(buf: Bytes, start: int, end: int, out: Bytes, position: int) -> tuple[int, int]:
-    """The stream, or the one raw block, in ``buf[start:end]`` to ``out``: ``(status, next position)``."""
+    """Decompress the stream, or the one raw block, in ``buf[start:end]`` to ``out``: ``(status, next position)``."""
     if not _starts_stream(buf, start, end):
         return _decompress_block(buf, start, end, out, position)
     at = start + _STREAM_HEADER_BYTES

@@ -52,13 +52,13 @@ def _four_bytes(source: Bytes, at: int) -> np.uint64:
 
 @kernel(inline=True)
 def _slot(four: np.uint64, shift: np.uint64) -> np.uint64:
-    """Unsigned, as a negative index would cost a test."""
+    """Return the slot of four bytes. It is unsigned, since a negative index would cost a test."""
     return (four * _MULTIPLIER & _MASK) >> shift
 
 
 @kernel(inline=True)
 def _match_length(source: Bytes, earlier: int, at: int, end: int) -> int:
-    """Bytes from ``at`` on, up to ``end``, that are as those from ``earlier`` on."""
+    """Count the bytes from ``at`` on, up to ``end``, that are as those from ``earlier`` on."""
     start = at
     while end - at >= 8:
         differing = load_le64(source, at) ^ load_le64(source, earlier + at - start)
@@ -73,7 +73,7 @@ def _match_length(source: Bytes, earlier: int, at: int, end: int) -> int:
 
 @kernel(inline=True)
 def _write_literal(source: Bytes, start: int, length: int, out: Bytes, position: int) -> int:
-    """A literal of one byte or more, with its tag; gives the next position. Up to 16 bytes behind are overwritten."""
+    """Write a literal of one byte or more, with its tag, and up to 16 bytes behind it. Return the next position."""
     if length <= _SHORT_BYTES and source.size - start >= _SHORT_BYTES:
         store_u8(out, position, length - 1 << 2)
         store_be64(out, position + 1, load_be64(source, start))
@@ -105,7 +105,7 @@ def _write_long_copy(out: Bytes, position: int, offset: int, length: int) -> int
 
 @kernel(inline=True)
 def _write_copy(out: Bytes, position: int, offset: int, length: int) -> int:
-    """Copies of four bytes or more in all; gives the next position."""
+    """Write copies of four bytes or more in all. Return the next position."""
     while length >= _COPY_BYTES_MAX + _MATCH_BYTES_MIN:
         position = _write_long_copy(out, position, offset, _COPY_BYTES_MAX)
         length -= _COPY_BYTES_MAX
@@ -123,7 +123,7 @@ def _write_copy(out: Bytes, position: int, offset: int, length: int) -> int:
 def _find_match(
     source: Bytes, start: int, at: int, search_end: int, last_seen: LastSeen, shift: np.uint64
 ) -> tuple[int, int]:
-    """The first position from ``at`` on whose four bytes were seen, and where; steps grow while nothing matches."""
+    """Find the first position from ``at`` on whose four bytes were seen, and where. Steps grow without a match."""
     skipped = 32
     while at < search_end:
         four = _four_bytes(source, at)
@@ -182,7 +182,7 @@ def _compress_block(source: Bytes, start: int, end: int, out: Bytes, position: i
 
 @kernel(inline=True)
 def _block_bytes_max(size: int) -> int:
-    """What a block of so many bytes may become, with its length before it and what wide stores overwrite behind."""
+    """Return the room for a compressed block, with its length before it and what wide stores overwrite behind."""
     return _LENGTH_BYTES + _VARINT_BYTES_MAX + size + size // 6 + 2 * _SHORT_BYTES
 
 
@@ -190,7 +190,7 @@ def _block_bytes_max(size: int) -> int:
 def compress_snappy(
     source: Bytes, start: int, end: int, out: Bytes, position: int, last_seen: LastSeen
 ) -> tuple[int, int]:
-    """One stream of 32 KiB blocks to ``out``: ``(status, next position)``.
+    """Write one stream of 32 KiB blocks to ``out``: ``(status, next position)``.
 
     Args:
         source: holds the plain bytes.

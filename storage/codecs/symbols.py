@@ -77,7 +77,7 @@ _ZLIB_NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
-    """What this process has; ``None`` for a library that is not to be had."""
+    """Find the libraries that this process has; ``None`` for each that it has not."""
 
     lz4: ctypes.CDLL | None
     zstd: ctypes.CDLL | None
@@ -96,24 +96,24 @@ def find_libraries() -> Libraries:
 
 
 def _is_known_platform() -> bool:
-    """Whether pointers and ``long`` have 64 bits, lowest byte first: ``z_stream`` and the words rely on it."""
+    """Return whether pointers and ``long`` have 64 bits, lowest byte first: ``z_stream`` and the words rely on it."""
     return platform.system() == "Linux" and platform.machine() in {"x86_64", "aarch64"}
 
 
 def _shared_objects(package: str) -> Iterator[str]:
-    """Extension modules of an installed package, without importing it."""
+    """List the extension modules of an installed package, without importing it."""
     spec = importlib.util.find_spec(package)
     for directory in spec.submodule_search_locations or () if spec else ():
         yield from map(str, sorted(Path(directory).rglob("*.so")))
 
 
 def _shared_object_of_zlib() -> tuple[str | None]:
-    """``None``, the program itself, where the module is built into it."""
+    """Return the file of Python's zlib; ``None``, the program itself, if zlib is built into it."""
     return (getattr(zlib, "__file__", None),)
 
 
 def _first_with(names: Iterable[str], candidates: Iterable[str | None], version_min: int = 0) -> ctypes.CDLL | None:
-    """The first library that exports all the names; of the least version, told by the ``versionNumber`` among them."""
+    """Return the first library that exports all the names and has the least version, which ``versionNumber`` tells."""
     for candidate in candidates:
         try:
             library = ctypes.CDLL(candidate)
@@ -197,7 +197,7 @@ def _address(function: ctypes._NamedFuncPointer) -> int:
 
 
 def _set_zstd_parameters(library: ctypes.CDLL, context: int) -> bool:
-    """Kafka's default level; no content size, which Kafka's streams cannot know."""
+    """Set Kafka's default level, and no content size, which Kafka's streams cannot know."""
     set_parameter = library.ZSTD_CCtx_setParameter
     set_parameter.argtypes, set_parameter.restype = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int), ctypes.c_size_t
     answers = [

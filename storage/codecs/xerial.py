@@ -25,7 +25,7 @@ _EXPANSION_MAX: Final = 22
 
 
 def compress(data: bytes | memoryview) -> bytes:
-    """One stream of 32 KiB blocks."""
+    """Compress to one stream of 32 KiB blocks."""
     out = bytearray(_HEADER)
     for start in range(0, len(data), _BLOCK_BYTES):
         block = bytes(snappy.compress_raw(data[start : start + _BLOCK_BYTES]))
@@ -34,7 +34,7 @@ def compress(data: bytes | memoryview) -> bytes:
 
 
 def decompressed_blocks(data: memoryview, block_bytes_max: int) -> Iterator[memoryview]:
-    """The content of each block.
+    """Yield the content of each block.
 
     Args:
         data: a stream, streams one behind another, or (from producers other than Java's) one raw block
@@ -68,8 +68,7 @@ def _raw_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _starts_stream(data: memoryview) -> bool:
-    """Whether a concatenated stream starts here; four bytes of magic with something else behind them end
-    everything."""
+    """Return whether a concatenated stream starts here. Four bytes of magic and something else end the whole."""
     if len(data) < len(_HEADER):
         raise _corrupt("the header of a concatenated stream is cut short")
     return bytes(data[: len(_MAGIC)]) == _MAGIC

@@ -24,7 +24,7 @@ _STRIPE_BYTES: Final = 16
 
 @kernel(inline=True)
 def load_le32(buf: Bytes, position: int) -> int:
-    """Unsigned. Checks no bound; the compiler makes one load of it."""
+    """Load four bytes, lowest first, unsigned. No bound is checked; the compiler makes one load of it."""
     low = load_u8(buf, position) | load_u8(buf, position + 1) << 8
     return low | load_u8(buf, position + 2) << 16 | load_u8(buf, position + 3) << 24
 
@@ -52,7 +52,7 @@ def _stripes(buf: Bytes, start: int, end: int) -> np.uint64:
 
 @kernel()
 def xxh32(buf: Bytes, start: int, end: int) -> int:
-    """Of ``buf[start:end]``, which the caller has checked to be there."""
+    """Hash ``buf[start:end]``, which the caller has checked to be there."""
     position = start + (end - start) // _STRIPE_BYTES * _STRIPE_BYTES
     acc = _stripes(buf, start, position) if position > start else _PRIME_5
     acc = (acc + np.uint64(end - start)) & _MASK

@@ -47,7 +47,7 @@ def _window_bytes(descriptor: int) -> int:
 
 @kernel()
 def _blocks_start(buf: Bytes, start: int) -> int:
-    """Where the first block starts, of a frame that has its least bytes; -1: not for this kernel."""
+    """Return where the first block starts, of a frame that has its least bytes; -1: not for this kernel."""
     flags = load_u8(buf, start + 4)
     if load_le32(buf, start) != _MAGIC or flags & _DICTIONARY_MASK:
         return -1
@@ -62,7 +62,7 @@ def _blocks_start(buf: Bytes, start: int) -> int:
 
 @kernel()
 def _blocks_end(buf: Bytes, at: int, end: int) -> int:
-    """Where the last block ends; past ``end`` where it is cut short."""
+    """Return where the last block ends; past ``end`` if it is cut short."""
     while end - at >= _BLOCK_HEADER_BYTES:
         header = load_u8(buf, at) | load_u8(buf, at + 1) << 8 | load_u8(buf, at + 2) << 16
         at += _BLOCK_HEADER_BYTES + (1 if header >> 1 & 3 == _RLE_BLOCK else header >> 3)
@@ -73,7 +73,7 @@ def _blocks_end(buf: Bytes, at: int, end: int) -> int:
 
 @kernel()
 def _frame_status(buf: Bytes, start: int, end: int) -> int:
-    """OK for one frame that takes all of ``buf[start:end]``."""
+    """Check that one frame takes all of ``buf[start:end]``: then the status is OK."""
     blocks_start = _blocks_start(buf, start) if end - start >= _FRAME_BYTES_MIN else -1
     if blocks_start < 0:
         return Status.NEEDS_PYTHON
@@ -86,7 +86,7 @@ def _frame_status(buf: Bytes, start: int, end: int) -> int:
 
 @kernel()
 def _may_outgrow_window(buf: Bytes, start: int, content_bytes: int) -> bool:
-    """Whether a block may hold more than the window: damage, taken at once, but refused in a stream."""
+    """Return whether a block may hold more than the window: damage that is accepted here and refused in a stream."""
     if load_u8(buf, start + 4) & _SINGLE_SEGMENT:
         return False
     window_bytes = _window_bytes(load_u8(buf, start + 5))
@@ -95,7 +95,7 @@ def _may_outgrow_window(buf: Bytes, start: int, content_bytes: int) -> bool:
 
 @kernel()
 def _status_of(answer: int) -> int:
-    """Not BAD_COMPRESSED: at once, the library refuses some frames that it takes in a stream, as Kafka reads them."""
+    """Return the status of an answer, never BAD_COMPRESSED: a stream, as Kafka reads it, takes more frames."""
     if answer < -_ERROR_CODE_MAX or answer >= 0:
         return Status.OK
     return Status.OUTPUT_FULL if answer == _OUTPUT_TOO_SMALL else Status.NEEDS_PYTHON
@@ -103,7 +103,7 @@ def _status_of(answer: int) -> int:
 
 @kernel()
 def decompress_zstd(buf: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """The frame in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
+    """Decompress the frame in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
     status = _frame_status(buf, start, end)
     if status != Status.OK:
         return status, position
@@ -123,7 +123,7 @@ def decompress_zstd(buf: Bytes, start: int, end: int, out: Bytes, position: int,
 
 @kernel()
 def compress_zstd(source: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """One frame, with the settings of the context, to ``out``: ``(status, next position)``."""
+    """Write one frame, with the settings of the context, to ``out``: ``(status, next position)``."""
     arguments = (
         calls[ZSTD_COMPRESS_CONTEXT],
         address(out, position),

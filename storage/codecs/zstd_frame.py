@@ -36,7 +36,7 @@ _RLE_BLOCK: Final = 1
 
 
 def compress(data: bytes | memoryview) -> bytes:
-    """One frame at level 3, without content size or checksum."""
+    """Compress to one frame at level 3, without content size or checksum."""
     # Flushed before it is ended, and as a stream although all of it is here: Kafka does so, and gets the
     # parameters for an unknown size and an empty last block.
     stream = ZstdCompressor(level=_LEVEL, write_content_size=False).compressobj()
@@ -44,7 +44,7 @@ def compress(data: bytes | memoryview) -> bytes:
 
 
 def decompressed_blocks(data: memoryview) -> Iterator[bytes]:
-    """The content of all frames, in blocks of at most 128 KiB; skippable frames are skipped.
+    """Yield the content of all frames, in blocks of at most 128 KiB; skippable frames are skipped.
 
     Raises:
         CorruptCompressedData: damaged or cut short.
@@ -72,7 +72,7 @@ def _decompress_frame(pieces: list[memoryview]) -> Iterator[bytes]:
 
 
 def _frame_pieces(data: memoryview, position: int) -> list[memoryview]:
-    """The header, each block with its header, and the checksum, if any, of the frame at ``position``."""
+    """Return the header, each block with its header, and the checksum, if any, of the frame at ``position``."""
     start = bytes(data[position : position + _HEADER_BYTES_MAX])
     try:
         header_bytes, has_checksum = frame_header_size(start), get_frame_parameters(start).has_checksum

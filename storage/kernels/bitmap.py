@@ -13,13 +13,13 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def new_bitmap(ordinals: int) -> Words:
-    """A bitmap of ``ordinals`` clear bits, rounded up to whole words."""
+    """Make a bitmap of ``ordinals`` clear bits, rounded up to whole words."""
     return np.zeros((ordinals + 63) // 64, np.uint64)
 
 
 @kernel()
 def get_bit(bitmap: Words, ordinal: int) -> bool:
-    """Whether the bit is set. The caller knows that ``ordinal`` lies in the bitmap."""
+    """Return whether the bit is set. The caller knows that ``ordinal`` lies in the bitmap."""
     word = bitmap[np.uint64(ordinal >> 6)]
     return bool(word >> np.uint64(ordinal & 63) & np.uint64(1))
 
@@ -38,20 +38,20 @@ def clear_bit(bitmap: Words, ordinal: int) -> None:
 
 @kernel()
 def holds(bitmap: Words, first: int, count: int) -> bool:
-    """Whether all ordinals of ``[first, first + count)`` lie in the bitmap."""
+    """Return whether all ordinals of ``[first, first + count)`` lie in the bitmap."""
     return first >= 0 and count >= 0 and first <= bitmap.size * 64 - count
 
 
 @kernel()
 def _mask(word: int, first: int, last: int) -> np.uint64:
-    """The bits of ``[first, last)`` that lie in word number ``word``."""
+    """Return the bits of ``[first, last)`` that lie in word number ``word``."""
     low, high = max(first - word * 64, 0), min(last - word * 64, 64)
     return (_ALL << np.uint64(low)) & (_ALL >> np.uint64(64 - high))
 
 
 @kernel(I64(WORDS_READ, I64, I64))
 def count_bits(bitmap: Words, first: int, last: int) -> int:
-    """Bits set in ``[first, last)``, cut to the bitmap."""
+    """Count the bits set in ``[first, last)``, cut to the bitmap."""
     first, last = max(first, 0), min(last, bitmap.size * 64)
     total = 0
     if first < last:

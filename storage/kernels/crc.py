@@ -27,14 +27,14 @@ _CACHE_LINE_BYTES: Final = 64
 
 
 def _matrix_times(matrix: npt.NDArray[np.uint32], vectors: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Modulo 2: of each vector, the sum of the rows that its bits choose."""
+    """Return, for each vector, the sum modulo 2 of the rows that its bits choose."""
     chosen = np.where(vectors[..., np.newaxis] >> np.arange(32, dtype=np.uint32) & 1, matrix, np.uint32(0))
     sums: npt.NDArray[np.uint32] = np.bitwise_xor.reduce(chosen, axis=-1)
     return sums
 
 
 def _zeros_tables(log2_bytes: int) -> npt.NDArray[np.uint32]:
-    """Four tables, one for each byte of a CRC, that append ``2**log2_bytes`` zero bytes to it."""
+    """Make four tables, one for each byte of a CRC, that append ``2**log2_bytes`` zero bytes to it."""
     matrix = np.array([POLYNOMIAL] + [1 << bit for bit in range(31)], np.uint32)  # appends one zero bit
     for _ in range(log2_bytes + 3):
         matrix = _matrix_times(matrix, matrix)
@@ -43,7 +43,7 @@ def _zeros_tables(log2_bytes: int) -> npt.NDArray[np.uint32]:
 
 
 def _slicing_tables() -> npt.NDArray[np.uint32]:
-    """``[k][byte]``: what ``byte`` followed by ``k`` zero bytes does to the CRC."""
+    """Make the tables ``[k][byte]``: what ``byte`` followed by ``k`` zero bytes does to the CRC."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(POLYNOMIAL), table >> 1).astype(np.uint32)
@@ -120,19 +120,19 @@ checksum = _by_instruction if HAS_CRC32C else _by_tables
 
 @kernel(U32(BYTES, I64, I64))
 def crc32c(buf: Bytes, start: int, end: int) -> int:
-    """CRC-32C of ``buf[start:end]``; both are cut to the buffer."""
+    """Compute the CRC-32C of ``buf[start:end]``; both are cut to the buffer."""
     return checksum(buf, max(start, 0), min(end, buf.size))  # type: ignore[return-value]
 
 
 @kernel()
 def crc32c_portable(buf: Bytes, start: int, end: int) -> int:
-    """As ``crc32c``, without the instruction."""
+    """Compute what ``crc32c`` does, without the instruction."""
     return _by_tables(buf, max(start, 0), min(end, buf.size))  # type: ignore[return-value]
 
 
 @kernel()
 def is_sound(buf: Bytes, table: Table, row: int) -> bool:
-    """Whether a batch lies in ``buf`` and its CRC agrees."""
+    """Return whether a batch lies in ``buf`` and its CRC agrees."""
     position, size = table[row].position, table[row].size
     if position < 0 or size < 61 or size > buf.size - position:
         return False

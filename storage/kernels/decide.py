@@ -1,4 +1,4 @@
-"""What becomes of each batch: dropped, copied, emptied, rebuilt. Nothing is written here.
+"""The decision about each batch: dropped, copied, emptied, rebuilt. Nothing is written here.
 
 From the header and the bitmap alone wherever these suffice; the records are walked only where a tombstone
 may matter. So a caller can copy runs of COPY from file to file, and decompress nothing but what is UNDECIDED
@@ -19,25 +19,25 @@ from storage.machine.signatures import BYTES, I64, WORDS_READ, integers
 
 @kernel()
 def has_horizon(table: Table, row: int) -> bool:
-    """Whether the batch's base timestamp is its delete horizon (KIP-534)."""
+    """Return whether the batch's base timestamp is its delete horizon (KIP-534)."""
     return bool(table[row].attributes & DELETE_HORIZON)
 
 
 @kernel()
 def drops_tombstones(table: Table, row: int, now_ms: int) -> bool:
-    """Whether the batch has a delete horizon, and it has come. Source: Kafka Cleaner#shouldRetainRecord."""
+    """Return whether the batch has a delete horizon that has come. Source: Kafka Cleaner#shouldRetainRecord."""
     return has_horizon(table, row) and table[row].base_timestamp <= now_ms
 
 
 @kernel()
 def keeps(bitmap: Words, ordinal: int, value_length: int, without_tombstones: bool) -> bool:
-    """Whether a record of a batch without a special disposition stays."""
+    """Return whether a record of a batch without a special disposition stays."""
     return get_bit(bitmap, ordinal) and not (without_tombstones and value_length < 0)
 
 
 @kernel()
 def _survey(buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int) -> tuple[int, int, int]:
-    """Status, records kept, tombstones among them. The bitmap holds the batch."""
+    """Return status, number of records kept, and of tombstones among them. The bitmap holds the batch."""
     batch = table[row]
     status = check_payload(buf, table, row)
     if status != Status.OK:
@@ -63,7 +63,7 @@ def _survey(buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int) -> t
 def _by_records(  # noqa: PLR0911  (a table of cases)
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int
 ) -> tuple[int, int]:
-    """Status and outcome of a batch whose records the bitmap decides on."""
+    """Return status and outcome of a batch whose records the bitmap decides on."""
     batch = table[row]
     first, count = batch.first_ordinal, batch.record_count
     when_empty = BatchAction.EMPTY if batch.disposition == Disposition.RETAIN_EMPTY else BatchAction.DROP

@@ -1,4 +1,4 @@
-"""Whether two sets of key hashes have one in common: see ``cleaner.engine.compaction.key_filter``.
+"""The probe of a key filter: have two sets of key hashes one in common? See ``cleaner.engine.compaction.key_filter``.
 
 A set: its hashes sorted into buckets by their top bits, of each the rest; and a *sketch*, which tells at one look of
 nearly every other hash that it is not in the set: the top bits of a hash choose a word of the sketch, the last ones
@@ -23,13 +23,13 @@ REST_BITS: Final = 32
 
 @kernel(inline=True)
 def _word_shift(sketch: Words) -> np.uint64:
-    """What leaves of a hash the number of its word; the words are a power of two."""
+    """Return the shift that leaves of a hash the number of its word; the number of words is a power of two."""
     return np.uint64(HASH_BITS) - popcount(np.uint64(sketch.size - 1))
 
 
 @kernel(inline=True)
 def _bits_of(hash_: np.uint64) -> np.uint64:
-    """The three bits of its word."""
+    """Return the three bits that a hash sets in its word."""
     one, place = np.uint64(1), np.uint64(63)
     return one << (hash_ & place) | one << (hash_ >> np.uint64(6) & place) | one << (hash_ >> np.uint64(12) & place)
 
@@ -58,7 +58,7 @@ def _is_in(starts: HalfWords, rests: HalfWords, hash_: np.uint64) -> bool:
 
 @kernel(BOOLEAN(HALF_WORDS_READ, HALF_WORDS_READ, WORDS_READ, WORDS_READ))
 def have_common(starts: HalfWords, rests: HalfWords, sketch: Words, hashes: Words) -> bool:
-    """Whether a set has one of some hashes.
+    """Return whether a set has one of some hashes.
 
     Args:
         starts: where each bucket begins in ``rests``, and where the last one ends.

@@ -1,4 +1,4 @@
-"""Which entries a segment's ``.index`` and ``.timeindex`` get for the batches written to it."""
+"""The entries that a segment's ``.index`` and ``.timeindex`` get for the batches written to it."""
 
 from __future__ import annotations
 

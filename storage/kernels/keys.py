@@ -72,7 +72,7 @@ def _finish(
 
 @kernel()
 def _last_word(buf: Bytes, position: int, length: int) -> np.uint64:
-    """The ``length % 8`` bytes that end the key, and the key's length in the top byte."""
+    """Return the ``length % 8`` bytes that end the key, with the key's length in the top byte."""
     rest = length & 7
     word = np.uint64(length) << np.uint64(56)
     end = position + length
@@ -100,7 +100,7 @@ def hash_bytes(
 
 @kernel()
 def _longest_of_group(keys: Words) -> int:
-    """Bytes of the longest key; -1 where one is too long for a group, or ends within the buffer's first word."""
+    """Return the bytes of the longest key; -1 if one is too long for a group or ends within the buffer's first word."""
     longest, first_end = np.uint64(0), np.uint64(8)
     for i in range(GROUP):
         longest = max(longest, keys[GROUP + i])
@@ -158,6 +158,6 @@ def hash_group(buf: Bytes, keys: Words, count: int, secret0: np.uint64, secret1:
 
 @kernel(integers(2, of=U64)(BYTES, I64, I64, U64, U64))
 def sip_hash(buf: Bytes, start: int, end: int, secret0: np.uint64, secret1: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """SipHash-1-3-128 of ``buf[start:end]``, both cut to the buffer: its two 64-bit words."""
+    """Compute the SipHash-1-3-128 of ``buf[start:end]``, both cut to the buffer. Return its two 64-bit words."""
     start, end = max(start, 0), min(end, buf.size)
     return hash_bytes(buf, start, max(end - start, 0), secret0, secret1)

@@ -98,7 +98,7 @@ INDEX: Final = Array(INDEX_STATE)
 
 
 def index_state(base_offset: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    """The state of an empty segment: no timestamp seen, at its base offset (Kafka ``LogSegment``)."""
+    """Make the state of an empty segment: no timestamp seen, at its base offset (Kafka ``LogSegment``)."""
     return np.array([(0, -1, base_offset, -1)], INDEX_STATE)
 
 

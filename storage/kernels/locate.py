@@ -50,7 +50,7 @@ def _set_null(validity: Bytes, place: int) -> None:
 def _locate_batch(
     buf: Bytes, table: Table, row: int, start_offset: int, end_offset: int, located: Integers, at: int
 ) -> tuple[int, int]:
-    """Status, and where the next record goes; nothing counts as noted unless it is OK."""
+    """Return status, and where the next record goes; nothing counts as noted unless the status is OK."""
     batch = table[row]
     position, end, base_offset = batch.records_start, batch.records_end, batch.base_offset
     if position == NOT_HERE:
@@ -156,7 +156,7 @@ def _gather_pairs(
     buf: Bytes, position: int, end: int, count: int, made: int,
     keys: Offsets, key_data: Bytes, values: Offsets, value_data: Bytes, value_validity: Bytes,
 ) -> tuple[int, int]:  # fmt: skip
-    """Status and nulls among the values of one record's headers. ``made`` are those of the records before."""
+    """Return status and nulls among the values of one record's headers. ``made`` counts those of the records before."""
     key_at, value_at, nulls = keys[made], values[made], 0
     for place in range(made, made + count):
         key_bytes, key = read_varint(buf, position, end)

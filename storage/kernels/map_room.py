@@ -45,7 +45,7 @@ def shrink_range(words: Words, counters: Integers, tag_max: np.uint64) -> None:
 
 @kernel()
 def _is_spread(words: Words) -> bool:
-    """Whether each key lies so near to its slot that the doubled map has its place behind all that is not yet moved."""
+    """Return whether each key lies so near to its slot that doubling overwrites no key that is not yet moved."""
     slots = np.uint64(words.size // WORDS_A_SLOT)
     for slot in range(slots):
         at = np.uint64(slot) << np.uint64(1)

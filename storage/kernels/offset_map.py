@@ -62,7 +62,7 @@ KEYLESS: Final = 2
 
 
 def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
-    """An empty map of ``2**log2_slots`` slots and its counters ``(USED, LIMIT, KEYLESS)``.
+    """Make an empty map of ``2**log2_slots`` slots and its counters ``(USED, LIMIT, KEYLESS)``.
 
     Memory is taken as slots are first written to: a caller may begin with the front part, and double it (``map_room``).
 
@@ -79,14 +79,14 @@ def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
 
 @kernel(inline=True)
 def home_of(words: Words, low: np.uint64) -> np.uint64:
-    """The slot where a hash belongs: the top bits of its low word, so that twice the slots keep the order."""
+    """Return the slot where a hash belongs: the top bits of its low word, so that twice the slots keep the order."""
     slots = np.uint64(words.size // WORDS_A_SLOT)
     return low >> np.uint64(64 - popcount(slots - np.uint64(1)))
 
 
 @kernel(inline=True)
 def tag_of(entry: np.uint64) -> np.uint64:
-    """The part of the hash that an entry holds."""
+    """Return the part of the hash that an entry holds."""
     return entry >> np.uint64(_ORDINAL_BITS)
 
 
@@ -131,7 +131,7 @@ def _upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) 
 
 @kernel()
 def _upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
-    """As ``_upsert``, while other threads do the same; ``counters`` are this thread's own."""
+    """Do as ``_upsert`` while other threads do the same; ``counters`` are this thread's own."""
     mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
@@ -197,7 +197,7 @@ def _resolve(
 
 @kernel()
 def check_payload(buf: Bytes, table: Table, row: int) -> int:
-    """Whether the row's plain records are at hand, inside ``buf``, and can be as many as it says."""
+    """Check that the row's plain records are at hand, inside ``buf``, and can be as many as the row says."""
     start, end = table[row].records_start, table[row].records_end
     if start == NOT_HERE:
         return Status.NEEDS_RECORDS
@@ -210,7 +210,7 @@ def check_payload(buf: Bytes, table: Table, row: int) -> int:
 
 @kernel()
 def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool, is_unverified: bool) -> int:
-    """Whether the row can be walked, or passed over."""
+    """Check that the row can be walked, or passed over."""
     if is_unverified and not is_sound(buf, table, row):
         return Status.BAD_CRC
     if table[row].disposition > Disposition.RETAIN_EMPTY:
@@ -413,7 +413,7 @@ def collect_survivors(words: Words, bitmap: Words) -> int:
 
 @kernel()
 def _range_of(bounds: Integers, ordinal: int) -> int:
-    """How many bounds the ordinal is not below; without a branch that its value decides."""
+    """Count the bounds that the ordinal is not below, without a branch that depends on its value."""
     found, size = 0, bounds.size
     while size > 0:
         half = (size + 1) >> 1

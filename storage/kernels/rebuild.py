@@ -200,7 +200,7 @@ def note_written(
 def _rebuild(
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int, horizon_ms: int, out: Bytes, position: int
 ) -> tuple[int, int, int, int]:
-    """Status, size, records and max timestamp of the rebuilt batch."""
+    """Rebuild one batch. Return its status, size, records and max timestamp."""
     if table[row].attributes & CODEC_MASK:
         return Status.NEEDS_RECORDS, 0, 0, 0
     status, end, kept, base, latest = encode_records(

@@ -40,7 +40,7 @@ def _read_unsigned(buf: Bytes, position: int, end: int, bytes_max: int) -> tuple
 
 @kernel(inline=True)
 def _read_short(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag of one or two bytes, as nearly all are; 0 for the next position of a longer one."""
+    """Read a zigzag number of one or two bytes, as nearly all are. If it is longer, the next position is 0."""
     if position < end:
         low = load_u8(buf, position)
         if low < 0x80:
@@ -54,7 +54,7 @@ def _read_short(buf: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int32 at ``position``: ``(value, next position)``."""
+    """Read the zigzag int32 at ``position``. Return ``(value, next position)``."""
     short, after = _read_short(buf, position, end)
     if after:
         return short, after
@@ -65,7 +65,7 @@ def read_varint(buf: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def read_varlong(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int64 at ``position``: ``(value, next position)``."""
+    """Read the zigzag int64 at ``position``. Return ``(value, next position)``."""
     short, after = _read_short(buf, position, end)
     if after:
         return short, after
@@ -75,7 +75,7 @@ def read_varlong(buf: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @kernel()
 def varlong_size(value: int) -> int:
-    """Bytes that ``write_varlong`` takes."""
+    """Count the bytes that ``write_varlong`` takes."""
     bits = np.uint64((value << 1) ^ (value >> 63))
     size = 1
     while bits >= np.uint64(0x80):
@@ -98,7 +98,7 @@ def write_varlong(out: Bytes, position: int, value: int) -> int:
 
 @kernel()
 def _skip_headers(buf: Bytes, position: int, end: int) -> int:
-    """Position after the header count and headers, or PAST_END."""
+    """Return the position after the header count and headers, or PAST_END."""
     count, position = read_varint(buf, position, end)
     if count < 0:
         return PAST_END

@@ -20,7 +20,7 @@ _SIZE_MIN: Final = 14  # Kafka LegacyRecord.RECORD_OVERHEAD_V0, the least any ve
 def _batch_size(  # noqa: PLR0911  (each check has its status)
     buf: Bytes, position: int, end: int
 ) -> tuple[int, int]:
-    """Status and total bytes of the batch at ``position``. Source: Kafka FileLogInputStream."""
+    """Return status and total bytes of the batch at ``position``. Source: Kafka FileLogInputStream."""
     if end - position < _PREFIX_BYTES:
         return Status.END_OF_BUFFER, 0
     length = load_be32(buf, position + 8)

@@ -1,4 +1,4 @@
-"""What a kernel answers, and what it is told: plain enums, importable without numba."""
+"""The enums that kernels answer with, and those that they are told; importable without numba."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """Why a kernel stopped. Everything from ``LEGACY_MAGIC`` to ``BAD_HEADERS`` is a fact about the bytes."""
+    """The reason why a kernel stopped. All from ``LEGACY_MAGIC`` to ``BAD_HEADERS`` are facts about the bytes."""
 
     OK = 0
     END_OF_BUFFER = 1  # the batch at the returned position is not there in full
@@ -29,7 +29,7 @@ class Status(IntEnum):
 
 
 class Disposition(IntEnum):
-    """What the batch rule (Kafka ``Cleaner``: transactions, producers) says of a batch before its records."""
+    """The verdict of the batch rule (Kafka ``Cleaner``: transactions, producers), before a record is looked at."""
 
     DELETE_EMPTY = 0  # records by the bitmap; without any left, the batch goes
     RETAIN_EMPTY = 1  # records by the bitmap; without any left, an empty batch stays
@@ -40,7 +40,7 @@ class Disposition(IntEnum):
 
 
 class BatchAction(IntEnum):
-    """What becomes of one batch."""
+    """The decision about one batch."""
 
     DROP = 0
     COPY = 1  # verbatim

@@ -71,11 +71,11 @@ class ActiveSegment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Of its records; -1 for none."""
+        """The largest timestamp of the records; -1 if there is none."""
         return self._indexes.largest.timestamp_ms
 
     def facts(self) -> ActiveFacts:
-        """What rolling asks."""
+        """Return the facts that rolling asks for."""
         return ActiveFacts(
             base_offset=self.base_offset,
             size_bytes=self.size_bytes,
@@ -86,7 +86,7 @@ class ActiveSegment:
         )
 
     def segment(self) -> Segment:
-        """Its files as they are now."""
+        """Return the segment with its files as they are now."""
         return segment_at(self.directory, self.base_offset)
 
     def append(self, batches: Sequence[Batch], aborted: Sequence[AbortedTxn]) -> None:
@@ -156,7 +156,7 @@ class ActiveSegment:
         return self.directory / segment_file_name(self.base_offset, FileKind.TXN_INDEX)
 
     def _append_aborted(self, path: Path, aborted: Sequence[AbortedTxn]) -> None:
-        """The file exists only in segments with an aborted transaction."""
+        """Append to the transaction index, which is made with the first aborted transaction of the segment."""
         if not aborted:
             return
         opened = (

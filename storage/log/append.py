@@ -40,7 +40,7 @@ class BatchTooLarge(LogCleanerError):
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who writes a batch: an idempotent producer, or a transactional one."""
+    """The producer that writes a batch, idempotent or transactional."""
 
     producer_id: int
     epoch: int
@@ -50,7 +50,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an append ended up."""
+    """The place of what was appended."""
 
     first_offset: int
     last_offset: int
@@ -117,7 +117,7 @@ def stamp(batches: Sequence[Batch], next_offset: int, leader_epoch: int) -> list
 
 
 def arrival_of(batches: Sequence[Batch]) -> Arrival:
-    """What rolling asks of them."""
+    """Return the facts about batches that rolling asks for."""
     return Arrival(
         size_bytes=sum(batch.header.size_bytes for batch in batches),
         max_timestamp_ms=max(batch.header.max_timestamp_ms for batch in batches),

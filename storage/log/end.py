@@ -1,4 +1,4 @@
-"""Where a segment's batches end: its next offset, and the bytes behind them that are no batch."""
+"""The end of a segment: its next offset, and the bytes behind the last batch that are no batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class SegmentEnd:
 
 
 def next_offset_of(segment: Segment) -> int:
-    """Offset after the last batch; the base offset of an empty segment. Source: Kafka LogSegment.readNextOffset."""
+    """Return the offset after the last batch, or the base offset of an empty segment.
+
+    Source: Kafka LogSegment.readNextOffset.
+    """
     return find_end(segment, trust_index=True).next_offset
 
 
@@ -39,7 +42,7 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
 
 
 def _indexed_position(segment: Segment) -> int:
-    """Where the last indexed batch starts; 0 where there is no usable index."""
+    """Return where the last indexed batch starts; 0 if there is no usable index."""
     file = segment.files.get(FileKind.INDEX)
     if file is None:
         return 0
@@ -51,7 +54,7 @@ def _indexed_position(segment: Segment) -> int:
 
 
 def _walk(segment: Segment, start: int) -> SegmentEnd | None:
-    """The end as seen from a batch boundary; None where not one batch parses there."""
+    """Find the end, starting at a batch boundary; None if not one batch parses there."""
     descriptor = open_to_read(segment.log.path)
     try:
         size_bytes = os.fstat(descriptor).st_size

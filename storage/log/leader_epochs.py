@@ -19,13 +19,13 @@ class LeaderEpochs:
         self._entries: list[LeaderEpochEntry] | None = None
 
     def entries(self) -> list[LeaderEpochEntry]:
-        """Ascending; none where the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
+        """Return the leader epochs, ascending; none without the file. Raises: CorruptCheckpoint, UnreadableFile."""
         if self._entries is None:
             self._entries = read_leader_epochs(self._directory)
         return self._entries
 
     def to_write(self, leader_epoch: int | None) -> int:
-        """The epoch for the next batches: the given one, else the newest, else 0.
+        """Return the epoch for the next batches: the given one, else the newest, else 0.
 
         Raises: ValueError for an epoch that is over; as ``entries``.
         """
@@ -53,7 +53,7 @@ class LeaderEpochs:
 
 
 def read_leader_epochs(directory: Path) -> list[LeaderEpochEntry]:
-    """The leader epochs of a partition, none where the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
+    """Read the leader epochs of a partition; none if the file is absent. Raises: CorruptCheckpoint, UnreadableFile."""
     path = directory / LEADER_EPOCH_CHECKPOINT
     data = read_file(path)
     return [] if data is None else parse_leader_epochs(data, path)

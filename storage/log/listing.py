@@ -19,13 +19,13 @@ from storage.segment import Segment, SegmentFile, listed
 
 @dataclass(frozen=True)  # no slots: it keeps what it was asked for, of hundreds of files
 class Listing:
-    """What one ``scandir`` of a partition directory found; files that are no segment files are left out."""
+    """The segment files that one ``scandir`` of a partition directory found; all other files are left out."""
 
     directory: Path
     files: tuple[SegmentFile, ...]
 
     def in_state(self, state: FileState) -> Sequence[SegmentFile]:
-        """Files with one suffix state, ascending by base offset, snapshots among them."""
+        """Return the files with one suffix state, ascending by base offset, snapshots among them."""
         return self._by_state.get(state, ())
 
     @cached_property
@@ -47,7 +47,7 @@ class Listing:
 
     @property
     def needs_recovery(self) -> bool:
-        """Whether a swap or a compaction was interrupted."""
+        """Return whether a swap or a compaction was interrupted."""
         return bool(self.in_state(FileState.CLEANED) or self.in_state(FileState.SWAP))
 
 
@@ -69,7 +69,7 @@ _file_name = attrgetter("file_name")
 
 
 def _listed(directory: Path, entry: os.DirEntry[str]) -> SegmentFile | None:
-    """None for what is not ours, and for a file that went since the listing: beside a live broker files vanish."""
+    """Return an entry as a segment file; None if it is none, or has vanished since, as happens beside a live broker."""
     name = parse_segment_file_name(entry.name)
     if name is None:
         return None

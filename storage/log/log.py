@@ -112,7 +112,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Of all ``.log`` files: what ``retention.bytes`` counts."""
+        """The size of all ``.log`` files: what ``retention.bytes`` counts."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def append(self, data: bytes, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
@@ -199,7 +199,7 @@ class Log:
     def read(
         self, start_offset: int | None = None, *, max_bytes: int | None = None, end_offset: int | None = None
     ) -> Iterator[AnyBatch]:
-        """Whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
+        """Read whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
 
         Args:
             start_offset: default, and at the least: the log start.
@@ -222,7 +222,7 @@ class Log:
                 yield from (record for record in batch.records() if start <= record.offset < end)
 
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record at or behind a timestamp, or a ``SpecialTimestamp``; None where there is none.
+        """Find the first record at or behind a timestamp, or a ``SpecialTimestamp``; None if there is none.
 
         Raises: CorruptBatch, CorruptIndex (a sealed segment's), UnreadableFile.
         """
@@ -230,7 +230,7 @@ class Log:
         return lookup_timestamp(self._with_largest(), bounds, timestamp_ms)
 
     def producer_state(self, now_ms: int) -> ProducerState:
-        """Producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
+        """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
         if self._producers is None:
             self._producers = load_producer_state(
                 self._recovery.listing.snapshots,
@@ -243,7 +243,7 @@ class Log:
         return self._producers
 
     def _write(self, active: ActiveSegment, batches: Sequence[Batch], now_ms: int) -> None:
-        """Producers first: a batch that they do not allow must not reach the disk."""
+        """Apply batches to the producers, then write them: what the producers refuse must not reach the disk."""
         try:
             aborted = self._apply(batches, now_ms)
             active.append(batches, aborted)
@@ -257,7 +257,7 @@ class Log:
         return [aborted for batch in batches if (aborted := producers.apply(batch)) is not None]
 
     def _activated(self, now_ms: int) -> ActiveSegment:
-        """The active segment, open for appending; this is where the first change begins."""
+        """Open the active segment for appending; the first change of the log begins here."""
         if self._active is None:
             self._finish_recovery()
             if not self._segments:
@@ -272,13 +272,16 @@ class Log:
             self._segments = list(self._recovery.listing.segments)
 
     def _take_snapshot(self, offset: int, now_ms: int) -> None:
-        """Only if the log grew since the newest one. Source: Kafka ProducerStateManager.takeSnapshot."""
+        """Write a producer snapshot if the log grew since the newest one.
+
+        Source: Kafka ProducerStateManager.takeSnapshot.
+        """
         if offset > self._snapshot_offset:
             write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
             self._snapshot_offset = offset
 
     def _with_largest(self) -> Iterator[tuple[Segment, int]]:
-        """Each segment and its largest record timestamp; of the active one, its index may not say it."""
+        """Yield each segment and its largest record timestamp, which the index of the active one may not say."""
         segments = self.segments
         for segment in segments[:-1]:
             yield segment, segment.newest_record_ms()

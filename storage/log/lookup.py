@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
 def lookup_timestamp(
     segments: Iterable[tuple[Segment, int]], bounds: Bounds, timestamp_ms: int
 ) -> TimestampOffset | None:
-    """The first record at or behind a timestamp, or what a ``SpecialTimestamp`` means; None if there is none.
+    """Find the first record at or behind a timestamp, or what a ``SpecialTimestamp`` means; None if there is none.
 
     Only the first segment whose largest timestamp is late enough is searched, as by a broker.
 
@@ -81,7 +81,7 @@ def _lookup_special(
 
 
 def _find_by_timestamp(segment: Segment, timestamp_ms: int, bounds: Bounds) -> TimestampOffset | None:
-    """The first record of the segment, at or behind the log start, with that timestamp or a later one."""
+    """Find the first record of the segment, at or behind the log start, with that timestamp or a later one."""
     floor = floor_by_timestamp(time_entries(segment), timestamp_ms)
     first_offset = max(bounds.start_offset, floor.offset if floor else segment.base_offset)
     for batch in read_segment(segment, first_offset, bounds.end_offset):
@@ -94,7 +94,7 @@ def _find_by_timestamp(segment: Segment, timestamp_ms: int, bounds: Bounds) -> T
 
 
 def _find_largest(segment: Segment, largest_ms: int, end_offset: int) -> TimestampOffset | None:
-    """The first record of the segment that has its largest timestamp."""
+    """Find the first record of the segment that has its largest timestamp."""
     for batch in read_segment(segment, segment.base_offset, end_offset):
         if batch.header.max_timestamp_ms == largest_ms:
             return _first_with(batch.records(), largest_ms)
@@ -106,7 +106,7 @@ def _first_with(records: Sequence[Record], timestamp_ms: int) -> TimestampOffset
 
 
 def time_entries(segment: Segment) -> list[TimeIndexEntry]:
-    """Of the ``.timeindex``; none where it is absent or damaged. Raises: UnreadableFile."""
+    """Read the entries of the ``.timeindex``; none if it is absent or damaged. Raises: UnreadableFile."""
     data = companion_bytes(segment, FileKind.TIME_INDEX)
     try:
         return parse_time_index(data, segment.base_offset, segment.log.path)

@@ -1,4 +1,4 @@
-"""What a partition knows of its producers: ``.snapshot`` files, and the same state replayed from batches.
+"""The state of a partition's producers: from ``.snapshot`` files, and replayed from batches.
 
 Compaction must not lose the last batch of an active producer, and nothing at or above the last stable offset
 may be compacted; both need this state.
@@ -81,8 +81,10 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else None
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether a broker has forgotten the producer: silent for ``producer.id.expiration.ms``, nothing
-        open."""
+        """Return whether a broker has forgotten the producer.
+
+        It has if the producer was silent for ``producer.id.expiration.ms`` and has no transaction open.
+        """
         return self.open_txn_first_offset is None and now_ms - self.last_timestamp_ms >= expiration_ms
 
     def move_to_epoch(self, epoch: int) -> None:
@@ -120,7 +122,7 @@ def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
 
 
 def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The bytes of a ``.snapshot``; of each producer's data batches it keeps the newest."""
+    """Return the bytes of a ``.snapshot``; it keeps the newest data batch of each producer."""
     from crc32c import crc32c  # noqa: PLC0415
 
     packed = [_ENTRY.pack(*_fields(entry)) for entry in entries]
@@ -174,7 +176,7 @@ class ProducerState:
 
     @classmethod
     def load(cls, data: bytes, path: Path, now_ms: int, expiration_ms: int) -> ProducerState:
-        """The state in a ``.snapshot`` without the producers that a broker has forgotten by ``now_ms``.
+        """Read the state in a ``.snapshot``, without the producers that a broker has forgotten by ``now_ms``.
 
         Raises:
             CorruptSnapshot: as ``parse_snapshot``.
@@ -243,8 +245,7 @@ class ProducerState:
         return None
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """First offset of the oldest transaction that is open, or whose marker is at or above
-        ``high_watermark``.
+        """Return where the oldest transaction begins that is open, or has its marker at or above ``high_watermark``.
 
         The last stable offset is the lower one of this (None: there is none) and the high watermark.
         """
@@ -259,7 +260,7 @@ class ProducerState:
         self._producers = kept
 
     def to_snapshot_bytes(self) -> bytes:
-        """The ``.snapshot`` at the offset behind the last batch taken."""
+        """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken."""
         return format_snapshot(self._producers.values())
 
     def _producer(self, producer_id: int) -> ProducerEntry:

@@ -42,7 +42,7 @@ def load_producer_state(
 
 
 def _newest_valid(snapshots: Sequence[SegmentFile]) -> tuple[ProducerState, int] | None:
-    """As the broker: where a snapshot is damaged the next older one is taken, and the replay is longer."""
+    """Read the newest snapshot that is whole. If one is damaged, the replay is longer, as a broker's is."""
     for snapshot in reversed(snapshots):
         try:
             data = read_file(snapshot.path)

@@ -28,12 +28,12 @@ AnyBatch = Batch | LegacyBatch
 
 
 def floor_place(segments: Sequence[Segment], offset: int) -> int:
-    """Which segment may hold ``offset``: the last one that begins at or below it, else the first."""
+    """Return the place of the segment that may hold ``offset``: the last that begins at or below it, else the first."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 
 def read_batches(segments: Sequence[Segment], start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
-    """Batches that reach into ``[start_offset, end_offset)``; what lies behind that is not looked at.
+    """Yield the batches that reach into ``[start_offset, end_offset)``; what lies behind that is not looked at.
 
     Raises: CorruptBatch, UnreadableFile.
     """
@@ -44,7 +44,7 @@ def read_batches(segments: Sequence[Segment], start_offset: int, end_offset: int
 
 
 def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
-    """As ``read_batches``, of one segment."""
+    """Read the batches of one segment, as ``read_batches`` does."""
     path = segment.log.path
     descriptor = open_to_read(path)
     try:
@@ -64,7 +64,7 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
 
 
 def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
-    """Whole batches while they fit into ``max_bytes``, and the first one in any case."""
+    """Yield whole batches while they fit into ``max_bytes``, and the first one in any case."""
     read_bytes = 0
     for batch in batches:
         if read_bytes and read_bytes + batch.header.size_bytes > max_bytes:
@@ -74,7 +74,7 @@ def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
 
 
 def largest_timestamp(segment: Segment) -> int:
-    """Largest record timestamp by the time index and the batches behind the last indexed one; -1 for none.
+    """Return the largest record timestamp by the time index and the batches behind the last indexed one; -1 for none.
 
     Raises: CorruptIndex, UnreadableFile.
     """
@@ -82,7 +82,7 @@ def largest_timestamp(segment: Segment) -> int:
 
 
 def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> int:
-    """Largest timestamp of the batches from the last indexed one on; -1 for none.
+    """Return the largest timestamp of the batches from the last indexed one on; -1 for none.
 
     The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
     tell the rest, within an index interval.
@@ -107,7 +107,7 @@ def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> 
 
 
 def _last_offset_entry(segment: Segment, parent: int | None) -> OffsetIndexEntry | None:
-    """None where there is no usable index; one that was listed as empty is not opened."""
+    """Read the last entry of the offset index; None without a usable one. An index listed as empty is not opened."""
     file = segment.files.get(FileKind.INDEX)
     if file is None or not file.size_bytes:
         return None
@@ -124,7 +124,7 @@ def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
 
 
 def indexed_position(segment: Segment, offset: int) -> int:
-    """Byte of the ``.log`` from which the offset index has a reader scan for ``offset``, unchecked; 0 without an entry.
+    """Return the byte from which the offset index has a reader scan for ``offset``, unchecked; 0 without an entry.
 
     Raises: UnreadableFile.
 
@@ -135,7 +135,7 @@ def indexed_position(segment: Segment, offset: int) -> int:
 
 
 def position_of(descriptor: int, segment: Segment, offset: int) -> int:
-    """Where to begin scanning for ``offset``. Raises: UnreadableFile."""
+    """Return the byte at which to begin scanning for ``offset``. Raises: UnreadableFile."""
     return checked_position(descriptor, segment, _floor_entry(segment, offset))
 
 
@@ -146,7 +146,7 @@ def _floor_entry(segment: Segment, offset: int) -> OffsetIndexEntry | None:
 
 
 def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:
-    """The position of an index entry if its batch starts there, else 0."""
+    """Return the position of an index entry if its batch starts there, else 0."""
     if entry is None:
         return 0
     try:
@@ -157,7 +157,7 @@ def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry 
 
 
 def offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
-    """Of the ``.index``; none where it is absent or damaged. Raises: UnreadableFile."""
+    """Read the entries of the ``.index``; none if it is absent or damaged. Raises: UnreadableFile."""
     data = companion_bytes(segment, FileKind.INDEX)
     try:
         return parse_offset_index(data, segment.base_offset, segment.log.path)

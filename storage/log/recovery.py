@@ -1,4 +1,4 @@
-"""What start-up does with ``.cleaned``, ``.swap`` and ``.deleted`` files: the other half of ``storage.log.swap``.
+"""Recovery: start-up deals with ``.cleaned``, ``.swap`` and ``.deleted`` files. The other half of ``storage.log.swap``.
 
 The rules are the broker's own, so that either side may crash anywhere and the other one finish:
     1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun:
@@ -49,12 +49,12 @@ class Recovery:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is anything to do."""
         return bool(self.undone or self.unlinks or self.renames or self.retired)
 
     @property
     def names(self) -> list[str]:
-        """Of the files that are dealt with."""
+        """The names of the files that are dealt with."""
         retired = (file.path for file in self.retired)
         return [path.name for path in (*self.undone, *self.unlinks, *(source for source, _ in self.renames), *retired)]
 
@@ -110,7 +110,7 @@ def recover(fs: FileSystem, recovery: Recovery, directory: Path) -> None:
 
 
 def _retire(fs: FileSystem, file: SegmentFile) -> None:
-    """A disk too full for the longer name loses the file: an index can be made anew."""
+    """Rename a file to ``.deleted``; unlink it if the disk is too full for that: an index can be made anew."""
     try:
         fs.rename(file.path, file.path.with_name(str(file.name._replace(state=FileState.DELETED))), Purpose.RECOVER)
     except OutOfSpace:
@@ -136,7 +136,7 @@ def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFi
 
 
 def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:
-    """Plain files with a base in the range that the finished swaps cover.
+    """Return the plain files with a base in the range that the finished swaps cover.
 
     Where a ``.log`` is among them, the swap was not far: what takes its place is verified before it goes.
     """

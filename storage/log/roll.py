@@ -25,7 +25,7 @@ _CREATED_KINDS: Final = (FileKind.TIME_INDEX, FileKind.INDEX, FileKind.LOG)
 
 @dataclass(frozen=True, slots=True)
 class ActiveFacts:
-    """What rolling asks of the active segment. Sizes in bytes, times in epoch ms."""
+    """The facts about the active segment that rolling asks for. Sizes in bytes, times in epoch ms."""
 
     base_offset: int
     size_bytes: int
@@ -39,7 +39,7 @@ class ActiveFacts:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What rolling asks of the batches about to be appended."""
+    """The facts about the batches to append that rolling asks for."""
 
     size_bytes: int
     max_timestamp_ms: int
@@ -47,7 +47,7 @@ class Arrival:
 
 
 def must_roll(active: ActiveFacts, arrival: Arrival, config: LogConfig, now_ms: int) -> bool:
-    """Whether the arrival needs a new segment: by size, by time, by a full index, or by offsets out of reach.
+    """Return whether the arrival needs a new segment: by size, by time, by a full index, or by offsets out of reach.
 
     Source: Kafka LogSegment.shouldRoll.
     """
@@ -62,7 +62,7 @@ def must_roll(active: ActiveFacts, arrival: Arrival, config: LogConfig, now_ms: 
 
 
 def _waited_ms(active: ActiveFacts, arrival: Arrival, now_ms: int) -> int:
-    """By the records' own time where they have one: the clock alone does not roll.
+    """Return for how long the segment waited, by the records' own time if they have one: the clock alone does not roll.
 
     Source: Kafka LogSegment.timeWaitedForRoll.
     """
@@ -102,7 +102,7 @@ def create_segment(fs: FileSystem, directory: Path, base_offset: int) -> Segment
 
 
 def segment_at(directory: Path, base_offset: int) -> Segment:
-    """The segment of one base offset as its files are now. Raises: FileNotFoundError without a ``.log``."""
+    """Return the segment of one base offset as its files are now. Raises: FileNotFoundError without a ``.log``."""
     names = [SegmentFileName(base_offset, kind, FileState.PLAIN) for kind in SEGMENT_KINDS]
     present = [name for name in names if name.kind is FileKind.LOG or (directory / str(name)).exists()]
     return Segment(directory, base_offset, {name.kind: SegmentFile.at(directory, name) for name in present})

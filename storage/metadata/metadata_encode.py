@@ -19,23 +19,23 @@ _PARTITION_VERSION_WITH_DIRECTORIES: Final = 1
 
 
 def encode_topic(topic: TopicCreated) -> bytes:
-    """A TopicRecord."""
+    """Encode a TopicRecord."""
     return _frame(_TOPIC, 0, _string(topic.name) + _uuid(topic.topic_id))
 
 
 def encode_config(config: ConfigSet) -> bytes:
-    """A ConfigRecord; value None unsets."""
+    """Encode a ConfigRecord; value None unsets."""
     resource = config.resource_type.to_bytes(1, "big") + _string(config.resource_name)
     return _frame(_CONFIG, 0, resource + _string(config.key) + _string(config.value))
 
 
 def encode_feature_level(name: str, level: int) -> bytes:
-    """A FeatureLevelRecord, as ``metadata.version``, which says how the records behind it are encoded."""
+    """Encode a FeatureLevelRecord, as ``metadata.version``, which says how the records behind it are encoded."""
     return _frame(_FEATURE_LEVEL, 0, _string(name) + level.to_bytes(2, "big"))
 
 
 def encode_partition(topic_id: str, partition: int, node_id: int, directory_id: str, leader_epoch: int) -> bytes:
-    """A PartitionRecord: one replica, in sync and leading, on ``node_id`` in the log dir ``directory_id``."""
+    """Encode a PartitionRecord: one replica, in sync and leading, on ``node_id`` in the log dir ``directory_id``."""
     one_replica = _int32s([node_id])
     fields = [
         partition.to_bytes(4, "big"),

@@ -48,7 +48,7 @@ Configs = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """What the metadata log says up to ``end_offset`` (exclusive).
+    """The state of the cluster that the metadata log describes up to ``end_offset`` (exclusive).
 
     Attributes:
         directory: where it was read.
@@ -113,7 +113,7 @@ class _Replay:
         self._in_transaction: list[MetadataRecord] | None = None
 
     def configs_of(self, resource_type: ResourceType) -> dict[str, Configs]:
-        """Resource name -> configs, of the resources that have any."""
+        """Return resource name -> configs, of the resources that have any."""
         return {name: configs for (kind, name), configs in self._configs.items() if kind == resource_type and configs}
 
     def note_time(self, batch: Batch) -> None:
@@ -151,7 +151,7 @@ class _Replay:
 
 
 def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
-    """Snapshots, the newest first, and (base offset, path) of the segments in ascending order."""
+    """List the snapshots, the newest first, and (base offset, path) of the segments in ascending order."""
     snapshots, segments = [], []
     try:
         with opened(directory) as descriptor:
@@ -175,7 +175,7 @@ def _from_newest_snapshot(snapshots: list[_Snapshot]) -> _Replay:
 
 
 def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
-    """The state of a snapshot; None where it is not complete from header to footer."""
+    """Read the state of a snapshot; None if it is not complete from header to footer."""
     replay = _Replay(snapshot.end_offset)
     controls: list[ControlType] = []
     batches = _Batches(snapshot.path, may_be_torn=True)
@@ -281,7 +281,7 @@ def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
 
 
 def _whole_batch_behind(file: BinaryIO, path: Path, end: int, size_bytes: int) -> int | None:
-    """Where a whole batch stands behind the end of the readable ones, which then is no torn tail.
+    """Find a whole batch behind the end of the readable ones: if there is one, the end is no torn tail.
 
     The length of the damaged one is not asked: that may be what was damaged.
     """

@@ -22,7 +22,7 @@ _UUID_BYTES: Final = 16
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to. Source: Kafka ``ConfigResource.Type``; others do not concern us."""
+    """The kind of resource that has a config. Source: Kafka ``ConfigResource.Type``; others do not concern us."""
 
     TOPIC = 2
     BROKER = 4
@@ -56,7 +56,7 @@ class ConfigSet:
 
 @dataclass(frozen=True, slots=True)
 class TransactionBegun:
-    """From here to the end of the transaction, records take effect together or not at all."""
+    """The beginning of a transaction: the records up to its end take effect together or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class TxnMarker:
 
     @property
     def is_abort(self) -> bool:
-        """Whether the transaction was aborted."""
+        """Return whether the transaction was aborted."""
         return self.type is ControlType.ABORT
 
 
@@ -82,10 +82,10 @@ def parse_txn_marker(key: bytes | None, value: bytes | None, timestamp_ms: int) 
 
 
 def format_control_key(kind: ControlType) -> bytes:
-    """Key of a control record, version 0."""
+    """Return the key of a control record, version 0."""
     return _KEY.pack(0, kind)
 
 
 def format_txn_marker_value(coordinator_epoch: int) -> bytes:
-    """Value of an ABORT or COMMIT, version 0."""
+    """Return the value of an ABORT or COMMIT, version 0."""
     return _VALUE.pack(0, coordinator_epoch)

@@ -99,7 +99,7 @@ def encode_batch(
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
-    """The batch of ``header`` with only ``records`` left of it, and the horizon it has from now on.
+    """Rebuild the batch of ``header`` with only ``records`` left of it, and the horizon it has from now on.
 
     Offsets, producer, sequences, leader epoch, flags, codec and timestamp type stay; of a CreateTime batch
     the largest timestamp is that of ``records``. Without records: the 61 bytes of ``encode_empty_batch``.
@@ -125,8 +125,7 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon
 
 
 def encode_empty_batch(header: BatchHeader) -> bytes:
-    """The 61 bytes that keep the offsets and the producer's last sequence of a batch whose records are all
-    gone."""
+    """Return the 61 bytes that keep the offsets and the last sequence of a batch without records."""
     empty = header._replace(
         batch_length=V2_HEADER_BYTES - LOG_OVERHEAD_BYTES,
         attributes=header.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_DELETE_HORIZON),
@@ -159,7 +158,7 @@ def encode_control_batch(
 
 
 def _seal(header: BatchHeader, payload: bytes) -> bytes:
-    """Header and payload with the CRC-32C over both in its place."""
+    """Return header and payload, with the CRC-32C over both in its place."""
     from crc32c import crc32c  # noqa: PLC0415
 
     batch = bytearray(V2_HEADER.pack(*header) + payload)

@@ -81,22 +81,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether every record takes ``max_timestamp_ms``, the broker's clock, as its timestamp."""
+        """Return whether every record takes ``max_timestamp_ms``, the broker's clock, as its timestamp."""
         return bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (its markers do, too)."""
+        """Return whether the batch belongs to a transaction, as its markers do, too."""
         return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are Kafka's own: transaction markers, KRaft control records."""
+        """Return whether the records are Kafka's own: transaction markers, KRaft control records."""
         return bool(self.attributes & ATTRIBUTE_CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether a compaction has stamped the moment from which tombstones and markers may go."""
+        """Return whether a compaction has stamped the moment from which tombstones and markers may go."""
         return bool(self.attributes & ATTRIBUTE_DELETE_HORIZON)
 
     @property
@@ -106,7 +106,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote the batch."""
+        """Return whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
@@ -116,7 +116,7 @@ class BatchHeader(NamedTuple):
 
 
 def sequence_after(base_sequence: int, delta: int) -> int:
-    """``base_sequence`` plus ``delta``, wrapping past 2^31-1 to 0; -1 when there is no sequence."""
+    """Add ``delta`` to ``base_sequence``, wrapping past 2^31-1 to 0. Return -1 if there is no sequence."""
     return NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % _SEQUENCE_MODULUS
 
 

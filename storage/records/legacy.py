@@ -41,7 +41,7 @@ FIELD_LENGTH: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class LegacyHeader:
-    """What a v0 or v1 message, or wrapper message, says of itself; the same surface as ``BatchHeader``.
+    """The header of a v0 or v1 message or wrapper message, with the same surface as ``BatchHeader``.
 
     ``last_offset`` is the stored offset: a wrapper has that of its last inner message, and does not say the
     first one's.
@@ -82,7 +82,7 @@ class LegacyHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the message's timestamp, the broker's clock, overrides those of the inner ones."""
+        """Return whether the message's timestamp, the broker's clock, overrides those of the inner ones."""
         return self.magic == 1 and bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
 
 
@@ -141,7 +141,7 @@ class LegacyBatch:
         return self.header.last_offset
 
     def is_valid_crc(self) -> bool:
-        """Whether the CRC-32 of the (wrapper) message is that of its bytes."""
+        """Return whether the CRC-32 of the (wrapper) message is that of its bytes."""
         return zlib.crc32(self.data[MAGIC_POSITION:]) == self.header.crc
 
     def ensure_valid(self) -> None:
@@ -176,7 +176,7 @@ def _parse_message(data: memoryview, header: LegacyHeader) -> Record:
 
 
 def _parse_field(data: memoryview, position: int) -> tuple[bytes | None, int]:
-    """A length and that many bytes; a negative length is null."""
+    """Read a length and that many bytes; a negative length is null."""
     start = position + FIELD_LENGTH.size
     if start > len(data):
         raise InvalidRecord("a field's length runs past the end of its message")
@@ -202,7 +202,7 @@ def _unwrap(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) 
 
 
 def _offset_shift(wrapper: LegacyHeader, last_inner_offset: int) -> int:
-    """What makes inner offsets absolute. In version 1, the wrapper's offset is that of the last one."""
+    """Return what makes inner offsets absolute. In version 1, the wrapper's offset is that of the last one."""
     if wrapper.magic == 0 or wrapper.last_offset == 0:  # 0: written so by some producers that are not Java's
         return 0
     if last_inner_offset > wrapper.last_offset:
@@ -211,7 +211,7 @@ def _offset_shift(wrapper: LegacyHeader, last_inner_offset: int) -> int:
 
 
 def _parse_inner_messages(data: memoryview, wrapper: LegacyHeader) -> list[Record]:
-    """The messages as stored, but for the wrapper's timestamp. Their magic may differ (KAFKA-4298)."""
+    """Parse messages as they are stored, but with the wrapper's timestamp. Their magic may differ (KAFKA-4298)."""
     messages = []
     position = 0
     while position < len(data):

@@ -95,7 +95,7 @@ class HeaderIterator(Iterator[PositionedHeader]):
         return PositionedHeader(position, header)
 
     def _bytes_at(self, position: int) -> memoryview:
-        """At least a v2 header's bytes from ``position`` on, or all up to the end."""
+        """Return at least a v2 header's bytes from ``position`` on, or all up to the end."""
         wanted_bytes = max(0, min(V2_HEADER_BYTES, self._end - position))
         offset = position - self._window_start
         if len(self._window) - offset < wanted_bytes:
@@ -140,7 +140,7 @@ def read_batches(descriptor: int, path: Path, start: int = 0, end: int | None = 
 
 
 def _batch_size(data: memoryview, bytes_left: int, path: Path, position: int) -> int | None:
-    """Bytes of the batch at the start of ``data``; None where the log ends."""
+    """Return the size in bytes of the batch at the start of ``data``; None if the log ends there."""
     if bytes_left <= _PREFIX_BYTES:
         return None
     (length,) = _LENGTH.unpack_from(data, _LENGTH_POSITION)

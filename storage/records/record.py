@@ -36,5 +36,5 @@ class Record:
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether the value is null: in a compacted topic, the key is deleted."""
+        """Return whether the value is null: in a compacted topic, the key is deleted."""
         return self.value is None

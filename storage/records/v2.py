@@ -44,7 +44,7 @@ class Batch:
         return self.data[V2_HEADER_BYTES:]
 
     def is_valid_crc(self) -> bool:
-        """Whether the CRC-32C of the header is that of the bytes."""
+        """Return whether the CRC-32C of the header is that of the bytes."""
         from crc32c import crc32c  # noqa: PLC0415
 
         return bool(crc32c(self.data[CRC_START:]) == self.header.crc)
@@ -70,8 +70,7 @@ class Batch:
             raise CorruptBatch(self.path, self.position, str(error)) from error
 
     def txn_marker(self) -> TxnMarker | None:
-        """The transaction marker in a control batch of a producer; None where compaction left the batch
-        empty.
+        """Read the transaction marker in a control batch of a producer; None if compaction left the batch empty.
 
         Raises:
             CorruptBatch: the first record is no marker.
@@ -121,7 +120,7 @@ def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[R
 
 
 def _decode_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
-    """A length and that many bytes; a negative length is null."""
+    """Read a length and that many bytes; a negative length is null."""
     length, position = read_varint(data, position, end)
     if length < 0:
         return None, position
@@ -131,7 +130,7 @@ def _decode_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | No
 
 
 def decode_headers(data: memoryview, position: int, end: int) -> tuple[tuple[RecordHeader, ...], int]:
-    """The headers of the record that ends at ``end``, and the position behind them.
+    """Read the headers of the record that ends at ``end``. Return them and the position behind them.
 
     Args:
         data: whatever holds the record.

@@ -60,7 +60,7 @@ _METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
 
 class SourceChanged(PlanOutOfDate):
-    """What is copied is not as it was when the plan was made: the copy would mix two moments, and is not finished."""
+    """A source that changed since the plan was made. The copy would mix two moments, so it is not finished."""
 
     def __str__(self) -> str:
         return (

@@ -1,0 +1,255 @@
+"""The first line of a docstring tells a newcomer what the thing does or is: a sentence, not a fragment.
+
+Many do not yet. ``FRAGMENTS`` and ``NOT_IMPERATIVE`` say how many of each folder: a number may fall, and never rise; a
+folder without one has none. ``python -m tests.test_docstrings [FOLDER]`` lists them, and prints both tables anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = ("cleaner", "policies", "storage")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+OPENS_A_FRAGMENT = _words(
+    """
+    Of For In On With Without Where Which What Whether Who Whose Whom Why How When Behind Before Between Within
+    From By At To As Into Onto Since Until Out Over Under Beside Besides Through Against Than Like And Or So
+    Then Else Those Its Their Them They Also Nothing None
+    """
+)
+"""Prepositions, question words, pronouns without their noun. ``If``, ``While``, ``Once`` open plain sentences."""
+
+VERBS = _words(
+    """
+    accept add adopt advance aim allow answer append apply ask assign attach await backport begin bind borrow
+    bring build calculate call cancel carry catch change check choose claim clean clear close collect combine
+    come compact compare compile complain complete compress compute confirm connect convert copy correct count
+    cover create cross cut decide declare decode decompress defer define delete deliver demand describe detect
+    determine digest disable divide do double drain draw drop empty enable encode end ensure enter escape
+    estimate evaluate examine exchange exclude execute expand expect expire explain export extend fail feed
+    fetch fill filter find finish fit fix flush fold follow forget forgive format free gather generate get give
+    go group grow guard guess halve hand handle hash have hear hide hold ignore include increase index inherit
+    insert inspect join judge keep know lay leave let limit link list listen load locate lock log look lower
+    make map mark match measure meet merge mind move name narrow normalize note number observe offer omit open
+    order pack pad parse pass pick place plan plot point poll predict prefer prepare prevent print probe produce
+    propose protect prove publish pull push put query quit quote raise read realise rebuild receive recompress
+    record recover reduce refer refuse register reject release remember remove rename render repeat replace
+    replay report request require reset resolve restart restore restrict return reverse rewrite roll round run
+    save say scan schedule seal search see select send separate serialize serve set settle share ship show
+    shrink shut sign skip sleep sort spend split spread stamp start state stay step stop store strip submit
+    subtract sum survey swap sweep switch synchronise take tell terminate test tidy track transfer translate
+    treat trim truncate try turn undo unlink unlock unpack update upgrade use validate verify wait wake walk
+    warn watch weigh widen withdraw work wrap write yield
+    """
+)
+HELPING = _words(
+    """
+    am is are was were be been has have had does do did can cannot could may might must shall should will would
+    """
+)
+THIRD_PERSON = HELPING | {f"{verb}s" for verb in VERBS} | {f"{verb}es" for verb in VERBS}
+THIRD_PERSON |= {f"{verb[:-1]}ies" for verb in VERBS if verb.endswith("y")} | {"go", "come", "stay", "keep", "hold"}
+HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|as|what|why|how|than)\b|\. |\.$")
+"""What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
+
+FRAGMENTS: dict[str, int] = {
+    "cleaner": 3,
+    "cleaner/arrow": 2,
+    "cleaner/cli": 17,
+    "cleaner/cli/change": 7,
+    "cleaner/cli/look": 5,
+    "cleaner/cli/setup": 6,
+    "cleaner/config": 11,
+    "cleaner/daemon": 45,
+    "cleaner/demo": 3,
+    "cleaner/engine": 48,
+    "cleaner/engine/compaction": 58,
+    "cleaner/engine/compare": 13,
+    "cleaner/engine/copy": 12,
+    "cleaner/engine/undo": 5,
+    "cleaner/export": 5,
+    "cleaner/metrics": 10,
+    "cleaner/report": 21,
+    "cleaner/spark": 3,
+    "cleaner/spark/analysis": 22,
+    "cleaner/spark/bulk": 11,
+    "cleaner/spark/table": 26,
+    "policies": 63,
+    "policies/config": 12,
+    "storage/machine": 10,
+    "storage/scan": 10,
+}
+NOT_IMPERATIVE: dict[str, int] = {
+    "cleaner": 4,
+    "cleaner/arrow": 10,
+    "cleaner/cli": 22,
+    "cleaner/cli/change": 3,
+    "cleaner/cli/look": 2,
+    "cleaner/cli/setup": 2,
+    "cleaner/config": 7,
+    "cleaner/daemon": 29,
+    "cleaner/demo": 6,
+    "cleaner/engine": 39,
+    "cleaner/engine/compaction": 46,
+    "cleaner/engine/compare": 10,
+    "cleaner/engine/copy": 5,
+    "cleaner/engine/undo": 5,
+    "cleaner/export": 2,
+    "cleaner/metrics": 16,
+    "cleaner/report": 11,
+    "cleaner/spark": 2,
+    "cleaner/spark/analysis": 7,
+    "cleaner/spark/bulk": 9,
+    "cleaner/spark/table": 12,
+    "policies": 38,
+    "policies/config": 10,
+    "storage/machine": 27,
+    "storage/scan": 12,
+}
+
+
+class Docstring(NamedTuple):
+    """The first line of a module's, a class's or a function's docstring."""
+
+    folder: str
+    place: str
+    node: ast.AST
+    text: str
+
+
+def docstrings() -> Iterator[Docstring]:
+    for package in OURS:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            place = path.relative_to(ROOT)
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    text = ast.get_docstring(node) or ""
+                    line = getattr(node, "lineno", 1)
+                    if text:
+                        yield Docstring(place.parent.as_posix(), f"{place}:{line}", node, text.splitlines()[0])
+
+
+def is_fragment(text: str) -> bool:
+    """Whether the first word is one that opens no plain sentence."""
+    first = re.match(r"[A-Za-z']+", text)
+    return first is not None and first[0] in OPENS_A_FRAGMENT
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a text opens with an imperative, or has a verb before its first comma, colon or clause."""
+    words = re.findall(r"[A-Za-z][A-Za-z'-]*|``[^`]*``", text)
+    if words and words[0][0].isupper() and words[0].lower() in VERBS:
+        return True
+    end = HEAD_ENDS.search(text)
+    head = text[: end.start()] if end else text
+    return any(word in THIRD_PERSON for word in re.findall(r"[a-z]+", re.sub(r"``[^`]*``", "", head)))
+
+
+def is_value(node: ast.AST) -> bool:
+    """Whether a function is read like an attribute: there a noun phrase says what it is."""
+    decorators = [ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ())]
+    return any(name.split(".")[-1] in ("property", "cached_property") for name in decorators)
+
+
+def breaks_a(doc: Docstring) -> bool:
+    return is_fragment(doc.text)
+
+
+def breaks_b(doc: Docstring) -> bool:
+    is_function = isinstance(doc.node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_value(doc.node)
+    return is_function and not is_fragment(doc.text) and not is_sentence(doc.text)
+
+
+RULES: dict[str, Callable[[Docstring], bool]] = {"FRAGMENTS": breaks_a, "NOT_IMPERATIVE": breaks_b}
+"""What the first rule counts, the second does not count again."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_folder_has_more_of_them_than_before(rule: str) -> None:
+    allowed: dict[str, int] = globals()[rule]
+    offenders = [doc for doc in docstrings() if RULES[rule](doc)]
+    counts = Counter(doc.folder for doc in offenders)
+    told = "\n".join(f"{doc.place}: {doc.text}" for doc in offenders if counts[doc.folder] > allowed.get(doc.folder, 0))
+    assert not told, f"{rule}: more than before in these folders:\n{told}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_number_is_higher_than_it_has_to_be(rule: str) -> None:
+    counts = Counter(doc.folder for doc in docstrings() if RULES[rule](doc))
+    lower = {folder: counts[folder] for folder, count in globals()[rule].items() if counts[folder] < count}
+    assert lower == {}, f"lower {rule} in {__file__} to these"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Return the segments that retention removes.",
+        "Decide which segments go.",
+        "A broker deletes the directory after the delay.",
+        "The lock goes when the descriptor is closed.",
+        "``path`` is opened without following a symlink.",
+        "If the disk is full, wait.",
+    ],
+)
+def test_plain_sentences_pass(text: str) -> None:
+    assert is_sentence(text)
+    assert not is_fragment(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Of the entry point.",
+        "What the rules look at of a batch.",
+        "Which log dirs, for a command that asks no policy.",
+        "Behind a round: how things are.",
+        "Whether the index can be trusted.",
+        "Those of a chunk that have a key.",
+    ],
+)
+def test_fragments_are_caught(text: str) -> None:
+    assert is_fragment(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The bytes of an offset checkpoint, entries in the given order.",
+        "Bytes that the batch takes.",
+        "One stream of 32 KiB blocks.",
+        "The smallest offset, if it is known.",
+    ],
+)
+def test_noun_phrases_are_no_sentences(text: str) -> None:
+    assert not is_sentence(text)
+
+
+def main(folder: str = "") -> None:
+    for rule, breaks in RULES.items():
+        offenders = [doc for doc in docstrings() if breaks(doc)]
+        if folder:
+            print(*(f"{doc.place}: {doc.text}" for doc in offenders if doc.folder == folder), sep="\n")
+        print(f"{rule}: dict[str, int] = {{")
+        print(
+            *(f'    "{name}": {count},' for name, count in sorted(Counter(d.folder for d in offenders).items())),
+            sep="\n",
+        )
+        print("}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
