@@ -8,13 +8,18 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
-from tests.small_disks import KINDS, MOUNTED
+from tests.crash.tally import TALLY as CRASHES
+from tests.interop.tally import TALLY as COMPARISONS
+from tests.small_disks import MOUNTED
+from tests.workers import add_counts, counted, longest_first, make_scheduler
 
 DATA = Path(__file__).with_name("data")
+TALLIES = {"comparisons": COMPARISONS, "crashes": CRASHES, "disks": MOUNTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,31 @@ def unpacked(name: str, root: Path) -> Samples:
     return Samples(root)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker of pytest-xdist, begin with what takes longest."""
+    if hasattr(config, "workerinput"):
+        items[:] = longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have the tests of a file, and all with a Spark session, run by one worker."""
+    return make_scheduler(config, log)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker, hand over what was counted."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["counts"] = counted(TALLIES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add what a worker counted; one that crashed says nothing."""
+    add_counts(TALLIES, getattr(node, "workeroutput", {}).get("counts", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say on how many real, small disks tests ran; none must be seen."""
-    mounted = ", ".join(f"{MOUNTED.count(kind)} of {kind}" for kind in KINDS)
-    terminalreporter.write_line(f"small disks filled or limited: {mounted}")
+    """Say how much was tried; nothing tried must be seen."""
+    for tally in TALLIES.values():
+        terminalreporter.write_line(str(tally))

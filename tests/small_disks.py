@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,20 @@ SIZE_BYTES: Final = 8 << 20
 FILLINGS_MAX: Final = 20
 NAMES_MAX: Final = 1000
 KINDS: Final = ("ext4", "tmpfs")
-MOUNTED: Final[list[str]] = []
-"""The kind of every disk that a test of this session ran on."""
+
+
+@dataclass(slots=True)
+class Mounted:
+    """How many disks of each kind tests ran on in this process; for the test summary."""
+
+    ext4: int = 0
+    tmpfs: int = 0
+
+    def __str__(self) -> str:
+        return f"small disks filled or limited: {self.ext4} of ext4, {self.tmpfs} of tmpfs"
+
+
+MOUNTED: Final = Mounted()
 
 
 @contextmanager
@@ -27,7 +40,7 @@ def a_small_disk(kind: str, directory: Path) -> Iterator[Path]:
     mounted.mkdir()
     _run("mount", *_ext4(directory) if kind == "ext4" else ("-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "none"), mounted)
     try:
-        MOUNTED.append(kind)
+        setattr(MOUNTED, kind, getattr(MOUNTED, kind) + 1)
         yield mounted
     finally:
         subprocess.run(["umount", "--lazy", mounted], check=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
-from storage.log_dir import LogDir
+from storage.log_dir import LogDir, Space
+from storage.segment import BLOCK_BYTES
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, FakeClock, a_cleaner, configured, request
 
 FS: Final = FileSystem()
@@ -44,8 +47,15 @@ def clean_at_once(log_dir: Path, fs: FileSystem) -> object:
 
 
 def free(log_dir: Path, fs: FileSystem) -> object:
-    """As much as policy allows, compactions too."""
-    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).free(request(AT_MS), SpaceTarget(100, is_percent=True))
+    """As much as policy allows, compactions too. What other processes write to the file system is not counted."""
+    space_of = LogDir.space
+    with patch.object(LogDir, "space", lambda self: _space_alone(space_of, self)):
+        return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).free(request(AT_MS), SpaceTarget(100, is_percent=True))
+
+
+def _space_alone(space_of: Callable[[LogDir], Space], log_dir: LogDir) -> Space:
+    blocks = sum(path.lstat().st_blocks for path in log_dir.path.rglob("*"))
+    return replace(space_of(log_dir), used_bytes=blocks * BLOCK_BYTES)
 
 
 def restore(log_dir: Path, fs: FileSystem) -> object:

@@ -1,4 +1,4 @@
-"""Says at the end of a run what was tried."""
+"""Scenes, and where they are acted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from tests.crash.promises import Expected
 from tests.crash.scenes import SCENES
-from tests.crash.tally import TALLY
 
 MEMORY: Final = Path("/dev/shm")
 
@@ -36,8 +35,3 @@ def scratch(memory: Path) -> Iterator[Path]:
 def expected(request: pytest.FixtureRequest, memory: Path) -> Expected:
     """Each scene, with what comes of it uninterrupted."""
     return Expected.of(SCENES[request.param], memory / request.param)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Nothing tried must be seen."""
-    terminalreporter.write_line(str(TALLY))

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.kafka_jars import java
-from tests.interop.referee import TALLY
+from tests.interop.tally import TALLY
 
 START_SECONDS_MAX: Final = 90
 STOP_SECONDS_MAX: Final = 60

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.kafka_jars import KafkaUnavailable, kafka_classpath
-from tests.interop.referee import KAFKA_2, OLD_JVM_OPTIONS, TALLY, Referee
+from tests.interop.referee import KAFKA_2, OLD_JVM_OPTIONS, Referee
 
 KAFKA_VERSION = "4.3.1"
 OLD_KAFKA_VERSION = "2.8.2"
@@ -49,11 +49,3 @@ def old_referee(old_kafka: str) -> Iterator[Referee]:
     """One JVM with the old Kafka for the whole test session."""
     with Referee(old_kafka, OLD_JVM_OPTIONS, KAFKA_2) as running:
         yield running
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much was compared with the real thing; nothing compared must be seen."""
-    terminalreporter.write_line(
-        f"real Kafka: {TALLY.jvm_starts} JVM starts, {TALLY.logs} logs and {TALLY.records} records read; "
-        f"{TALLY.rounds} rounds by both cleaners, {TALLY.batches} batches compared"
-    )

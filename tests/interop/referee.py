@@ -12,12 +12,12 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Literal, Self
 
 from tests.interop.kafka_jars import KafkaUnavailable, cache_dir, java
+from tests.interop.tally import TALLY
 from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, RefereeError, Round, logs_from
 
 SOURCES: Final = Path(__file__).parent
@@ -48,24 +48,6 @@ SMALL_MAP_BYTES: Final = 1 << 20
 
 Shutdown = Literal["clean", "unclean", "auto"]
 Config = Mapping[str, str | int | float]
-
-
-@dataclass(slots=True)
-class Tally:
-    """What was compared with real Kafka in this process; for the test summary."""
-
-    jvm_starts: int = 0
-    logs: int = 0
-    records: int = 0
-    rounds: int = 0
-    """Of both cleaners on copies of the same log."""
-    compared: int = 0
-    """Pairs of results."""
-    batches: int = 0
-    """In them, on one side."""
-
-
-TALLY: Final = Tally()
 
 
 class Referee:

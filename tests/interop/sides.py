@@ -15,7 +15,8 @@ from policies.config.config_sources import ConfigSources, Said
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
 from storage.records import iter_batches
-from tests.interop.referee import TALLY, Config, Referee
+from tests.interop.referee import Config, Referee
+from tests.interop.tally import TALLY
 from tests.interop.verdicts import Batch, Log, Segment
 
 PARTITION: Final = TopicPartition("random", 0)

@@ -22,9 +22,10 @@ from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.sources import Source
 from storage.log_dir import LogDir
 from storage.names import RECOVERY_POINT_CHECKPOINT
-from tests.interop.referee import TALLY, Config, Referee
+from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import ALL_CODECS, HOUR_MS, MINUTE_MS
 from tests.interop.sides import PARTITION, clean_with_ours, copy, differences, files_of, partition_dir, side, untouched
+from tests.interop.tally import TALLY
 from tests.interop.test_random_logs import rounds_differ
 
 pytestmark = pytest.mark.kafka

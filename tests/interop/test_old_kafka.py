@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from tests.interop.referee import TALLY, Config, Referee
+from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import ALL_CODECS, HOUR_MS, MINUTE_MS
 from tests.interop.sides import (
     PARTITION,
@@ -33,6 +33,7 @@ from tests.interop.sides import (
     untouched,
     written_otherwise,
 )
+from tests.interop.tally import TALLY
 from tests.interop.verdicts import Log, Round
 
 pytestmark = pytest.mark.kafka

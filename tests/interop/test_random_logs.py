@@ -16,7 +16,7 @@ import pytest
 from cleaner.engine.compaction import sources
 from policies.plan import PartitionPlan
 from storage.txn_index import parse_txn_index
-from tests.interop.referee import TALLY, Referee
+from tests.interop.referee import Referee
 from tests.interop.scenarios import Scenario, Step, scenario
 from tests.interop.sides import (
     PARTITION,
@@ -29,6 +29,7 @@ from tests.interop.sides import (
     side,
     untouched,
 )
+from tests.interop.tally import TALLY
 from tests.interop.verdicts import Log, Round
 
 pytestmark = pytest.mark.kafka

@@ -14,9 +14,10 @@ from typing import Final
 
 import pytest
 
-from tests.interop.referee import TALLY, Config, Referee
+from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import ALL_CODECS, HOUR_MS
 from tests.interop.sides import clean_with_ours, copy, differences, files_of, partition_dir, side, untouched
+from tests.interop.tally import TALLY
 from tests.interop.verdicts import Round
 
 pytestmark = pytest.mark.kafka

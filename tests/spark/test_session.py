@@ -14,7 +14,7 @@ from cleaner.spark.session import check_java
 def fake_java(directory: Path, says: str, status: int = 0) -> Path:
     (directory / "bin").mkdir()
     java = directory / "bin" / "java"
-    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {status}\n")
+    java.write_text(f"#!/bin/sh\necho \"$@\" > '{java.with_name('asked')}'\necho '{says}' >&2\nexit {status}\n")
     java.chmod(0o755)
     return java
 
@@ -43,6 +43,7 @@ def test_no_java_is_told(environment: dict[str, str]) -> None:
 def test_a_newer_java_found_in_the_path_will_do(tmp_path: Path) -> None:
     java = fake_java(tmp_path, 'openjdk version "21.0.1"')
     check_java({"PATH": str(java.parent)})
+    assert java.with_name("asked").read_text() == "-version\n"
 
 
 @pytest.mark.parametrize("call", [cleaner.spark.open_session, lambda: cleaner.spark.register(None)])

@@ -182,8 +182,11 @@ def test_only_a_full_disk_or_quota_is_out_of_space(tmp_path, number, kind):
     assert type(typed(OSError(number, "x"), tmp_path, 1)) is kind
 
 
-def test_unlinking_what_is_gone_is_no_error(fs, tmp_path):
-    fs.unlink(tmp_path / "gone", Purpose.REMOVE)
+def test_unlinking_what_is_gone_is_no_error_and_removes_nothing_else(fs, tmp_path):
+    (tmp_path / "there").touch()
+    for _ in range(2):
+        fs.unlink(tmp_path / "gone", Purpose.REMOVE)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 @pytest.mark.parametrize("by_kernel", [True, False], ids=["copy_file_range", "read and write"])

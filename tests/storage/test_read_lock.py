@@ -198,7 +198,8 @@ def test_file_system_without_locks_is_read_without_one(log_dir: Path, monkeypatc
         raise OSError(errno.ENOLCK, "not here")
 
     monkeypatch.setattr(fcntl, "fcntl", without_locks)
-    LogDirReadLock.acquire(log_dir, FS).release()
+    with LogDirReadLock.acquire(log_dir, FS), Broker(log_dir) as broker:
+        assert broker.answer == "locked"
 
 
 def test_log_dir_hands_out_the_lock_also_where_other_machines_share_it(

@@ -275,5 +275,11 @@ def test_where_the_daemon_is_gone_the_child_ends_between_two_steps(log_dir, lock
     assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
 
 
-def test_a_signal_before_the_first_task_ends_none():
-    compacting._Teller(Pipe()[0]).stop()
+def test_a_signal_before_the_first_task_ends_none(log_dir, lock):
+    ours, theirs = Pipe()
+    teller = compacting._Teller(theirs)
+    teller.stop()
+    answer = compacting._answer(task(log_dir, lock.descriptor), teller)
+    assert isinstance(answer, Done)
+    assert (answer.outcome.interrupted, ours.poll()) == (False, True)
+    assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}

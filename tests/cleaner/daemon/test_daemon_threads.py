@@ -125,7 +125,10 @@ def test_a_worker_that_hangs_is_seen_and_abandoned(log_dir, monkeypatch):
     monkeypatch.setattr(Worker, "tick", lambda self: released.wait(30))
     running = Running(log_dir)
     running.run(lambda: any(state.hung_since_ms for state in running.observer.states))
+    is_left_alone = running.daemon._thread.is_alive()
     released.set()
+    assert any(state.hung_since_ms for state in running.observer.states)
+    assert is_left_alone
 
 
 def test_while_a_broker_holds_the_log_dir_it_says_so(log_dir):

@@ -70,8 +70,17 @@ def test_signs_of_life_are_sent_as_often_as_asked(tmp_path: Path, story, watchdo
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-def test_without_anybody_who_listens_nothing_happens(environment):
-    notifier = Notifier(environment)
+def test_without_anybody_who_listens_nothing_is_sent(tmp_path, environment):
+    systemd, notifier = Systemd(str(tmp_path / "s")), Notifier(environment)
     notifier.ready()
     notifier.close()
     notifier.status("closed")
+    assert systemd.heard() == []
+
+
+def test_once_closed_it_sends_nothing(address):
+    systemd, notifier = Systemd(address), Notifier({"NOTIFY_SOCKET": address})
+    notifier.ready()
+    notifier.close()
+    notifier.status("closed")
+    assert systemd.heard() == ["READY=1"]

@@ -13,6 +13,7 @@ from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.observer import JobKind
 from policies.config.config_keys import LONG_MAX
 from storage.filesystem import FileSystem
+from storage.lock import holder_of
 from storage.log_dir import LogDir
 from tests.cleaner.daemon.test_worker import Observed, Recorded, SameProcess, Supervised
 from tests.metadata_dirs import alter, metadata_log, session, write_metadata
@@ -224,8 +225,10 @@ def test_the_lock_is_free_between_the_rounds(tmp_path):
     world = World(drawn(tmp_path, 0))
     for _ in range(4):
         world.tick()
+        assert holder_of(tmp_path) is None
         with LogDir(tmp_path).lock(FileSystem()):
             pass
+    assert {"segment_deleted", "segments_compacted"} <= set(world.log.names())
 
 
 @pytest.mark.parametrize("gone", ["__cluster_metadata-0", "."])

@@ -123,6 +123,7 @@ def test_a_file_that_is_replaced_is_noticed(place):
     (place / "etc" / "new").rename(place / "etc" / "c.toml")
     heard.wait(lambda: heard.config)
     heard.watch.close()
+    assert (heard.seen, heard.polling) == ([], [])
 
 
 def test_appends_are_not_watched(place):

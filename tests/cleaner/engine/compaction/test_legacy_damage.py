@@ -17,7 +17,7 @@ from storage.records import Record, encode_message, encode_wrapper
 from storage.records.header import LOG_OVERHEAD_BYTES
 from storage.records.legacy import PREFIX
 from tests.legacy_logs import FORMATS, Format, sealed, segment, with_attributes
-from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, request
+from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, records_in, request
 
 LEGACY_FORMATS = [form for form in FORMATS if form.magic < 2]
 OFFSET_BYTES = 8
@@ -60,6 +60,10 @@ def error_of(log_dir: Path, *messages: bytes) -> str | None:
     if found.error:
         assert {path.name: path.read_bytes() for path in made.path.iterdir()} == before
         assert str(made.log(10)) in found.error
+    else:
+        offsets = [record.offset for record in records_in(made.path)]
+        assert offsets == sorted(set(offsets))
+        assert offsets[-1] == 20, "the last record of the log stays"
     return found.error
 
 

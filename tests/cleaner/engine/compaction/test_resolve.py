@@ -105,11 +105,14 @@ def walked(directory, sources, *aborted):
 
 def test_where_nothing_lies_behind_what_has_no_marker_is_left_at_that(tmp_path, sources):
     directory = PartitionDir(tmp_path).segment(0, data(20, "a=2")).segment(21)
-    resolve_up_to_21(walked(directory, sources), directory)
+    assert resolve_up_to_21(walked(directory, sources), directory) == []
 
 
 def resolve_up_to_21(walk, directory):
-    resolve.resolve([walk], list_partition(directory.path).segments, 21, lambda _: None, is_locked=True)
+    """Resolve a walk in a log that ends at 21. Return the bytes of every slice read for that."""
+    spent: list[int] = []
+    resolve.resolve([walk], list_partition(directory.path).segments, 21, spent.append, is_locked=True)
+    return spent
 
 
 def test_where_the_index_says_aborted_and_no_marker_is_found_up_to_the_log_end_it_is_contradicted(tmp_path, sources):
@@ -122,10 +125,10 @@ def test_where_the_index_says_aborted_and_no_marker_is_found_up_to_the_log_end_i
 @pytest.mark.parametrize("tail", [bytes(4096), b"torn" * 5, b""], ids=["preallocated", "torn", "whole"])
 def test_what_follows_the_log_end_is_not_looked_at(tmp_path, sources, tail):
     directory = PartitionDir(tmp_path).segment(0, data(10, "a=2")).segment(20, keyed(20, "c=1"))
-    walk = walked(directory, sources)
+    walk, size_bytes = walked(directory, sources), directory.log(20).stat().st_size
     with directory.log(20).open("ab") as active:
         active.write(tail)
-    resolve_up_to_21(walk, directory)
+    assert resolve_up_to_21(walk, directory) == [size_bytes]
 
 
 def test_markers_of_other_producers_and_later_transactions_are_passed_over(tmp_path):

@@ -83,6 +83,7 @@ def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch
         slice_ = source.slice_at(place, known.table.size)
         source.leave(slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes)
         slice_.verify(0, slice_.table.size)
+        assert (slice_.first_row, slice_.table.tolist()) == (known.first_row, known.table.tolist())
 
 
 @pytest.mark.parametrize("window_bytes", [64 << 20, 100])

@@ -1,0 +1,62 @@
+"""The suite on several processes (pytest-xdist): which tests stay together, and what the workers counted.
+
+The tests of a file run in one process, in their order: some count what the others of their file tried, and module
+fixtures are made once. The files in ``tests/spark`` share a process, and so the Spark session.
+
+Not chosen: ``--dist loadgroup``: pytest-xdist 3.8 writes the group into the id of a test, where pytest 9 looks no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import pytest
+
+SPARK: Final = "tests/spark"
+FIRST: Final = (
+    SPARK,
+    "tests/interop/test_random_logs.py",
+    "tests/interop/test_broker.py",
+    "tests/benchmarks/test_command.py",
+    "tests/crash/test_twins.py",
+    "tests/crash/test_stops.py",
+)
+"""Groups that take longest: one of these as the last would leave the other processes idle."""
+
+
+def group_of(nodeid: str) -> str:
+    """Return the name of the tests that run in the same process as this one."""
+    path = nodeid.partition("::")[0]
+    return SPARK if path.startswith(f"{SPARK}/") else path
+
+
+def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with the longest groups first, and else in their order."""
+    places = {group: place for place, group in enumerate(FIRST)}
+    return sorted(items, key=lambda item: places.get(group_of(item.nodeid), len(places)))
+
+
+def make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what hands whole groups to the workers, in the order of the collection."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
+def counted(tallies: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the tallies of this process, to be sent to the one that writes the summary."""
+    return {name: dataclasses.asdict(tally) for name, tally in tallies.items()}
+
+
+def add_counts(tallies: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Add what a worker counted."""
+    for name, fields in counts.items():
+        for field, count in fields.items():
+            setattr(tallies[name], field, getattr(tallies[name], field) + count)
