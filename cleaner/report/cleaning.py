@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
-
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from cleaner.engine.outcome import Outcome, PartitionResult
-from cleaner.report.cleaning_text import fill
-from cleaner.report.page import Page
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Verdict
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from cleaner.report.page import Page
 
 SCHEMA: Final = "logcleaner.plan/1"
 
@@ -54,6 +55,8 @@ class CleaningReport:
 
     def text(self, page: Page) -> Iterator[Text]:
         """Yield the plan, what became of it, the totals and the next step."""
+        from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
+
         fill(page, self.plan, self.outcome, delete_delay_ms=self.delete_delay_ms)
         yield page.text
 

@@ -195,6 +195,7 @@ def test_another_user_is_told_the_drop_in_where_the_directory_above_is_shut(publ
     (public / "kafka").mkdir(0o700)
     brokers = a_log_dir(public / "kafka" / "data")
     arguments = ["--log-dir", str(brokers), *(POLICY if command != "topics" else ())]
+    arguments += ["--once"] if command == "run" else []
     done = subprocess.run(
         [sys.executable, "-c", AS_OTHER_USER, str(a_log_dir(public / "own")), command, *arguments],
         check=False, capture_output=True, text=True, cwd=ROOT,
