@@ -53,6 +53,7 @@ _READY_WORDS: Final = 2 * GROUP  # of every key: what its slot is to hold
 _AHEAD_BYTES_MAX: Final = 1 << 16
 """A batch as small is still in the nearest caches when the walk comes to it."""
 _NO_RECORD: Final = -1
+_NO_ROOM: Final = -1
 _TAKEN: Final = 2**64 - 1  # in place of the entry, while another thread writes the slot; no entry, by ORDINAL_MAX
 _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
 
@@ -166,15 +167,16 @@ def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: 
 
 
 @kernel()
-def _clear(words: Words, bitmap: Words, kept: Words, ready: Words, count: int) -> None:
-    """Clear the bits of those hashes that are in the map; note the others, where there is room."""
+def _clear(words: Words, bitmap: Words, kept: Words, noted: int, ready: Words, count: int) -> int:
+    """Clear the bits of those hashes that are in the map. Note the others behind the first ``noted`` words of ``kept``,
+    as far as there is room; return how many are noted then."""
     for i in range(count):
         if words[slot_of(words, ready[i], ready[GROUP + i]) + np.uint64(1)] != np.uint64(0):
             clear_bit(bitmap, _ordinal_of(ready[GROUP + i]))
-        elif kept.size:
-            kept[0] += np.uint64(1)
-            if kept[0] < np.uint64(kept.size):
-                kept[kept[0]] = ready[i]
+        elif noted < kept.size:
+            kept[noted] = ready[i]
+            noted += 1
+    return noted
 
 
 @kernel()
@@ -183,16 +185,16 @@ def _resolve(
     counters: Integers,
     bitmap: Words,
     kept: Words,
+    noted: int,
     ready: Words,
     count: int,
     marking: bool,
     is_shared: bool,
-) -> bool:
-    """Do with the hashes what the walk is for. False: no room."""
-    if not marking:
-        return _put(words, counters, ready, count, is_shared)
-    _clear(words, bitmap, kept, ready, count)
-    return True
+) -> int:
+    """Do with the hashes what the walk is for. Return how many are noted in ``kept``, or _NO_ROOM."""
+    if marking:
+        return _clear(words, bitmap, kept, noted, ready, count)
+    return noted if _put(words, counters, ready, count, is_shared) else _NO_ROOM
 
 
 @kernel()
@@ -209,18 +211,20 @@ def check_payload(buf: Bytes, table: Table, row: int) -> int:
 
 
 @kernel()
-def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool, is_unverified: bool) -> int:
+def _ready(
+    buf: Bytes, table: Table, row: int, first_ordinal: int, bitmap: Words, marking: bool, is_unverified: bool
+) -> int:
     """Check that the row can be walked, or passed over."""
     if is_unverified and not is_sound(buf, table, row):
         return Status.BAD_CRC
     if table[row].disposition > Disposition.RETAIN_EMPTY:
         return Status.OK
     status = check_payload(buf, table, row)
-    if status == Status.OK and not 0 <= table[row].first_ordinal <= ORDINAL_MAX - table[row].record_count:
+    if status == Status.OK and not 0 <= first_ordinal <= ORDINAL_MAX - table[row].record_count:
         return Status.BAD_COUNT
     if status != Status.OK or not marking:
         return status
-    held = holds(bitmap, table[row].first_ordinal, table[row].record_count)
+    held = holds(bitmap, first_ordinal, table[row].record_count)
     return Status.OK if held else Status.BITMAP_SHORT
 
 
@@ -253,6 +257,7 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
     words: Words,
     counters: Integers,
     bitmap: Words,
+    ordinal_base: int,
     kept: Words,
     tag_range: tuple[np.uint64, np.uint64],
     secret: tuple[np.uint64, np.uint64],
@@ -260,23 +265,24 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
     marking: bool,
     is_shared: bool,
     is_unverified: bool,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges.
 
     A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache; the
     walk in turn fetches the next one, for there it waits for memory least.
     """
-    queue, ready = stack_words(_QUEUE_WORDS), stack_words(_READY_WORDS)
+    queue, ready, noted = stack_words(_QUEUE_WORDS), stack_words(_READY_WORDS), 0
     waiting, row_of_waiting, keyless_of_waiting = 0, first, counters[KEYLESS]
     count, resume, keyless_at_resume = 0, first, counters[KEYLESS]
     for row in range(max(first, 0), min(last, table.size)):
         batch = table[row]
-        status = _ready(buf, table, row, bitmap, marking, is_unverified)
+        ordinal = batch.first_ordinal - ordinal_base
+        status = _ready(buf, table, row, ordinal, bitmap, marking, is_unverified)
         if status != Status.OK:
-            return status, row
+            return status, row, noted
         if batch.disposition > Disposition.RETAIN_EMPTY:
             continue
-        position, ordinal, tombstones = batch.records_start, batch.first_ordinal, 0
+        position, tombstones = batch.records_start, 0
         delta, delta_max, keyless_at_row = -1, batch.last_offset - batch.base_offset, counters[KEYLESS]
         ahead = batch.size if batch.size <= _AHEAD_BYTES_MAX else 0
         for _ in range(batch.record_count):
@@ -284,7 +290,7 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
                 buf, position, batch.records_end, delta, delta_max
             )
             if status != Status.OK:
-                return status, row
+                return status, row, noted
             prefetch(buf, position + ahead)
             prefetch(buf, position + ahead + 64)
             prefetch(words, signed(home_of(words, ready[waiting]) << np.uint64(1)))
@@ -300,22 +306,24 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
                     clear_bit(bitmap, ordinal)
             ordinal += 1
             if waiting == GROUP:
-                if not _resolve(words, counters, bitmap, kept, ready, count, marking, is_shared):
+                noted = _resolve(words, counters, bitmap, kept, noted, ready, count, marking, is_shared)
+                if noted == _NO_ROOM:
                     counters[KEYLESS] = keyless_at_resume
-                    return Status.MAP_FULL, resume
+                    return Status.MAP_FULL, resume, 0
                 count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
                 resume, keyless_at_resume = row_of_waiting, keyless_of_waiting
                 waiting, row_of_waiting, keyless_of_waiting = 0, row, keyless_at_row
         if position != batch.records_end:
-            return Status.BAD_LENGTH, row
+            return Status.BAD_LENGTH, row, noted
         batch.tombstones = tombstones
     for _ in range(2):
-        if not _resolve(words, counters, bitmap, kept, ready, count, marking, is_shared):
+        noted = _resolve(words, counters, bitmap, kept, noted, ready, count, marking, is_shared)
+        if noted == _NO_ROOM:
             counters[KEYLESS] = keyless_at_resume
-            return Status.MAP_FULL, resume
+            return Status.MAP_FULL, resume, 0
         count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
         waiting, resume, keyless_at_resume = 0, row_of_waiting, keyless_of_waiting
-    return Status.OK, last
+    return Status.OK, last, noted
 
 
 @kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, BOOLEAN, BOOLEAN))
@@ -363,13 +371,14 @@ def map_records(
     """
     no_bitmap = words[:0]
     offsets = offset_min, _OFFSET_MAX
-    return _walk(
-        buf, table, first, last, words, counters, no_bitmap, no_bitmap,
+    status, row, _ = _walk(
+        buf, table, first, last, words, counters, no_bitmap, 0, no_bitmap,
         (tag_min, tag_max), (secret0, secret1), offsets, False, is_shared, is_unverified,
     )  # fmt: skip
+    return status, row
 
 
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, WORDS, U64, U64, U64, U64, I64, BOOLEAN))
+@kernel(integers(3)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, I64, WORDS, U64, U64, U64, U64, I64, BOOLEAN))
 def mark_superseded(  # noqa: PLR0917  (kernels take arrays and scalars, one by one)
     buf: Bytes,
     table: Table,
@@ -378,6 +387,7 @@ def mark_superseded(  # noqa: PLR0917  (kernels take arrays and scalars, one by 
     words: Words,
     counters: Integers,
     bitmap: Words,
+    ordinal_base: int,
     kept: Words,
     tag_min: np.uint64,
     tag_max: np.uint64,
@@ -385,16 +395,20 @@ def mark_superseded(  # noqa: PLR0917  (kernels take arrays and scalars, one by 
     secret1: np.uint64,
     offset_end: int,
     is_unverified: bool,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Clear the bits of records before ``offset_end`` whose key is in the map, or that have none.
 
-    Arguments and result as for ``map_records``; the bits were set by the caller, and each pass clears its own. The low
-    words of the other hashes in the range go into ``kept``, behind its first word, which counts them; those without
-    room are only counted. An empty ``kept`` takes none.
+    Arguments as for ``map_records``, and:
+        bitmap: its first bit belongs to the record with the ordinal ``ordinal_base``. The caller set the bits; each
+            pass clears its own.
+        kept: takes the low words of the other hashes in the range, as far as it has room.
+
+    Returns:
+        As ``map_records``, and the number of words in ``kept``.
     """
     offsets = _OFFSET_MIN, offset_end - 1
     return _walk(
-        buf, table, first, last, words, counters, bitmap, kept,
+        buf, table, first, last, words, counters, bitmap, ordinal_base, kept,
         (tag_min, tag_max), (secret0, secret1), offsets, True, False, is_unverified,
     )  # fmt: skip
 

@@ -49,8 +49,8 @@ def survivors(
         limits = (np.uint64(low), np.uint64(high), *map(np.uint64, SECRET), first_dirty)
         status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits, False, False)
         if status == Status.OK:
-            status, row = offset_map.mark_superseded(
-                buf, found.table, 0, rows, words, counters, bits, words[:0], *limits, False
+            status, row, _ = offset_map.mark_superseded(
+                buf, found.table, 0, rows, words, counters, bits, 0, words[:0], *limits, False
             )
         if status != Status.OK:
             return Status(status), row, set(), 0

@@ -15,7 +15,7 @@ from storage.kernels.layout import NOT_HERE
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint
-from tests.storage.kernels.calls import ordinals_of, scanned, survivors, window
+from tests.storage.kernels.calls import bits_of, ordinals_of, scanned, survivors, window
 from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 
 ALL = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET))
@@ -294,10 +294,35 @@ def test_ordinals_outside_the_bitmap_are_refused() -> None:
     offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False, False)
     bits = bitmap.new_bitmap(1)
     status = offset_map.mark_superseded(
-        window(data), found.table, 0, 1, words, counters, bits, words[:0], *ALL, 9, False
+        window(data), found.table, 0, 1, words, counters, bits, 0, words[:0], *ALL, 9, False
     )
-    assert status == (Status.BITMAP_SHORT, 0)
+    assert status == (Status.BITMAP_SHORT, 0, 0)
     assert offset_map.collect_survivors(words, bits) == 64
+
+
+@pytest.mark.parametrize(("room", "noted"), [(0, 0), (1, 1), (4, 2)])
+def test_bits_count_from_the_base_and_hashes_of_the_other_keys_are_noted_as_far_as_there_is_room(
+    room: int, noted: int
+) -> None:
+    data = Batch(keyed("a", "b", "c")).encode()
+    found = scanned(data)
+    words, counters = offset_map.new_map(4, 0.9)
+    dirty = Batch(keyed("b")).encode()
+    offset_map.map_records(window(dirty), scanned(dirty).table, 0, 1, words, counters, *ALL, 0, False, False)
+    found.table["first_ordinal"] = 128 + 5
+    table = found.table.copy()
+    bits, kept = bits_of({5, 6, 7}, 64), np.zeros(room, np.uint64)
+    marked = offset_map.mark_superseded(
+        window(data), found.table, 0, 1, words, counters, bits, 128, kept, *ALL, 9, False
+    )
+    assert marked == (Status.OK, 1, noted)
+    assert ordinals_of(bits) == {5, 7}
+    assert (kept != 0).sum() == noted
+    assert found.table["first_ordinal"].tolist() == table["first_ordinal"].tolist()
+    below = offset_map.mark_superseded(
+        window(data), found.table, 0, 1, words, counters, bits, 192, kept, *ALL, 9, False
+    )
+    assert below[:2] == (Status.BAD_COUNT, 0)
 
 
 @compiled
