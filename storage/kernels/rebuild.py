@@ -13,8 +13,7 @@ from storage.kernels.bitmap import holds
 from storage.kernels.crc import checksum
 from storage.kernels.decide import drops_tombstones, has_horizon, keeps
 from storage.kernels.layout import BATCHES, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
-from storage.kernels.offset_map import check_payload
-from storage.kernels.records import parse_record, varlong_size, write_varlong
+from storage.kernels.records import check_payload, parse_record, varlong_size, write_varlong
 from storage.kernels.status import BatchAction, Disposition, Status
 from storage.machine.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
 from storage.machine.kernel import kernel

@@ -13,7 +13,7 @@ from storage.codecs import batches
 from storage.codecs.compression import Compression, decompress
 from storage.codecs.rewrite_batches import rewrite_batches
 from storage.errors import CorruptCompressedData
-from storage.kernels import crc, decide, keys, offset_map, scan
+from storage.kernels import crc, decide, keys, map_walk, offset_map, scan
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.layout import BATCH, CODEC_MASK, WRITTEN
 from storage.kernels.status import BatchAction, Status
@@ -51,7 +51,7 @@ class Bench:
         buf, table = self._scanned(data, random)
         words, counters = offset_map.new_map(12, 0.9)
         limits = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET), 0)
-        status, row = offset_map.map_records(buf, table, 0, table.size, words, counters, *limits, False, False)
+        status, row = map_walk.map_records(buf, table, 0, table.size, words, counters, *limits, False, False)
         rows = twin.scan(data)[1]
         try:
             expected, keyless = twin.survivors(data, rows, 0)

@@ -14,6 +14,7 @@ import numpy as np
 from cleaner.engine.compaction.sources import Slice
 from storage.arrays import Bytes, Integers, Words
 from storage.kernels.map_room import ASIDE_WORDS, double_slots, shrink_range
+from storage.kernels.map_walk import map_records, mark_superseded
 from storage.kernels.offset_map import (
     KEYLESS,
     LIMIT,
@@ -23,8 +24,6 @@ from storage.kernels.offset_map import (
     WORDS_A_SLOT,
     collect_survivors,
     hashes_by_range,
-    map_records,
-    mark_superseded,
     new_map,
 )
 from storage.kernels.status import Status

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels import bitmap, offset_map, scan
+from storage.kernels import bitmap, map_walk, offset_map, scan
 from storage.kernels.layout import BATCH
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
@@ -47,9 +47,9 @@ def survivors(
     for low, high in ranges(passes):
         words, counters = offset_map.new_map(log2_slots, 0.9)
         limits = (np.uint64(low), np.uint64(high), *map(np.uint64, SECRET), first_dirty)
-        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits, False, False)
+        status, row = map_walk.map_records(buf, found.table, 0, rows, words, counters, *limits, False, False)
         if status == Status.OK:
-            status, row, _ = offset_map.mark_superseded(
+            status, row, _ = map_walk.mark_superseded(
                 buf, found.table, 0, rows, words, counters, bits, 0, words[:0], *limits, False
             )
         if status != Status.OK:
