@@ -10,8 +10,7 @@ from __future__ import annotations
 from storage.arrays import Bytes, Table, Words
 from storage.kernels.bitmap import count_bits, get_bit, holds
 from storage.kernels.layout import BATCHES, DELETE_HORIZON, NOT_HERE
-from storage.kernels.offset_map import check_payload
-from storage.kernels.records import parse_record
+from storage.kernels.records import check_payload, parse_record
 from storage.kernels.status import BatchAction, Disposition, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, WORDS_READ, integers

@@ -11,8 +11,7 @@ import numpy as np
 from storage.arrays import Bytes, Table
 from storage.kernels.keys import hash_bytes
 from storage.kernels.layout import BATCHES, DIGESTS, LOG_APPEND_TIME
-from storage.kernels.offset_map import check_payload
-from storage.kernels.records import parse_record
+from storage.kernels.records import check_payload, parse_record
 from storage.kernels.status import Disposition, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BOOLEAN, BYTES, I64, U64, integers

@@ -8,9 +8,6 @@ A slot keeps the *greatest* ordinal, so batches may come in any order, or twice,
 thread takes a free slot by swapping its 0 for _TAKEN, writes the hash, then the entry; who meets _TAKEN waits these few
 instructions.
 
-Looking up a random slot of a large table costs a trip to memory. So keys are queued, and hashed 64 at a time; the slots
-of these are prefetched one by one while the next 64 keys are read, and then all are probed.
-
 When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of tags it maps
 (``map_room``), goes on from the row returned, and maps the rest of the range in a later pass; every pass adds its bits
 to one bitmap.
@@ -24,37 +21,19 @@ from typing import Final
 
 import numpy as np
 
-from storage.arrays import Bytes, Integers, Table, Words
-from storage.kernels.bitmap import clear_bit, holds, set_bit
-from storage.kernels.crc import is_sound
-from storage.kernels.keys import GROUP, hash_group
-from storage.kernels.layout import BATCHES, NOT_HERE
-from storage.kernels.records import parse_record
-from storage.kernels.status import Disposition, Status
-from storage.machine.intrinsics import (
-    compare_and_swap,
-    load_acquire,
-    popcount,
-    prefetch,
-    raise_to,
-    stack_words,
-    store_release,
-)
+from storage.arrays import Integers, Words
+from storage.kernels.bitmap import holds, set_bit
+from storage.machine.intrinsics import compare_and_swap, load_acquire, popcount, raise_to, store_release
 from storage.machine.kernel import kernel
-from storage.machine.signatures import BOOLEAN, BYTES, I64, INTEGERS, U64, VOID, WORDS, WORDS_READ, integers, signed
+from storage.machine.signatures import I64, INTEGERS, VOID, WORDS, WORDS_READ, signed
 
 SLOT_BYTES: Final = 16
 WORDS_A_SLOT: Final = SLOT_BYTES // 8
 TAG_MAX: Final = (1 << 24) - 1
 ORDINAL_MAX: Final = (1 << 40) - 3
 _ORDINAL_BITS: Final = 40
-_QUEUE_WORDS: Final = 3 * GROUP  # of every key: position and length, then both words of its hash; ordinal
-_READY_WORDS: Final = 2 * GROUP  # of every key: what its slot is to hold
-_AHEAD_BYTES_MAX: Final = 1 << 16
-"""A batch as small is still in the nearest caches when the walk comes to it."""
 _NO_RECORD: Final = -1
 _TAKEN: Final = 2**64 - 1  # in place of the entry, while another thread writes the slot; no entry, by ORDINAL_MAX
-_OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
 
 USED: Final = 0
 LIMIT: Final = 1
@@ -91,12 +70,14 @@ def tag_of(entry: np.uint64) -> np.uint64:
 
 
 @kernel(inline=True)
-def _entry_of(high: np.uint64, ordinal: np.uint64) -> np.uint64:
+def entry_of(high: np.uint64, ordinal: np.uint64) -> np.uint64:
+    """Return the entry for a hash, by its high word, and an ordinal."""
     return tag_of(high) << np.uint64(_ORDINAL_BITS) | ordinal + np.uint64(1)
 
 
 @kernel(inline=True)
-def _ordinal_of(entry: np.uint64) -> int:
+def ordinal_of(entry: np.uint64) -> int:
+    """Return the ordinal that an entry holds."""
     return signed(entry & np.uint64((1 << _ORDINAL_BITS) - 1)) - 1
 
 
@@ -116,7 +97,7 @@ def slot_of(words: Words, low: np.uint64, entry: np.uint64) -> np.uint64:
 
 
 @kernel()
-def _upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
+def upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
     """Raise the hash's ordinal to this one; False when it is new and there is no room."""
     at = slot_of(words, low, entry)
     held = words[at + np.uint64(1)]
@@ -130,8 +111,8 @@ def _upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) 
 
 
 @kernel()
-def _upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
-    """Do as ``_upsert`` while other threads do the same; ``counters`` are this thread's own."""
+def upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
+    """Do as ``upsert`` while other threads do the same; ``counters`` are this thread's own."""
     mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
@@ -152,259 +133,12 @@ def _upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.u
             slot = (slot + np.uint64(1)) & mask
 
 
-@kernel()
-def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: bool) -> bool:
-    """Put hashes into the map. False: no room."""
-    for i in range(count):
-        low, entry = ready[i], ready[GROUP + i]
-        if is_shared:
-            if not _upsert_shared(words, counters, low, entry):
-                return False
-        elif not _upsert(words, counters, low, entry):
-            return False
-    return True
-
-
-@kernel()
-def _clear(words: Words, bitmap: Words, kept: Words, ready: Words, count: int) -> None:
-    """Clear the bits of those hashes that are in the map; note the others, where there is room."""
-    for i in range(count):
-        if words[slot_of(words, ready[i], ready[GROUP + i]) + np.uint64(1)] != np.uint64(0):
-            clear_bit(bitmap, _ordinal_of(ready[GROUP + i]))
-        elif kept.size:
-            kept[0] += np.uint64(1)
-            if kept[0] < np.uint64(kept.size):
-                kept[kept[0]] = ready[i]
-
-
-@kernel()
-def _resolve(
-    words: Words,
-    counters: Integers,
-    bitmap: Words,
-    kept: Words,
-    ready: Words,
-    count: int,
-    marking: bool,
-    is_shared: bool,
-) -> bool:
-    """Do with the hashes what the walk is for. False: no room."""
-    if not marking:
-        return _put(words, counters, ready, count, is_shared)
-    _clear(words, bitmap, kept, ready, count)
-    return True
-
-
-@kernel()
-def check_payload(buf: Bytes, table: Table, row: int) -> int:
-    """Check that the row's plain records are at hand, inside ``buf``, and can be as many as the row says."""
-    start, end = table[row].records_start, table[row].records_end
-    if start == NOT_HERE:
-        return Status.NEEDS_RECORDS
-    if start < 0 or end < start or end > buf.size:
-        return Status.BAD_SIZE
-    if table[row].record_count < 0 or table[row].record_count > end - start:
-        return Status.BAD_COUNT
-    return Status.OK
-
-
-@kernel()
-def _ready(buf: Bytes, table: Table, row: int, bitmap: Words, marking: bool, is_unverified: bool) -> int:
-    """Check that the row can be walked, or passed over."""
-    if is_unverified and not is_sound(buf, table, row):
-        return Status.BAD_CRC
-    if table[row].disposition > Disposition.RETAIN_EMPTY:
-        return Status.OK
-    status = check_payload(buf, table, row)
-    if status == Status.OK and not 0 <= table[row].first_ordinal <= ORDINAL_MAX - table[row].record_count:
-        return Status.BAD_COUNT
-    if status != Status.OK or not marking:
-        return status
-    held = holds(bitmap, table[row].first_ordinal, table[row].record_count)
-    return Status.OK if held else Status.BITMAP_SHORT
-
-
-@kernel()
-def _make_ready(
-    buf: Bytes,
-    queue: Words,
-    waiting: int,
-    tag_range: tuple[np.uint64, np.uint64],
-    secret: tuple[np.uint64, np.uint64],
-    ready: Words,
-) -> int:
-    """Hash the keys that wait; those in the range are ready then. Gives how many these are."""
-    hash_group(buf, queue, waiting, secret[0], secret[1])
-    count = 0
-    for i in range(waiting):
-        entry = _entry_of(queue[GROUP + i], queue[2 * GROUP + i])
-        if tag_range[0] <= tag_of(entry) <= tag_range[1]:
-            ready[count], ready[GROUP + count] = queue[i], entry
-            count += 1
-    return count
-
-
-@kernel()
-def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
-    buf: Bytes,
-    table: Table,
-    first: int,
-    last: int,
-    words: Words,
-    counters: Integers,
-    bitmap: Words,
-    kept: Words,
-    tag_range: tuple[np.uint64, np.uint64],
-    secret: tuple[np.uint64, np.uint64],
-    offset_range: tuple[int, int],
-    marking: bool,
-    is_shared: bool,
-    is_unverified: bool,
-) -> tuple[int, int]:
-    """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges.
-
-    A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache; the
-    walk in turn fetches the next one, for there it waits for memory least.
-    """
-    queue, ready = stack_words(_QUEUE_WORDS), stack_words(_READY_WORDS)
-    waiting, row_of_waiting, keyless_of_waiting = 0, first, counters[KEYLESS]
-    count, resume, keyless_at_resume = 0, first, counters[KEYLESS]
-    for row in range(max(first, 0), min(last, table.size)):
-        batch = table[row]
-        status = _ready(buf, table, row, bitmap, marking, is_unverified)
-        if status != Status.OK:
-            return status, row
-        if batch.disposition > Disposition.RETAIN_EMPTY:
-            continue
-        position, ordinal, tombstones = batch.records_start, batch.first_ordinal, 0
-        delta, delta_max, keyless_at_row = -1, batch.last_offset - batch.base_offset, counters[KEYLESS]
-        ahead = batch.size if batch.size <= _AHEAD_BYTES_MAX else 0
-        for _ in range(batch.record_count):
-            status, position, _, _, delta, key, key_length, value_length = parse_record(
-                buf, position, batch.records_end, delta, delta_max
-            )
-            if status != Status.OK:
-                return status, row
-            prefetch(buf, position + ahead)
-            prefetch(buf, position + ahead + 64)
-            prefetch(words, signed(home_of(words, ready[waiting]) << np.uint64(1)))
-            tombstones += value_length < 0
-            concerned = offset_range[0] <= batch.base_offset + delta <= offset_range[1]
-            if concerned and key_length >= 0:
-                queue[waiting], queue[GROUP + waiting] = np.uint64(key), np.uint64(key_length)
-                queue[2 * GROUP + waiting] = np.uint64(ordinal)
-                waiting += 1
-            elif concerned:
-                counters[KEYLESS] += 1
-                if marking:
-                    clear_bit(bitmap, ordinal)
-            ordinal += 1
-            if waiting == GROUP:
-                if not _resolve(words, counters, bitmap, kept, ready, count, marking, is_shared):
-                    counters[KEYLESS] = keyless_at_resume
-                    return Status.MAP_FULL, resume
-                count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
-                resume, keyless_at_resume = row_of_waiting, keyless_of_waiting
-                waiting, row_of_waiting, keyless_of_waiting = 0, row, keyless_at_row
-        if position != batch.records_end:
-            return Status.BAD_LENGTH, row
-        batch.tombstones = tombstones
-    for _ in range(2):
-        if not _resolve(words, counters, bitmap, kept, ready, count, marking, is_shared):
-            counters[KEYLESS] = keyless_at_resume
-            return Status.MAP_FULL, resume
-        count = _make_ready(buf, queue, waiting, tag_range, secret, ready)
-        waiting, resume, keyless_at_resume = 0, row_of_waiting, keyless_of_waiting
-    return Status.OK, last
-
-
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, U64, U64, U64, U64, I64, BOOLEAN, BOOLEAN))
-def map_records(
-    buf: Bytes,
-    table: Table,
-    first: int,
-    last: int,
-    words: Words,
-    counters: Integers,
-    tag_min: np.uint64,
-    tag_max: np.uint64,
-    secret0: np.uint64,
-    secret1: np.uint64,
-    offset_min: int,
-    is_shared: bool,
-    is_unverified: bool,
-) -> tuple[int, int]:
-    """Put the keys of ``table[first:last]`` into the map, and count each batch's tombstones into its row.
-
-    Only batches with disposition DELETE_EMPTY or RETAIN_EMPTY are read; every record of them is checked in
-    full, and counted, whatever its offset or hash.
-
-    Args:
-        buf: holds the plain records of the rows.
-        table: ``records_start`` and ``records_end`` index ``buf``; ordinals are at most ORDINAL_MAX.
-        first: row to begin with.
-        last: row to end before.
-        words: from ``new_map``.
-        counters: from ``new_map``; KEYLESS goes up by the records without a key.
-        tag_min: keys whose tag is below are left for another pass.
-        tag_max: the same, above; TAG_MAX in the last one.
-        secret0: drawn for this run.
-        secret1: drawn for this run.
-        offset_min: the first dirty offset; records before it are only checked.
-        is_shared: whether other threads fill the map at the same time, each with counters of its own.
-        is_unverified: the rows are plain batches within ``buf`` whose CRC nobody has verified yet.
-
-    Returns:
-        ``(status, row)``. MAP_FULL: narrow the range, then go on with ``row`` (its keys may be in the map
-        already, which does no harm). NEEDS_RECORDS: ``row`` must be decompressed. Others: the bytes of
-        ``row`` are bad.
-
-    Source: Kafka Cleaner#buildOffsetMapForSegment.
-    """
-    no_bitmap = words[:0]
-    offsets = offset_min, _OFFSET_MAX
-    return _walk(
-        buf, table, first, last, words, counters, no_bitmap, no_bitmap,
-        (tag_min, tag_max), (secret0, secret1), offsets, False, is_shared, is_unverified,
-    )  # fmt: skip
-
-
-@kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS, INTEGERS, WORDS, WORDS, U64, U64, U64, U64, I64, BOOLEAN))
-def mark_superseded(  # noqa: PLR0917  (kernels take arrays and scalars, one by one)
-    buf: Bytes,
-    table: Table,
-    first: int,
-    last: int,
-    words: Words,
-    counters: Integers,
-    bitmap: Words,
-    kept: Words,
-    tag_min: np.uint64,
-    tag_max: np.uint64,
-    secret0: np.uint64,
-    secret1: np.uint64,
-    offset_end: int,
-    is_unverified: bool,
-) -> tuple[int, int]:
-    """Clear the bits of records before ``offset_end`` whose key is in the map, or that have none.
-
-    Arguments and result as for ``map_records``; the bits were set by the caller, and each pass clears its own. The low
-    words of the other hashes in the range go into ``kept``, behind its first word, which counts them; those without
-    room are only counted. An empty ``kept`` takes none.
-    """
-    offsets = _OFFSET_MIN, offset_end - 1
-    return _walk(
-        buf, table, first, last, words, counters, bitmap, kept,
-        (tag_min, tag_max), (secret0, secret1), offsets, True, False, is_unverified,
-    )  # fmt: skip
-
-
 @kernel(I64(WORDS_READ, WORDS))
 def collect_survivors(words: Words, bitmap: Words) -> int:
     """Set the bit of every ordinal in the map; the first that lies outside the bitmap, or -1."""
     for at in range(1, words.size, WORDS_A_SLOT):
         if words[at] != np.uint64(0):
-            ordinal = _ordinal_of(words[at])
+            ordinal = ordinal_of(words[at])
             if not holds(bitmap, ordinal, 1):
                 return ordinal
             set_bit(bitmap, ordinal)
@@ -434,7 +168,7 @@ def hashes_by_range(words: Words, bounds: Integers, ends: Integers, low_words: W
     """
     for at in range(0, words.size - 1, WORDS_A_SLOT):
         if words[at + 1] != np.uint64(0):
-            place = _range_of(bounds, _ordinal_of(words[at + 1]))
+            place = _range_of(bounds, ordinal_of(words[at + 1]))
             if place < ends.size:
                 if 0 <= ends[place] < low_words.size:
                     low_words[ends[place]] = words[at]

@@ -12,9 +12,8 @@ from storage.arrays import Bytes, Table, Words
 from storage.kernels.bitmap import holds
 from storage.kernels.crc import checksum
 from storage.kernels.decide import drops_tombstones, has_horizon, keeps
-from storage.kernels.layout import BATCHES, CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, WRITTEN_BATCHES
-from storage.kernels.offset_map import check_payload
-from storage.kernels.records import parse_record, varlong_size, write_varlong
+from storage.kernels.layout import BATCHES, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
+from storage.kernels.records import check_payload, parse_record, varlong_size, write_varlong
 from storage.kernels.status import BatchAction, Disposition, Status
 from storage.machine.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
 from storage.machine.kernel import kernel
@@ -29,7 +28,8 @@ _RECORDS_AHEAD: Final = 8
 
 
 @kernel()
-def _room(out: Bytes, position: int, count: int) -> bool:
+def has_room(out: Bytes, position: int, count: int) -> bool:
+    """Return whether ``count`` bytes from ``position`` on lie within ``out``."""
     return position >= 0 and count >= 0 and count <= out.size - position
 
 
@@ -75,7 +75,7 @@ def _encode(
         prefetch(buf, at + _RECORDS_AHEAD * (at - start))
         if not stays and not keeps(bitmap, ordinal, value_length, without_tombstones):
             continue
-        if not _room(out, position, at - at_offset + _RECORD_OVERHEAD_MAX):
+        if not has_room(out, position, at - at_offset + _RECORD_OVERHEAD_MAX):
             return Status.OUTPUT_FULL, position, kept, base, latest
         timestamp = batch.max_timestamp if fixed_time else batch.base_timestamp + timestamp_delta
         if not based:
@@ -155,7 +155,7 @@ def write_header(
     """
     if size < HEADER_BYTES or size - 12 > _BATCH_BYTES_MAX or row < 0 or row >= table.size:
         return Status.BAD_SIZE
-    if not _room(out, position, size):
+    if not has_room(out, position, size):
         return Status.OUTPUT_FULL
     batch = table[row]
     store_be64(out, position, batch.base_offset)
@@ -179,7 +179,7 @@ def _copy(buf: Bytes, table: Table, row: int, out: Bytes, position: int) -> int:
     batch = table[row]
     if batch.position < 0 or batch.size < HEADER_BYTES or batch.size > buf.size - batch.position:
         return Status.BAD_SIZE
-    if not _room(out, position, batch.size):
+    if not has_room(out, position, batch.size):
         return Status.OUTPUT_FULL
     copy_bytes(out, position, buf, batch.position, batch.size)
     return Status.OK
@@ -201,8 +201,6 @@ def _rebuild(
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int, horizon_ms: int, out: Bytes, position: int
 ) -> tuple[int, int, int, int]:
     """Rebuild one batch. Return its status, size, records and max timestamp."""
-    if table[row].attributes & CODEC_MASK:
-        return Status.NEEDS_RECORDS, 0, 0, 0
     status, end, kept, base, latest = encode_records(
         buf, table, row, bitmap, now_ms, horizon_ms, out, position + HEADER_BYTES
     )
@@ -215,7 +213,11 @@ def _rebuild(
 def write_batch(
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int, horizon_ms: int, out: Bytes, position: int
 ) -> tuple[int, int, int, int]:
-    """Write one row, decided before: status, size, records and max timestamp; size 0 for a dropped batch."""
+    """Write one decided batch whose records, if it is rebuilt, lie plain in ``buf``.
+
+    Returns:
+        ``(status, size, records, max timestamp)``; a dropped batch has the size 0.
+    """
     batch = table[row]
     if batch.outcome == BatchAction.DROP:
         return Status.OK, 0, 0, 0
@@ -227,50 +229,3 @@ def write_batch(
     if batch.outcome == BatchAction.UNDECIDED:
         return Status.NEEDS_RECORDS, 0, 0, 0
     return _rebuild(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
-
-
-@kernel(integers(4)(BYTES, BATCHES, I64, I64, WORDS_READ, I64, I64, OUTPUT, I64, WRITTEN_BATCHES, I64))
-def rewrite_batches(
-    buf: Bytes,
-    table: Table,
-    first: int,
-    last: int,
-    bitmap: Words,
-    now_ms: int,
-    horizon_ms: int,
-    out: Bytes,
-    position: int,
-    written: Table,
-    written_rows: int,
-) -> tuple[int, int, int, int]:
-    """Write ``table[first:last]``, decided before, to ``out``, and a row in ``written`` for each batch there.
-
-    Args:
-        buf: the window that the table was scanned from.
-        table: with ``outcome``.
-        first: row to begin with.
-        last: row to end before.
-        bitmap: the survivors.
-        now_ms: epoch ms, one value a round.
-        horizon_ms: as for ``encode_records``.
-        out: never overlaps ``buf``.
-        position: where in ``out`` to begin.
-        written: ``layout.WRITTEN``.
-        written_rows: rows of it already in use.
-
-    Returns:
-        ``(status, row, position, written_rows)``; ``row`` is the first not written, ``out`` is valid up to
-        ``position``. OUTPUT_FULL, TABLE_FULL: make room, go on with ``row``. NEEDS_RECORDS: ``row`` is
-        compressed and must be rebuilt: by ``recompress_batches``, or ``encode_records``, a codec and
-        ``write_header``.
-    """
-    for row in range(max(first, 0), min(last, table.size)):
-        if written_rows < 0 or written_rows >= written.size:
-            return Status.TABLE_FULL, row, position, written_rows
-        status, size, records, latest = write_batch(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
-        if status != Status.OK:
-            return status, row, position, written_rows
-        if size:
-            written_rows = note_written(table, row, position, size, records, latest, written, written_rows)
-            position += size
-    return Status.OK, last, position, written_rows

@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from storage.arrays import Bytes
+from storage.arrays import Bytes, Table
+from storage.kernels.layout import NOT_HERE
 from storage.kernels.status import Status
 from storage.machine.intrinsics import load_u8, store_u8
 from storage.machine.kernel import kernel
@@ -157,3 +158,16 @@ def parse_record(  # noqa: PLR0911  (each check has its status)
     if not has_none and _skip_headers(buf, headers, end) != end:
         return Status.BAD_HEADERS, 0, 0, 0, 0, 0, 0, 0
     return Status.OK, end, timestamp_delta, at_offset, offset_delta, key, key_length, value_length
+
+
+@kernel()
+def check_payload(buf: Bytes, table: Table, row: int) -> int:
+    """Check that the row's plain records are at hand, inside ``buf``, and can be as many as the row says."""
+    start, end = table[row].records_start, table[row].records_end
+    if start == NOT_HERE:
+        return Status.NEEDS_RECORDS
+    if start < 0 or end < start or end > buf.size:
+        return Status.BAD_SIZE
+    if table[row].record_count < 0 or table[row].record_count > end - start:
+        return Status.BAD_COUNT
+    return Status.OK

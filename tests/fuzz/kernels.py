@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.codecs import batches, recompress
+from storage.codecs import batches
 from storage.codecs.compression import Compression, decompress
+from storage.codecs.rewrite_batches import rewrite_batches
 from storage.errors import CorruptCompressedData
-from storage.kernels import crc, decide, keys, offset_map, rebuild, scan
+from storage.kernels import crc, decide, keys, map_walk, offset_map, scan
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.layout import BATCH, CODEC_MASK, WRITTEN
 from storage.kernels.status import BatchAction, Status
@@ -50,7 +51,7 @@ class Bench:
         buf, table = self._scanned(data, random)
         words, counters = offset_map.new_map(12, 0.9)
         limits = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET), 0)
-        status, row = offset_map.map_records(buf, table, 0, table.size, words, counters, *limits, False, False)
+        status, row = map_walk.map_records(buf, table, 0, table.size, words, counters, *limits, False, False)
         rows = twin.scan(data)[1]
         try:
             expected, keyless = twin.survivors(data, rows, 0)
@@ -82,7 +83,11 @@ class Bench:
         room = random.choice((ROOM_BYTES, random.randrange(len(data) + 99)))
         out = self._out.room(room, at_end=random.random() < 0.5)
         written = np.zeros(table.size + 1, WRITTEN)
-        status, _, end, _ = rebuild.rewrite_batches(buf, table, 0, table.size, bits, 0, 0, out, 0, written, 0)
+        arena, plain = (memory.room(ROOM_BYTES, at_end=True) for memory in (self._arena, self._plain))
+        status, _, end, _ = rewrite_batches(
+            buf, table, 0, table.size, bits, 0, 0, arena, plain, out, 0, written, 0,
+            self._calls.words, self._calls.last_seen,
+        )  # fmt: skip
         assert end <= room
         if status == Status.OK and not any(row.attributes & CODEC_MASK for row in rows):
             try:
@@ -107,7 +112,7 @@ class Bench:
         written, calls = np.zeros(table.size + 1, WRITTEN), self._calls
         row = 0
         while row < table.size:
-            _, stopped, end, _ = recompress.recompress_batches(
+            _, stopped, end, _ = rewrite_batches(
                 buf, table, row, table.size, _bits(kept, records), 0, 0, arena, plain, out, 0, written, 0,
                 calls.words, calls.last_seen,
             )  # fmt: skip

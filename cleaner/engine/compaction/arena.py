@@ -11,7 +11,7 @@ from cleaner.engine.compaction.sources import Slice
 from storage.arrays import Bytes, Table, Words
 from storage.codecs.batches import compress_records, decompress_batches, open_codecs
 from storage.codecs.compression import Compression, compress, decompress_onto
-from storage.codecs.recompress import recompress_batches
+from storage.codecs.rewrite_batches import rewrite_batches
 from storage.errors import CorruptBatch, CorruptCompressedData
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
 from storage.kernels.status import Status
@@ -79,7 +79,7 @@ class Arena:
             raise slice_.fail(status, first)
         return _read_row(slice_, first), first + 1
 
-    def recompress(
+    def rewrite(
         self,
         slice_: Slice,
         row: int,
@@ -87,7 +87,7 @@ class Arena:
         keep: tuple[Words, int, int],
         out: tuple[Bytes, int, Table, int],
     ) -> tuple[int, int, int, int]:
-        """Write rows as they were decided, compressed batches rebuilt.
+        """Write rows as they were decided.
 
         Args:
             slice_: with the outcomes.
@@ -96,10 +96,10 @@ class Arena:
             keep: survivors, now, and horizon of new tombstones, epoch ms.
             out: output and position in it, table of what was written and its rows in use.
 
-        Returns: as ``recompress_batches``.
+        Returns: as ``rewrite_batches``.
         """
         codecs, (output, position, written, rows) = self._codecs, out
-        return recompress_batches(
+        return rewrite_batches(
             slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
             output, position, written, rows, codecs.words, codecs.last_seen,
         )  # fmt: skip

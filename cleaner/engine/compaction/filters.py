@@ -146,7 +146,7 @@ class Filters:
 
     def add(self, source: Source, kept: Words) -> None:
         """Note the hashes of records of a source, as ``mark_superseded`` gives them."""
-        self._collect(source, kept[1 : 1 + int(kept[0])])
+        self._collect(source, kept)
 
     def add_mapped(self, sources: Sequence[Source], key_map: KeyMap) -> None:
         """Note the hashes in the map, each with the source that its greatest ordinal lies in."""

@@ -14,6 +14,7 @@ import numpy as np
 from cleaner.engine.compaction.sources import Slice
 from storage.arrays import Bytes, Integers, Words
 from storage.kernels.map_room import ASIDE_WORDS, double_slots, shrink_range
+from storage.kernels.map_walk import map_records, mark_superseded
 from storage.kernels.offset_map import (
     KEYLESS,
     LIMIT,
@@ -23,8 +24,6 @@ from storage.kernels.offset_map import (
     WORDS_A_SLOT,
     collect_survivors,
     hashes_by_range,
-    map_records,
-    mark_superseded,
     new_map,
 )
 from storage.kernels.status import Status
@@ -162,25 +161,30 @@ class KeyMap:
             elif status != Status.OK:
                 raise slice_.fail(status, row)
 
-    def mark(self, slice_: Slice, run: Run, bitmap: Words, kept: Words, share: int) -> None:
+    def mark(self, slice_: Slice, run: Run, bitmap: Words, ordinal_base: int, kept: Words, share: int) -> int:
         """Clear the bits of the rows' records whose key is in the map, or that have none; nothing is added any more.
 
         Args:
             slice_: of the clean section.
             run: rows of it.
             bitmap: of the slice's records.
-            kept: takes the hashes of the other keys, as ``mark_superseded`` has it.
+            ordinal_base: the ordinal that the first bit belongs to.
+            kept: takes the hashes of the other keys, as far as it has room.
             share: of the thread.
+
+        Returns:
+            How many words of ``kept`` were written.
 
         Raises: CorruptBatch.
         """
         tag_min, tag_max = self._range
-        status, row = mark_superseded(
-            run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap, kept,
+        status, row, noted = mark_superseded(
+            run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap, ordinal_base, kept,
             np.uint64(tag_min), np.uint64(tag_max), *self._secret, _OFFSET_END, run.is_unverified,
         )  # fmt: skip
         if status != Status.OK:
             raise slice_.fail(status, row)
+        return noted
 
     def collect(self, bitmap: Words) -> None:
         """Set the bit of every key's greatest ordinal."""

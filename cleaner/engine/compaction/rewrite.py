@@ -41,7 +41,7 @@ from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
-from storage.kernels.rebuild import encode_records, rewrite_batches, write_header
+from storage.kernels.rebuild import encode_records, write_header
 from storage.kernels.status import BatchAction, Status
 from storage.records.record import NO_TIMESTAMP
 from storage.segment import open_to_read
@@ -278,13 +278,9 @@ class Rewriter:
     def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Arena) -> None:
         keep = self._bitmap, self._times.now_ms, self._times.stamped_horizon_ms
         while row < last:
-            status, row, draft.position, draft.rows = rewrite_batches(
-                slice_.buf, slice_.table, row, last, *keep, draft.out, draft.position, draft.written, draft.rows
+            status, row, draft.position, draft.rows = arena.rewrite(
+                slice_, row, last, keep, (draft.out, draft.position, draft.written, draft.rows)
             )
-            if status == Status.NEEDS_RECORDS:
-                status, row, draft.position, draft.rows = arena.recompress(
-                    slice_, row, last, keep, (draft.out, draft.position, draft.written, draft.rows)
-                )
             if status == Status.OUTPUT_FULL:
                 draft.make_room(_bound_bytes(slice_, row))
             elif status == Status.NEEDS_PYTHON:

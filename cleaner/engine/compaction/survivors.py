@@ -174,19 +174,15 @@ class Finder:
         table, (base, end) = slice_.table, _ordinals_of(slice_)
         below = int(np.searchsorted(table["base_offset"], self._first_dirty))
         covered = new_bitmap(end - base)
-        table["first_ordinal"] -= base
         if below:
-            last = table[below - 1]
-            set_range(covered, int(table["first_ordinal"][0]), int(last["first_ordinal"] + last["record_count"]))
-        marked, kept = covered.copy(), np.empty(0, np.uint64)
-        if self._filters:
-            kept = np.empty(1 + int(table["record_count"].sum(dtype=np.int64)), np.uint64)
-            kept[0] = 0
+            first, last = int(table["first_ordinal"][0]), table[below - 1]
+            set_range(covered, first - base, int(last["first_ordinal"] + last["record_count"]) - base)
+        records = int(table["record_count"].sum(dtype=np.int64)) if self._filters else 0
+        marked, kept, noted = covered.copy(), np.empty(records, np.uint64), 0
         with self._crew.hand() as (share, arena):
             for run in _runs(task, below, arena):
-                self._map.mark(slice_, run, marked, kept, share)
-        table["first_ordinal"] += base
-        return covered, covered ^ marked, kept
+                noted += self._map.mark(slice_, run, marked, base, kept[noted:], share)
+        return covered, covered ^ marked, kept[:noted]
 
     def _merge(self, slice_: Slice, covered: Words, superseded: Words) -> None:
         """What lies below the dirty section survives unless superseded; the map's own survivors are set last."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.codecs import batches
+from storage.codecs.rewrite_batches import rewrite_batches
 from storage.codecs.symbols import CodecCalls
-from storage.kernels.layout import BATCH, HEADER_BYTES
+from storage.kernels import decide
+from storage.kernels.layout import BATCH, HEADER_BYTES, WRITTEN
+from storage.kernels.status import Status
+from tests.storage.kernels.calls import Scanned, bits_of, window
 
 ROOM = 1 << 19
 GUARD = 64
@@ -58,3 +65,41 @@ def compressed(codec: int, plain: bytes, calls: CodecCalls, room: int | None = N
     status, position = batches.compress_records(codec, source, 0, len(plain), out, 0, calls.words, calls.last_seen)
     assert_untouched_around(memory)
     return Answer(status, out[:position].tobytes())
+
+
+@dataclass(slots=True)
+class Rewritten:
+    status: Status
+    row: int
+    out: bytes
+    written: npt.NDArray[np.void]
+
+
+def rewritten(
+    data: bytes, found: Scanned, kept: set[int], now: int = 0, horizon: int = 0, room: int = 1 << 16
+) -> Rewritten:
+    """Every batch decided and written."""
+    buf, rows, bits = window(data), len(found.table), bits_of(kept, found.ordinals)
+    written = np.zeros(rows + 1, WRITTEN)
+    status, row = decide.decide_batches(buf, found.table, 0, rows, bits, now)
+    if status != Status.OK:
+        return Rewritten(Status(status), row, b"", written[:0])
+    out = np.zeros(room, np.uint8)
+    status, row, end, count = rewrite(buf, found.table, bits, out, written, now, horizon)
+    return Rewritten(Status(status), row, out[:end].tobytes(), written[:count])
+
+
+def rewrite(
+    buf: Any, table: Any, bits: Any, out: Any, written: Any, now: int = 0, horizon: int = 0, arena_room: int = ROOM
+) -> tuple[int, int, int, int]:
+    """What ``rewrite_batches`` answers for decided batches."""
+    arena, plain, calls = np.zeros(arena_room, np.uint8), np.zeros(arena_room, np.uint8), _calls()
+    answer: tuple[int, int, int, int] = rewrite_batches(
+        buf, table, 0, table.size, bits, now, horizon, arena, plain, out, 0, written, 0, calls.words, calls.last_seen
+    )
+    return answer
+
+
+@cache
+def _calls() -> CodecCalls:
+    return batches.open_codecs()

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels import bitmap, decide, offset_map, rebuild, scan
-from storage.kernels.layout import BATCH, WRITTEN
+from storage.kernels import bitmap, map_walk, offset_map, scan
+from storage.kernels.layout import BATCH
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET
@@ -47,10 +47,10 @@ def survivors(
     for low, high in ranges(passes):
         words, counters = offset_map.new_map(log2_slots, 0.9)
         limits = (np.uint64(low), np.uint64(high), *map(np.uint64, SECRET), first_dirty)
-        status, row = offset_map.map_records(buf, found.table, 0, rows, words, counters, *limits, False, False)
+        status, row = map_walk.map_records(buf, found.table, 0, rows, words, counters, *limits, False, False)
         if status == Status.OK:
-            status, row = offset_map.mark_superseded(
-                buf, found.table, 0, rows, words, counters, bits, words[:0], *limits, False
+            status, row, _ = map_walk.mark_superseded(
+                buf, found.table, 0, rows, words, counters, bits, 0, words[:0], *limits, False
             )
         if status != Status.OK:
             return Status(status), row, set(), 0
@@ -78,24 +78,3 @@ def bits_of(ordinals: set[int], size: int) -> npt.NDArray[np.uint64]:
     for ordinal in ordinals:
         bitmap.set_range(bits, ordinal, ordinal + 1)
     return bits
-
-
-@dataclass(slots=True)
-class Rewritten:
-    status: Status
-    row: int
-    out: bytes
-    written: npt.NDArray[np.void]
-
-
-def rewritten(
-    data: bytes, found: Scanned, kept: set[int], now: int = 0, horizon: int = 0, room: int = 1 << 16
-) -> Rewritten:
-    buf, rows, bits = window(data), len(found.table), bits_of(kept, found.ordinals)
-    written = np.zeros(rows + 1, WRITTEN)
-    status, row = decide.decide_batches(buf, found.table, 0, rows, bits, now)
-    if status != Status.OK:
-        return Rewritten(Status(status), row, b"", written[:0])
-    out = np.zeros(room, np.uint8)
-    status, row, end, count = rebuild.rewrite_batches(buf, found.table, 0, rows, bits, now, horizon, out, 0, written, 0)
-    return Rewritten(Status(status), row, out[:end].tobytes(), written[:count])

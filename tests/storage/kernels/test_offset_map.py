@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.arrays import Integers
-from storage.kernels import bitmap, map_room, offset_map
+from storage.kernels import bitmap, map_room, map_walk, offset_map
 from storage.kernels.layout import NOT_HERE
 from storage.kernels.status import Disposition, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint
-from tests.storage.kernels.calls import ordinals_of, scanned, survivors, window
+from tests.storage.kernels.calls import bits_of, ordinals_of, scanned, survivors, window
 from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 
 ALL = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET))
@@ -133,7 +133,7 @@ def test_batches_in_any_order_and_twice_give_the_same_map() -> None:
     found = scanned(data)
     words, counters = offset_map.new_map(4, 0.9)
     for row in (2, 3, 0, 1, 3, 2):
-        offset_map.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0, False, False)
+        map_walk.map_records(window(data), found.table, row, row + 1, words, counters, *ALL, 0, False, False)
     bits = bitmap.new_bitmap(8)
     offset_map.collect_survivors(words, bits)
     assert (ordinals_of(bits), counters[offset_map.USED]) == ({6, 7}, 2)
@@ -160,7 +160,7 @@ def test_each_key_has_the_hash_it_has_alone(lengths: Sequence[int], count: int, 
     table["records_start"] -= cut
     table["records_end"] -= cut
     words, counters = offset_map.new_map(10, 0.9)
-    status, _ = offset_map.map_records(window(data[cut:]), table, 0, 1, words, counters, *ALL, 0, False, False)
+    status, _ = map_walk.map_records(window(data[cut:]), table, 0, 1, words, counters, *ALL, 0, False, False)
     assert status == Status.OK
     slots = words.reshape(-1, 2)
     hashes = [twin.sip_hash(key, SECRET) for key in keys]
@@ -183,7 +183,7 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
         row, high, status = 0, offset_map.TAG_MAX, Status.MAP_FULL
         while status == Status.MAP_FULL:
             limits = np.uint64(low), np.uint64(high), *secrets
-            status, row = offset_map.map_records(
+            status, row = map_walk.map_records(
                 window(data), found.table, row, rows, words, counters, *limits, 0, False, False
             )
             if status == Status.MAP_FULL:
@@ -202,7 +202,7 @@ def test_the_map_never_fills_to_its_last_slot() -> None:
     data = _many_keys()
     words, counters = offset_map.new_map(4, 1.0)
     counters[offset_map.LIMIT] = 10**9
-    status, _ = offset_map.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0, False, False)
+    status, _ = map_walk.map_records(window(data), scanned(data).table, 0, 40, words, counters, *ALL, 0, False, False)
     assert (status, counters[offset_map.USED]) == (Status.MAP_FULL, 15)
 
 
@@ -212,12 +212,12 @@ def test_threads_that_fill_one_map_leave_what_one_thread_leaves() -> None:
     words, alone = offset_map.new_map(10, 0.9)
     together, _ = offset_map.new_map(10, 0.9)
     rows = len(found.table)
-    offset_map.map_records(window(data), found.table, 0, rows, words, alone, *ALL, 0, False, False)
+    map_walk.map_records(window(data), found.table, 0, rows, words, alone, *ALL, 0, False, False)
     shares = [np.array([0, 900, 0], np.int64) for _ in range(4)]
 
     def fill(share: Integers) -> None:
         for _ in range(50):
-            offset_map.map_records(window(data), found.table, 0, rows, together, share, *ALL, 0, True, False)
+            map_walk.map_records(window(data), found.table, 0, rows, together, share, *ALL, 0, True, False)
 
     with ThreadPoolExecutor(len(shares)) as threads:
         list(threads.map(fill, shares))
@@ -230,11 +230,11 @@ def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> 
     data = Batch(records).encode() + Batch(keyed("z"), 400).encode()
     found = scanned(data)
     words, counters = offset_map.new_map(7, 0.5)
-    status, row = offset_map.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False, False)
+    status, row = map_walk.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False, False)
     assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
     map_room.shrink_range(words, counters, np.uint64(2**21))
     limits = np.uint64(0), np.uint64(2**21), *ALL[2:]
-    status, _ = offset_map.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False, False)
+    status, _ = map_walk.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False, False)
     assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)
 
 
@@ -272,7 +272,7 @@ def test_ordinals_that_an_entry_cannot_hold_are_refused(first_ordinal: int) -> N
     table = scanned(data).table
     table["first_ordinal"] = first_ordinal
     words, counters = offset_map.new_map(4, 0.9)
-    status = offset_map.map_records(window(data), table, 0, 1, words, counters, *ALL, 0, False, False)
+    status = map_walk.map_records(window(data), table, 0, 1, words, counters, *ALL, 0, False, False)
     assert status == (Status.BAD_COUNT, 0)
     assert not words.any()
 
@@ -282,7 +282,7 @@ def test_the_greatest_ordinal_is_kept_whole() -> None:
     table = scanned(data).table
     table["first_ordinal"] = offset_map.ORDINAL_MAX - 1
     words, counters = offset_map.new_map(4, 0.9)
-    offset_map.map_records(window(data), table, 0, 1, words, counters, *ALL, 0, False, False)
+    map_walk.map_records(window(data), table, 0, 1, words, counters, *ALL, 0, False, False)
     assert offset_map.collect_survivors(words, bitmap.new_bitmap(1)) == offset_map.ORDINAL_MAX - 1
 
 
@@ -291,13 +291,34 @@ def test_ordinals_outside_the_bitmap_are_refused() -> None:
     found = scanned(data)
     found.table["first_ordinal"] = 63
     words, counters = offset_map.new_map(4, 0.9)
-    offset_map.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False, False)
+    map_walk.map_records(window(data), found.table, 0, 1, words, counters, *ALL, 0, False, False)
     bits = bitmap.new_bitmap(1)
-    status = offset_map.mark_superseded(
-        window(data), found.table, 0, 1, words, counters, bits, words[:0], *ALL, 9, False
+    status = map_walk.mark_superseded(
+        window(data), found.table, 0, 1, words, counters, bits, 0, words[:0], *ALL, 9, False
     )
-    assert status == (Status.BITMAP_SHORT, 0)
+    assert status == (Status.BITMAP_SHORT, 0, 0)
     assert offset_map.collect_survivors(words, bits) == 64
+
+
+@pytest.mark.parametrize(("room", "noted"), [(0, 0), (1, 1), (4, 2)])
+def test_bits_count_from_the_base_and_hashes_of_the_other_keys_are_noted_as_far_as_there_is_room(
+    room: int, noted: int
+) -> None:
+    data = Batch(keyed("a", "b", "c")).encode()
+    found = scanned(data)
+    words, counters = offset_map.new_map(4, 0.9)
+    dirty = Batch(keyed("b")).encode()
+    map_walk.map_records(window(dirty), scanned(dirty).table, 0, 1, words, counters, *ALL, 0, False, False)
+    found.table["first_ordinal"] = 128 + 5
+    table = found.table.copy()
+    bits, kept = bits_of({5, 6, 7}, 64), np.zeros(room, np.uint64)
+    marked = map_walk.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, 128, kept, *ALL, 9, False)
+    assert marked == (Status.OK, 1, noted)
+    assert ordinals_of(bits) == {5, 7}
+    assert (kept != 0).sum() == noted
+    assert found.table["first_ordinal"].tolist() == table["first_ordinal"].tolist()
+    below = map_walk.mark_superseded(window(data), found.table, 0, 1, words, counters, bits, 192, kept, *ALL, 9, False)
+    assert below[:2] == (Status.BAD_COUNT, 0)
 
 
 @compiled

@@ -17,9 +17,9 @@ import lz4.frame
 import pytest
 import zstandard
 
-from storage.codecs import batches, recompress
+from storage.codecs import batches, rewrite_batches
 from storage.codecs.compression import Compression, compress
-from storage.kernels import bitmap, crc, decide, filter_probe, index, offset_map, rebuild, scan
+from storage.kernels import bitmap, crc, decide, filter_probe, index, map_walk, offset_map, rebuild, scan
 from storage.machine.kernel import Kernel
 from storage.names import TopicPartition
 from storage.records import Record, encode_batch
@@ -249,7 +249,19 @@ def clean_in_a_process(log_dir: Path, memory_bytes: int | None) -> subprocess.Co
 @pytest.fixture(scope="module")
 def _compiled():
     """What a process with little memory calls; the compiler would need more."""
-    for module in (batches, bitmap, crc, decide, filter_probe, index, offset_map, rebuild, recompress, scan):
+    for module in (
+        batches,
+        bitmap,
+        crc,
+        decide,
+        filter_probe,
+        index,
+        map_walk,
+        offset_map,
+        rebuild,
+        rewrite_batches,
+        scan,
+    ):
         for kernel in vars(module).values():
             if isinstance(kernel, Kernel) and kernel.signature:
                 kernel.machine_code()

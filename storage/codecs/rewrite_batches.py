@@ -1,4 +1,8 @@
-"""Rebuild compressed batches from their kept records: decompress, encode, compress, in one kernel."""
+"""Write batches as ``decide_batches`` decided: copied, emptied or rebuilt from their kept records.
+
+A batch that is copied, emptied or dropped stays compressed. One that is rebuilt is decompressed before, and compressed
+with the same codec after.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ from storage.arrays import Bytes, Integers, Table, Words
 from storage.codecs.batches import compress_records, decompress_batches
 from storage.codecs.snappy_compress import LAST_SEEN, LastSeen
 from storage.kernels.layout import BATCHES, CODEC_MASK, HEADER_BYTES, NOT_HERE, WRITTEN_BATCHES
-from storage.kernels.rebuild import encode_records, note_written, write_batch, write_header
+from storage.kernels.rebuild import encode_records, has_room, note_written, write_batch, write_header
 from storage.kernels.status import BatchAction, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, INTEGERS, OUTPUT, WORDS_READ, integers
 
 
 @kernel()
-def _must_rebuild(table: Table, row: int) -> bool:
+def _is_recompressed(table: Table, row: int) -> bool:
     is_rebuilt = table[row].outcome in (BatchAction.REBUILD, BatchAction.STAMP)
     return bool(is_rebuilt and table[row].attributes & CODEC_MASK != 0)
 
@@ -41,7 +45,7 @@ def _recompress(
     table[row].records_start = NOT_HERE
     if status != Status.OK:
         return Status.NEEDS_PYTHON if status == Status.OUTPUT_FULL else status, 0, 0, 0
-    if out.size - position < HEADER_BYTES:
+    if not has_room(out, position, HEADER_BYTES):
         return Status.OUTPUT_FULL, 0, 0, 0
     codec = table[row].attributes & CODEC_MASK
     status, end = compress_records(codec, plain, 0, plain_bytes, out, position + HEADER_BYTES, calls, last_seen)
@@ -56,7 +60,7 @@ def _recompress(
         LAST_SEEN,
     )
 )  # fmt: skip
-def recompress_batches(  # noqa: PLR0917  (a kernel takes no structures)
+def rewrite_batches(  # noqa: PLR0917  (a kernel takes no structures)
     buf: Bytes,
     table: Table,
     first: int,
@@ -73,7 +77,7 @@ def recompress_batches(  # noqa: PLR0917  (a kernel takes no structures)
     calls: Integers,
     last_seen: LastSeen,
 ) -> tuple[int, int, int, int]:
-    """Write ``table[first:last]``, decided before, as ``rewrite_batches`` does; compressed batches are rebuilt, too.
+    """Write ``table[first:last]``, decided before, to ``out``, and a row in ``written`` for each batch there.
 
     Args:
         buf: the window that the table was scanned from.
@@ -86,28 +90,30 @@ def recompress_batches(  # noqa: PLR0917  (a kernel takes no structures)
         arena: for the records of one batch, decompressed.
         plain: for those that stay. Neither overlaps another array.
         out: never overlaps ``buf``.
-        position: where in ``out`` to begin; not negative.
+        position: where in ``out`` to begin.
         written: ``layout.WRITTEN``.
-        written_rows: rows of it already in use; not negative.
+        written_rows: rows of it already in use.
         calls: ``CodecCalls.words`` of this thread.
         last_seen: ``CodecCalls.last_seen`` of this thread.
 
     Returns:
-        ``(status, row, position, written_rows)``, as ``rewrite_batches``. NEEDS_PYTHON: ``row`` is more than an array
-        holds, or nothing for the codec kernels; the readable codecs can tell.
+        ``(status, row, position, written_rows)``; ``row`` is the first not written, ``out`` is valid up to
+        ``position``. OUTPUT_FULL, TABLE_FULL: make room, go on with ``row``. NEEDS_PYTHON: ``row`` decompresses to more
+        than ``arena`` or ``plain`` holds, or is nothing for the codec kernels: write it by ``encode_records``, the
+        readable codec and ``write_header``. NEEDS_RECORDS: ``row`` is not decided.
     """
     for row in range(max(first, 0), min(last, table.size)):
-        if written_rows >= written.size:
+        if written_rows < 0 or written_rows >= written.size:
             return Status.TABLE_FULL, row, position, written_rows
-        if _must_rebuild(table, row):
-            status, size, kept, latest = _recompress(
+        if _is_recompressed(table, row):
+            status, size, records, latest = _recompress(
                 buf, table, row, bitmap, now_ms, horizon_ms, arena, plain, out, position, calls, last_seen
             )
         else:
-            status, size, kept, latest = write_batch(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
+            status, size, records, latest = write_batch(buf, table, row, bitmap, now_ms, horizon_ms, out, position)
         if status != Status.OK:
             return status, row, position, written_rows
         if size:
-            written_rows = note_written(table, row, position, size, kept, latest, written, written_rows)
+            written_rows = note_written(table, row, position, size, records, latest, written, written_rows)
             position += size
     return Status.OK, last, position, written_rows
