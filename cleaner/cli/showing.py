@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from policies.plan import Plan
 
 
-def show(plan: Plan, outcome: Outcome, *, as_json: bool, verbosity: int, delete_delay_ms: int | None) -> None:
+def show(plan: Plan, outcome: Outcome, *, as_json: bool, verbosity: int) -> None:
     """Print the result on stdout.
 
     Args:
@@ -20,7 +20,6 @@ def show(plan: Plan, outcome: Outcome, *, as_json: bool, verbosity: int, delete_
         outcome: what became of it.
         as_json: one document, schema ``logcleaner.plan/1``.
         verbosity: how often ``-v`` was said: with one, every segment has its line.
-        delete_delay_ms: in place of ``file.delete.delay.ms``.
     """
     if as_json:
         from cleaner.report.document import document
@@ -33,7 +32,7 @@ def show(plan: Plan, outcome: Outcome, *, as_json: bool, verbosity: int, delete_
     from cleaner.report.text import Page, render
 
     page = Page(shutil.get_terminal_size((80, 24)).columns, every_segment=verbosity > 0)
-    text = render(plan, outcome, page, delete_delay_ms=delete_delay_ms)
+    text = render(plan, outcome, page)
     console = Console()
     if console.is_terminal:
         console.print(text, soft_wrap=True, end="")
