@@ -10,18 +10,18 @@ from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.errors import told
-from policies.plan import LogDirPlan, PartitionPlan, path_of
+from policies.plan import Compaction, LogDirPlan, PartitionPlan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
 
 
 class Rehearsal:
-    """Changes nothing, takes no lock."""
+    """Computes what a run would do; changes nothing, takes no lock."""
 
-    def __init__(self, means: Means, now_ms: int) -> None:
+    def __init__(self, means: Means, request: Request) -> None:
         self._means = means
-        self._now_ms = now_ms
+        self._request = request
 
     def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
         """What one partition's actions would give: exact for deletions, and for compactions where the data is read."""
@@ -29,10 +29,10 @@ class Rehearsal:
         start_seconds = self._means.clock.seconds()
         try:
             listing = self._checked(partition)
-            begun = self._expected(replace(partition, compaction=None))
-            if partition.compaction:
-                ensure_changeable(listing, partition.compaction.segments, and_readable=True)
-            measured = self._measured(partition, expected, listing) if exact and partition.compaction else expected
+            begun, compaction = self._expected(replace(partition, compaction=None)), partition.compaction
+            if compaction:
+                ensure_changeable(listing, compaction.segments, and_readable=True)
+            measured = self._measured(partition, compaction, expected, listing) if exact and compaction else expected
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
                 return expected  # a live broker changed what was planned: the estimate has to do
@@ -44,7 +44,7 @@ class Rehearsal:
         now_ms = self._means.clock.now_ms()
         return sum(
             file.identity.size_bytes
-            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._means.delete_delay_ms)
+            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._request.delete_delay_ms)
             for file in due_leftovers(listing, now_ms, delay_ms, renamed_ms)
         )
 
@@ -57,7 +57,7 @@ class Rehearsal:
             Basis.ESTIMATE if compaction else Basis.EXACT,
             deleted_segments=len(deletion.segments) if deletion else 0,
             deleted_bytes=deleted_bytes,
-            freed_bytes=deleted_bytes if self._means.delete_delay_ms == 0 else 0,
+            freed_bytes=deleted_bytes if self._request.is_at_once else 0,
             compacted_from_bytes=from_bytes,
             compacted_to_bytes=from_bytes,
         )
@@ -72,19 +72,14 @@ class Rehearsal:
             ensure_changeable(listing, partition.deletion.segments)
         return listing
 
-    def _measured(self, partition: PartitionPlan, expected: PartitionResult, listing: Listing) -> PartitionResult:
+    def _measured(
+        self, partition: PartitionPlan, compaction: Compaction, expected: PartitionResult, listing: Listing
+    ) -> PartitionResult:
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
-        round_ = round_of(partition, listing, self._now_ms, self._means, _log_start(partition))
+        round_ = round_of(partition, listing, self._request, self._means, _log_start(partition))
         done = measure(round_, self._means)
-        return replace(
-            expected,
-            basis=Basis.EXACT,
-            compacted_to_bytes=done.size_bytes,
-            records_read=done.records_read,
-            records_kept=done.records_kept,
-            records_unkeyed=done.unkeyed,
-        )
+        return replace(expected.with_compaction(compaction, done), basis=Basis.EXACT)
 
 
 def _log_start(partition: PartitionPlan) -> int:
