@@ -76,7 +76,7 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/config": 11,
     "cleaner/daemon": 45,
     "cleaner/demo": 3,
-    "cleaner/engine": 50,
+    "cleaner/engine": 49,
     "cleaner/engine/compaction": 58,
     "cleaner/engine/compare": 13,
     "cleaner/engine/copy": 12,
