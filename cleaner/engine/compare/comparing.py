@@ -1,4 +1,4 @@
-"""Which partitions of two places are compared with each other, and what their checkpoints say of them.
+"""The partitions of two places, paired by name, with what their checkpoints say.
 
 A place is a log dir, a copy of one, or a single partition directory.
 """
@@ -74,7 +74,7 @@ class OtherTopicId(LogCleanerError):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was found out about one partition."""
+    """The result for one partition."""
 
     name: str
     difference: Difference | None
@@ -89,7 +89,7 @@ class Compared:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something is gone, or not as it was, that no cleaning accounts for."""
+        """Return whether a record is gone or changed that no cleaning accounts for."""
         if self.is_left_out:
             return False
         return self.difference is None or self.difference.damage is not None
@@ -131,18 +131,18 @@ class ComparedDir:
 
     @cached_property
     def origin(self) -> Origin | None:
-        """What the log dir is a copy of, if it is one. Raises: CorruptManifest, UnreadableFile."""
+        """Return the log dir that this one is a copy of, if it is one. Raises: CorruptManifest, UnreadableFile."""
         return read_origin(self.log_dir.path)
 
     def is_copy_of(self, other: ComparedDir) -> bool:
-        """Whether this is a copy that was made of the other place's log dir, as it lies there."""
+        """Return whether this is a copy of the other place's log dir, as it lies there."""
         if self.origin is None:
             return False
         original = Path(self.origin.path)
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:
-        """A line for each file of a copy that is not what its manifest says; of a log dir without one, none.
+        """Yield a line for each file of a copy that is not what its manifest says; none for a log dir without one.
 
         Raises: CorruptManifest, IncompleteCopy, UnreadableFile.
         """
@@ -151,7 +151,7 @@ class ComparedDir:
             yield f"{self.log_dir.path / name}: {how}"
 
     def state(self, topic_partition: TopicPartition) -> State:
-        """A partition as it is, what a crash left counted as recovered.
+        """Open a partition as it is, with what a crash left counted as recovered.
 
         Raises: CorruptCheckpoint, UnreadableFile; CorruptBatch of a swap that was interrupted.
         """
@@ -163,7 +163,7 @@ class ComparedDir:
         return State(listing, max(start, first_base), self._compacted_to(topic_partition))
 
     def _compacted_to(self, topic_partition: TopicPartition) -> int:
-        """Of a single partition directory without a checkpoint beside it nothing is known: then all may be."""
+        """Return the offset that a log may be compacted up to. Without a checkpoint beside it, that is its end."""
         from cleaner.engine.compare.two_states import OFFSET_END  # noqa: PLC0415 - loads the kernels
 
         cleaned: Offsets = self.log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
@@ -198,7 +198,7 @@ def _unlike_kinds(before: ComparedDir, after: ComparedDir) -> UnlikePlaces:
 
 
 def _known(place: ComparedDir) -> set[TopicPartition]:
-    """Partitions that a log dir has, or speaks of: one that is lost is in its checkpoints still, or left out."""
+    """Return the partitions that a log dir has or names: a lost one is still in its checkpoints, or is left out."""
     known = {topic_partition for topic_partition, _ in place.log_dir.partitions()}
     for name in OFFSET_CHECKPOINTS:
         with suppress(CorruptCheckpoint):  # told when the partitions are compared
@@ -213,7 +213,7 @@ def _some(partitions: set[TopicPartition]) -> str:
 
 
 def pairs(before: ComparedDir, after: ComparedDir) -> Iterator[tuple[str, TopicPartition, TopicPartition | None]]:
-    """Names of the partitions to compare; None where the later place has none for it.
+    """Yield the pairs of partitions to compare; None if the later place has none of that name.
 
     Two partition directories are compared whatever their names.
     """
@@ -277,7 +277,7 @@ def _check_topic_ids(before: Path, after: Path) -> None:
 
 
 def _topic_id(directory: Path) -> str | None:
-    """The id in ``partition.metadata``; None if there is none that can be read."""
+    """Return the id in ``partition.metadata``; None if there is none that can be read."""
     path = directory / PARTITION_METADATA_FILE
     with suppress(UnreadableFile, CorruptCheckpoint):
         data = read_file(path)

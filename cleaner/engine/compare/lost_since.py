@@ -1,4 +1,4 @@
-"""Which tombstones and transaction markers may be gone, though the earlier state gave them no delete horizon.
+"""Tombstones and transaction markers that may be gone, though the earlier state gave them no delete horizon.
 
 A cleaner needs two rounds for that: the first stamps the horizon, its own moment plus ``delete.retention.ms``, and a
 round behind that moment takes the record. Two states do not show the round in between. They show what must hold:
@@ -34,7 +34,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What is known of the time between two states of a partition."""
+    """The known facts about the time between two states of a partition."""
 
     delete_retention_ms: int | None = None
     """As the topic is configured; None if nobody says."""

@@ -1,4 +1,4 @@
-"""Whether all that cleanings took was to go: two states of a partition compared, record by record.
+"""Two states of a partition, compared record by record: was every record that is gone allowed to go?
 
 Both are read once from end to end, side by side; what was compacted of them once more, before that, to find every key's
 last record, by the offset map that compaction uses (``two_states``: what was appended since supersedes, too). What is
@@ -62,7 +62,7 @@ class NoSegments(LogCleanerError):
 
 
 class Cause(StrEnum):
-    """Why a record may be gone."""
+    """The causes for which a record may be gone."""
 
     RETENTION = "retention"
     """Below the log start."""
@@ -86,7 +86,7 @@ class Mismatch:
 
 @dataclass(slots=True)
 class Difference:
-    """What became of the records of a partition."""
+    """The difference between two states of a partition."""
 
     records: int = 0
     """In the earlier state."""
@@ -237,7 +237,7 @@ class _Comparison:
         self._tell_damage(met, left)
 
     def _causes(self, met: _Met) -> Iterator[tuple[Cause, Flags]]:
-        """The causes of a cleaner, in the order of its decisions."""
+        """Yield the causes of a cleaner, in the order of its decisions."""
         yield Cause.ABORTED, met.is_compacted & ~met.is_control & met.is_discarded
         # without a checkpoint nothing tells that the log is compacted, and only a compaction drops such records
         yield Cause.UNKEYED, met.is_data & ~met.has_key & (self._compacted_to != OFFSET_END)
@@ -251,18 +251,18 @@ class _Comparison:
         yield Cause.EXPIRED_BETWEEN, may_be_gone & (self._objection is None)
 
     def _is_tombstone(self, met: _Met) -> Flags:
-        """Compacted tombstones that no later record supersedes."""
+        """Return the compacted tombstones that no later record supersedes."""
         return met.is_data & met.has_key & met.is_latest & (met.digests["value_bytes"] < 0)
 
     def _is_due(self, met: _Met) -> Flags:
-        """Whether the delete horizon has come; v0 and v1 have none: file times decided."""
+        """Return whether the delete horizon has come. v0 and v1 have none: file times decided."""
         if met.run.slice_.is_legacy:
             return ~met.is_control
         table = met.run.slice_.table
         return _has_horizon(met) & (table["base_timestamp"][met.rows] <= self._now_ms)
 
     def _tombstones_between(self, met: _Met, is_tombstone: Flags) -> Flags:
-        """Tombstones without a horizon that may be gone, as far as the other tombstones tell."""
+        """Return the tombstones without a horizon that may be gone, as far as the other tombstones tell."""
         asked = np.zeros(met.rows.size, np.bool_)
         if not met.run.slice_.is_legacy:
             asked |= is_tombstone & ~_has_horizon(met)
@@ -272,7 +272,7 @@ class _Comparison:
         return asked
 
     def _markers_between(self, met: _Met) -> Flags:
-        """Markers without a horizon that may be gone, as far as the data of their transactions tells."""
+        """Return the markers without a horizon that may be gone, as far as the data of their transactions tells."""
         if not met.is_compacted.any():
             return met.is_compacted
         is_bare = self._markers.without_data(met.run, met.rows, met.there)
@@ -325,7 +325,7 @@ class _LaterState:
 
 
 def _batch_facts(run: Digests, rows: Integers) -> Integers:
-    """What of a batch must stay as it is for its records to mean the same."""
+    """Return the fields of a batch that must stay as they are for its records to mean the same."""
     table = run.slice_.table[rows]
     kinds = table["attributes"].astype(np.int64) & (CONTROL | TRANSACTIONAL)
     return np.stack([kinds, *(table[name].astype(np.int64) for name in _BATCH_FIELDS)])
@@ -367,7 +367,7 @@ def _fates(state: State, aborted: list[AbortedTransaction], now_ms: int) -> Fate
 
 
 def _bits(bitmap: Words, ordinals: Integers) -> Flags:
-    """The bit of each ordinal; set where it lies beyond the bitmap."""
+    """Return the bit of each ordinal; an ordinal beyond the bitmap counts as set."""
     inside = ordinals < bitmap.size * 64
     bits = np.ones(ordinals.size, np.bool_)
     words = bitmap[ordinals[inside] >> 6]

@@ -1,4 +1,4 @@
-"""How much room a copy needs at most: the data of the files that are copied, without their holes, and what a compaction
+"""The room that a copy needs at most: the data of the files that are copied, without their holes, and what a compaction
 may leave. Blocks that a file system shares between original and copy are not counted on."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def needed_bytes(plan: LogDirPlan, moment: Moment, left_of: Callable[[PartitionP
 
 
 def is_of_the_partition(name: str) -> bool:
-    """Whether it is a file that belongs to no segment: topic id, leader epochs, and what others may have put there."""
+    """Return whether a file belongs to no segment: topic id, leader epochs, and what others may have put there."""
     return parse_segment_file_name(name) is None and not name.endswith(SCRATCH_SUFFIX)
 
 

@@ -71,7 +71,7 @@ class OutputFull(OutOfSpace):
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What retention leaves of a partition."""
+    """The segments that retention leaves of a partition."""
 
     listing: Listing
     doomed: tuple[Segment, ...]
@@ -259,7 +259,7 @@ class Copier:
         return into.absorbed, done
 
     def _follow_deletion(self, planned: PartitionPlan, listing: Listing, target: Path) -> None:
-        """The empty segment where everything went, and the leader epochs."""
+        """Write the leader epochs and, if everything was deleted, the empty segment."""
         deletion, fs = planned.deletion, self._means.fs
         assert deletion is not None
         if (offset := deletion.roll_at_offset) is not None:

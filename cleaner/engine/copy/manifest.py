@@ -76,7 +76,7 @@ class ManifestFile:
 def manifest_of(
     plan: LogDirPlan, copied: Sequence[PartitionCopy], root: Path, left_out: Sequence[str], made: tuple[int, str, str]
 ) -> bytes:
-    """The manifest of a copy that is complete on disk but for it; every file is read back for its hash.
+    """Make the manifest of a copy that is complete on disk otherwise. Every file is read back for its hash.
 
     Args:
         plan: that the copy was made by.
@@ -105,7 +105,7 @@ def manifest_of(
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a copy says of the log dir that it was made of."""
+    """The facts that a copy keeps about the log dir that it was made of."""
 
     path: str
     """Of the log dir, then."""
@@ -126,7 +126,7 @@ def read_origin(root: Path) -> Origin | None:
 
 
 def read_manifest(root: Path) -> tuple[ManifestFile, ...] | None:
-    """The files that a copy consists of; None where there is no manifest.
+    """Return the files that a copy consists of; None if it has no manifest.
 
     Raises: CorruptManifest, UnreadableFile; IncompleteCopy where a copy was interrupted.
     """
@@ -162,7 +162,7 @@ def _document(path: Path) -> dict[str, Any] | None:
 
 
 def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:
-    """Files that are not what a manifest says, and how. Raises: UnreadableFile."""
+    """Yield each file that is not what its manifest says, and what is wrong with it. Raises: UnreadableFile."""
     for file in files:
         path = root / file.path
         if root.resolve() not in path.resolve().parents or not path.is_file():
@@ -174,7 +174,7 @@ def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[s
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's bytes, hexadecimal. Raises: UnreadableFile."""
+    """Return the SHA-256 of a file's bytes, hexadecimal. Raises: UnreadableFile."""
     try:
         with open(open_to_read(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -220,7 +220,7 @@ def _segment(verdict: Verdict, copy: PartitionCopy) -> dict[str, Any]:
 
 
 def _configs(policy: TopicPolicy) -> Mapping[str, Any]:
-    """What was stated for the topic, and by whom."""
+    """Return the configuration that was stated for a topic, and who stated it."""
     return {key: {"value": stated.value, "origin": stated.origin} for key, stated in sorted(policy.stated.items())}
 
 

@@ -70,7 +70,7 @@ class SourceChanged(PlanOutOfDate):
 
 
 class EntrySeen(NamedTuple):
-    """What lay under a name."""
+    """The file or directory that a name led to."""
 
     format: int
     """File, directory, symlink, ...: as ``stat.S_IFMT`` has it."""
@@ -93,12 +93,12 @@ class EntrySeen(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a plain file."""
+        """Return whether it is a plain file."""
         return self.format == stat.S_IFREG
 
     @property
     def is_dir(self) -> bool:
-        """Whether it is a directory, and no symlink to one."""
+        """Return whether it is a directory, and no symlink to one."""
         return self.format == stat.S_IFDIR
 
     def change_to(self, other: EntrySeen) -> str | None:
@@ -247,7 +247,7 @@ def _looked_at(path: Path) -> SeenDirectory:
 
 
 def _is_copied(name: str, entry: EntrySeen, topics: Sequence[str], log_dir: Path) -> bool:
-    """Whether a copy of some topics has this directory.
+    """Return whether a copy of some topics has this directory.
 
     Raises: UnreadableFile for a live partition that is no directory: a broker would follow a symlink.
     """
@@ -272,7 +272,7 @@ def _entries(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, EntrySeen
 
 
 def _means_something(name: str) -> bool:
-    """Whether Kafka would read a file of this name, so that a copy without it were another log, topic or node."""
+    """Return whether Kafka would read a file of this name: a copy without it would be another log, topic or node."""
     parsed = parse_segment_file_name(name)
     if parsed is not None:
         return parsed.state is not FileState.DELETED

@@ -72,7 +72,7 @@ class OutputDir:
         return cls(path, fs)
 
     def make_dir(self, name: str) -> Path:
-        """A directory in it, owned like it."""
+        """Make a directory in the output, with the owner of the output."""
         directory = self.path / name
         self._fs.make_dir(directory, self.path, Purpose.COPY)
         return directory
@@ -121,7 +121,7 @@ class OutputDir:
         self._fs.fsync_dir(self.path, Purpose.COPY)
 
     def directories(self) -> Iterator[Path]:
-        """Those in it, by name."""
+        """Return the files in the directory, by name."""
         yield from (path for path in sorted(self.path.iterdir()) if path.is_dir())
 
 

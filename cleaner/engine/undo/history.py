@@ -1,4 +1,4 @@
-"""What the journal of a log dir tells of the past."""
+"""The past of a log dir, as its journal tells it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class History:
 
 
 def read_history(log_dir: LogDir, wanted: Wanted) -> History:
-    """The entries of the wanted partitions, and of the log dir as a whole; without what only a restore reads.
+    """Return the entries of the wanted partitions and of the log dir as a whole, without the fields for a restore.
 
     Raises: UnreadableFile.
     """

@@ -38,7 +38,7 @@ class RestoreResult:
 
 
 def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
-    """The wanted partitions with deleted segments that still wait, and those on hold.
+    """Return the wanted partitions that have waiting deleted segments or a hold.
 
     Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile of what concerns the whole log dir.
     """
@@ -55,7 +55,7 @@ def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
 
 
 class _Stated(NamedTuple):
-    """What the files of a log dir state of its partitions, as far as a restore asks for it."""
+    """The facts about the partitions of a log dir that a restore needs."""
 
     holds: Offsets
     hold_ids: TopicIds
@@ -92,7 +92,7 @@ def _result(
     deletions: Sequence[DeletionFacts],
     stated: _Stated,
 ) -> RestoreResult | None:
-    """None where nothing that the journal knows still waits, and there is no hold."""
+    """Return the facts about a partition; None if it has no hold, and no deletion that the journal knows waits."""
     try:
         if isinstance(listing, LogCleanerError):
             raise listing
@@ -126,13 +126,13 @@ def _result(
 
 
 def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
-    """The leader epochs as they were before a deletion, and those that began since."""
+    """Return the leader epochs as they were before a deletion, and those that began since."""
     before = [LeaderEpochEntry(*entry) for entry in deletion.leader_epochs]
     newest = before[-1].epoch if before else -1
     return before + [entry for entry in found if entry.epoch > newest]
 
 
 def _fit(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> bool:
-    """Whether what is found is what a deletion, or none yet, leaves of the epochs before it."""
+    """Return whether the epochs found are those before a deletion, or what the deletion leaves of them."""
     before = epochs_before(deletion, found)
     return list(found) == before or (bool(found) and list(found) == truncate_from_start(before, found[0].start_offset))

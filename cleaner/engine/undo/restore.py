@@ -73,14 +73,14 @@ class Restorer:
         self._listener = listener
 
     def plan(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
-        """What could be restored of the wanted partitions, and which are on hold; takes no lock, changes nothing.
+        """Plan the restore of the wanted partitions, and tell which are on hold. Takes no lock, and changes nothing.
 
         Raises: CorruptCheckpoint, UnreadableFile of what concerns a whole log dir.
         """
         return tuple(result for log_dir in self._log_dirs for result in survey_restores(log_dir, wanted))
 
     def held(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
-        """The wanted partitions that are on hold. Raises: CorruptHolds, UnreadableFile."""
+        """Return the wanted partitions that are on hold. Raises: CorruptHolds, UnreadableFile."""
         return tuple(sorted({tp for log_dir in self._log_dirs for tp in log_dir.holds() if wanted(tp)}))
 
     def restore(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
@@ -174,7 +174,7 @@ class Restorer:
 
 
 def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
-    """Steps 2 to 5 of a restore. Raises: CorruptCheckpoint, UnreadableFile, OutOfSpace, UnsafeOwner, OSError."""
+    """Do steps 2 to 5 of a restore. Raises: CorruptCheckpoint, UnreadableFile, OutOfSpace, UnsafeOwner, OSError."""
     directory = log_dir.path / str(planned.facts.topic_partition)
     if planned.restorable:
         _put_back_checkpoints(fs, log_dir, planned)
