@@ -19,7 +19,7 @@ import pytest
 
 from cleaner.engine.compaction import filters, sources
 from cleaner.engine.compaction.key_map import KeyMap
-from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.passes import Span, Spared
 from storage.log_dir import LogDir
 from storage.names import RECOVERY_POINT_CHECKPOINT
 from tests.interop.referee import Config, Referee
@@ -93,13 +93,13 @@ class Drawn:
 def passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many segments each round passed over; of these small segments, too, filters are made."""
     counts: list[int] = []
-    pass_over = filters.Filters.pass_over
+    spare = filters.Filters.spare
 
-    def counting(self: filters.Filters, of: Sequence[Source], first_dirty: int, key_map: KeyMap) -> None:
-        pass_over(self, of, first_dirty, key_map)
-        counts.append(sum(source.is_passed_over for source in of))
+    def counting(self: filters.Filters, of: Sequence[Span], first_dirty: int, key_map: KeyMap) -> tuple[Spared, ...]:
+        counts.append(len(spared := spare(self, of, first_dirty, key_map)))
+        return spared
 
-    monkeypatch.setattr(filters.Filters, "pass_over", counting)
+    monkeypatch.setattr(filters.Filters, "spare", counting)
     monkeypatch.setattr(filters, "SEGMENT_BYTES_MIN", 1)
     monkeypatch.setattr(filters, "cache_root", lambda: tmp_path / "cache")
     return counts

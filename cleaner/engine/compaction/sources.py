@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from cleaner.engine.compaction.legacy_rewrite import legacy_batch, read_stretch
 from storage.arrays import Bytes, Table
@@ -32,7 +31,6 @@ for signals to be served in between; a larger batch gets a window of its own."""
 ROWS_MAX: Final = 16_384
 _READ_AHEAD_BYTES: Final = 16 << 20
 """So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
-NEVER_MS: Final = (1 << 63) - 1
 
 _CAUSES: Final = {
     Status.END_OF_BUFFER: "the file ends within a batch",
@@ -135,18 +133,8 @@ class Position:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the first walk over the records found out about a slice."""
-
-    end: Position
-    """Where the next one begins."""
-    is_ordinary: bool
-    """All its batches are (``Fates.dispose``): who works on it need not know the slices before it."""
-
-
 class Source:
-    """A segment of a round, read window by window, and what the first walk over it found out.
+    """A segment of a round, read window by window.
 
     Under the lock its ``.log`` is mapped for the round, and every window's pages are populated before they are
     touched: a file that was truncated gives an error there, not a SIGBUS in a kernel. Without the lock windows are
@@ -155,32 +143,21 @@ class Source:
     The first walk is one thread's; what it walked over, several may read again.
     """
 
-    def __init__(self, segment: Segment, upper_offset: int, *, is_locked: bool) -> None:
+    def __init__(self, segment: Segment, upper_offset: int, *, is_locked: bool, start: Position | None = None) -> None:
         """Open a segment.
 
         Args:
             segment: with a ``.log``.
             upper_offset: the next segment's base offset; a batch that reaches it is damaged.
             is_locked: whether we hold the lock of the log dir.
+            start: where its first batch to read begins; the beginning of the file if none is given.
 
         Raises: UnreadableFile, PlanOutOfDate where the file has another size than was listed.
         """
-        self.segment = segment
-        self.upper_offset = upper_offset
         self.path = segment.log.path
-        self.first_ordinal = -1
-        self.records = 0
-        self.is_alone = False
-        """Its group holds no other segment: it stays as it is unless it loses something."""
-        self.is_passed_over = False
-        """Nothing of it is superseded, nor due: no walk over the records reads it."""
-        self.quiet_until_ms = NEVER_MS
-        """Until then nothing in it is due to go but what newer records supersede, as far as the first walk told."""
-        self.has_empty_batches = False
-        self.tombstones: list[npt.NDArray[np.int32]] = []
-        """Of every batch, as the first walk over the records counted them; one array a slice."""
-        self.known: list[Known] = []
-        """Of every slice, or, where the first walk was another process's, of none."""
+        self.start = start or Position(0, segment.base_offset, 0, 0)
+        """Of the first slice."""
+        self._upper_offset = upper_offset
         self._size_bytes = segment.size_bytes
         self._map = _mapped(segment) if is_locked else None
         self._mapped_buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
@@ -229,20 +206,15 @@ class Source:
         if self._mapped_buf is not None:
             unmap_pages(self._mapped_buf, start + -start % mmap.PAGESIZE, end - end % mmap.PAGESIZE)
 
-    @property
-    def start(self) -> Position:
-        """Of the first slice, once the source has its first ordinal."""
-        return Position(0, self.segment.base_offset, self.first_ordinal, 0)
-
     def slice_at(self, start: Position, rows: int) -> Slice:
         """One of so many rows that was walked over before. Raises: as ``slices``."""
         return next(self.slices(verify=False, start=start, rows_max=rows))
 
     def slices(self, *, verify: bool, start: Position | None = None, rows_max: int | None = None) -> Iterator[Slice]:
-        """Walk over the batches. The record count is known at the end.
+        """Walk over the batches.
 
         Args:
-            start: where to begin; the beginning if not said.
+            start: where to begin; ``self.start`` if none is given.
             rows_max: of a slice.
             verify: check the CRC of v0 and v1 messages as they are read; v2 batches by ``Slice.verify``: once a round,
                 before a byte of them is used.
@@ -274,14 +246,13 @@ class Source:
             position = file_position + stopped
             self._check(status, position, end)
             window_bytes = WINDOW_BYTES if rows else window_bytes * 2
-        self.records = ordinal - self.first_ordinal
 
     def _bounded(self, found: Slice) -> Slice:
         """Refuse the first batch that reaches into the next segment."""
         last_offsets = found.table["last_offset"]
-        if last_offsets[-1] >= self.upper_offset:
-            row = int(np.searchsorted(last_offsets, self.upper_offset))
-            cause = f"offsets reach {last_offsets[row] + 1}, beyond the next segment's base {self.upper_offset}"
+        if last_offsets[-1] >= self._upper_offset:
+            row = int(np.searchsorted(last_offsets, self._upper_offset))
+            cause = f"offsets reach {last_offsets[row] + 1}, beyond the next segment's base {self._upper_offset}"
             raise CorruptBatch(self.path, found.position_of(row), cause)
         return found
 

@@ -47,7 +47,7 @@ def read(monkeypatch):
     monkeypatch.setattr(
         sources.Source,
         "slices",
-        lambda self, **named: (begun.append(self.segment.base_offset), slices(self, **named))[1],
+        lambda self, **named: (begun.append(self.start.next_offset), slices(self, **named))[1],
     )
     return begun
 
@@ -179,13 +179,13 @@ def test_a_shorter_retention_reaches_tombstones_that_were_to_stay_for_ever(tmp_p
 def test_a_key_that_was_not_noted_is_not_made_up_for_by_one_that_expired(tmp_path, monkeypatch):
     directory = grown(drawn(tmp_path, keyed(0, "z=1", "y=1", "a")), "f=1")
     clean(directory)
-    collect = filters.Filters._collect
+    collect = filters.Filters.add
 
-    def forgetful(self, source, low_words):
-        collect(self, source, low_words[1:] if source.segment.base_offset == 0 else low_words)
+    def forgetful(self, walk, low_words):
+        collect(self, walk, low_words[1:] if walk.span.base_offset == 0 else low_words)
 
     with monkeypatch.context() as patched:
-        patched.setattr(filters.Filters, "_collect", forgetful)
+        patched.setattr(filters.Filters, "add", forgetful)
         clean(grown(directory, "g=1"), now_ms=NOW_MS + 2 * DAY_MS)
     assert offsets(directory)[:2] == [0, 1]
     for pair in ("z=2", "y=2"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.compaction import resolve
-from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction import fates
+from cleaner.engine.compaction.fates import Fates, resolve
 from cleaner.engine.compaction.sources import Source
 from policies.retain import AbortedTransaction
 from storage.errors import CorruptIndex
@@ -111,7 +111,7 @@ def test_where_nothing_lies_behind_what_has_no_marker_is_left_at_that(tmp_path, 
 def resolve_up_to_21(walk, directory):
     """Resolve a walk in a log that ends at 21. Return the bytes of every slice read for that."""
     spent: list[int] = []
-    resolve.resolve([walk], list_partition(directory.path).segments, 21, spent.append, is_locked=True)
+    resolve([walk], list_partition(directory.path).segments, 21, spent.append, is_locked=True)
     return spent
 
 
@@ -182,7 +182,7 @@ def read_by(monkeypatch):
             opened.append(segment.base_offset)
             super().__init__(segment, *rest, **options)
 
-    monkeypatch.setattr(resolve, "Source", Noted)
+    monkeypatch.setattr(fates, "Source", Noted)
     return opened
 
 

@@ -116,7 +116,7 @@ def test_a_beginning_of_which_nothing_stays_is_not_read_again(tmp_path, monkeypa
     directory = with_active(PartitionDir(tmp_path).segment(0, *dead, keyed(20, "z=1", *(f"k{n}=2" for n in range(3)))))
     clean(directory)
     assert offsets(directory) == [20, 21, 22, 23, 1000]
-    assert [place and (place.position, place.ordinal) for place in began] == [None, (sum(map(len, dead)), 20)]
+    assert [(start.position, start.ordinal) for start in began] == [(0, 0), (sum(map(len, dead)), 20)]
 
 
 def test_batch_larger_than_the_window_is_rewritten(tmp_path, monkeypatch):
