@@ -17,11 +17,12 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.compaction import filters, sources
+from cleaner.engine.compaction import filters
 from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.passes import Span, Spared
 from storage.log_dir import LogDir
 from storage.names import RECOVERY_POINT_CHECKPOINT
+from storage.scan import segments
 from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import ALL_CODECS, HOUR_MS, MINUTE_MS
 from tests.interop.sides import PARTITION, clean_with_ours, copy, differences, files_of, partition_dir, side, untouched
@@ -110,7 +111,7 @@ def test_random_filtered_log(
     referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed_over: list[int], seed: int
 ) -> None:
     if seed % 2:  # each batch a slice of its own: these logs are smaller than a window
-        monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+        monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
     drawn, log_dir, now_ms = Drawn.of(seed), tmp_path / "log", 0
     log_dir.mkdir()
     for number in range(ROUNDS):

@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.sources import Slice, Source
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,
@@ -33,6 +32,8 @@ from storage.log.read import floor_place
 from storage.names import FileKind
 from storage.records.control import CONTROL_BYTES_MAX, ControlType, parse_control_type
 from storage.records.header import OFFSET_MAX
+from storage.scan.segments import open_segment
+from storage.scan.slices import Slice
 from storage.segment import Segment
 
 TRANSACTIONAL: Final = 0x10
@@ -126,7 +127,7 @@ def wrong_txn_index(log: Path, cause: str) -> CorruptIndex:
     """The error of a segment whose transaction index has it otherwise than the markers.
 
     A broker that misses an offset index makes all indexes of the segment anew; without the ``.txnindex`` alone it
-    takes it that nothing was aborted. Source: Kafka LogSegment.sanityCheck, LogLoader.loadSegmentFiles.
+    takes it that nothing was aborted. SegmentReader: Kafka LogSegment.sanityCheck, LogLoader.loadSegmentFiles.
     """
     remedy = f"move it and {log.stem}.index away and start the broker once: it makes both anew from the log"
     return CorruptIndex(log.with_suffix(FileKind.TXN_INDEX), 0, f"{cause}; {remedy}")
@@ -211,7 +212,7 @@ def _feed_markers(unresolved: TransactionFates, slices: Iterator[Slice], spend: 
 def _slices(segments: Sequence[Segment], log_end_offset: int, *, is_locked: bool) -> Iterator[Slice]:
     upper_offsets = [*(segment.base_offset for segment in segments[1:]), OFFSET_MAX]
     for segment, upper_offset in zip(segments, upper_offsets, strict=False):  # there may be none
-        with Source(segment, upper_offset, is_locked=is_locked) as source:
+        with open_segment(segment, upper_offset, is_locked=is_locked) as source:
             try:
                 for slice_ in source.slices(verify=True):
                     yield slice_

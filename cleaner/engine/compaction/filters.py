@@ -31,11 +31,11 @@ from cleaner.engine.compaction.key_filter import (
 )
 from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
 from cleaner.engine.compaction.passes import NEVER_MS, Horizons, Span, Spared, Walk, Walked
-from cleaner.engine.compaction.sources import Slice
 from storage.arrays import Words
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.private_directory import UNFINISHED_SUFFIX, PrivateDirectory, cache_root
 from storage.scan.page_cache import absent_ranges, let_go
+from storage.scan.slices import Slice
 from storage.segment import SegmentFile
 
 SEGMENT_BYTES_MIN: Final = 8 << 20

@@ -5,7 +5,7 @@ kernels, the records as objects; where the map holds all keys, and the round doe
 its segment, both find the same survivors. Slow, and its memory is that of a Python dictionary of so many keys, several
 times Kafka's 24 bytes each.
 
-Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
+SegmentReader: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import modified_ms
 from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Survivors, Tombstones, Walk
-from cleaner.engine.compaction.sources import Slice
 from policies.config.policy import BrokerPolicy
 from policies.retain import RecordFate, record_fate
 from storage.arrays import Words
@@ -30,6 +29,7 @@ from storage.kernels.bitmap import new_bitmap
 from storage.kernels.status import Disposition, Status
 from storage.log.read import indexed_position
 from storage.records import Record
+from storage.scan.slices import Slice
 
 _BYTES_A_KEY: Final = 24
 """MD5 and offset."""

@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cleaner.engine.compaction.sources import Position, Slice, Source
 from storage.arrays import Words
 from storage.records.record import NO_TIMESTAMP
+from storage.scan.segments import SegmentReader
+from storage.scan.slices import Position, Slice
 from storage.segment import Segment
 
 NEVER_MS: Final = (1 << 63) - 1
@@ -44,7 +45,7 @@ class OpenSpan:
     """A span and the reader of its segment."""
 
     span: Span
-    reader: Source
+    reader: SegmentReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Spared:
     records: int
 
 
-Group = Sequence[tuple[Source, Walked]]
+Group = Sequence[tuple[SegmentReader, Walked]]
 """The spans that become one segment, each with its reader."""
 
 

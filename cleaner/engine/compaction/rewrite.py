@@ -4,7 +4,7 @@ All records kept: the bytes are copied as they are, long runs from file to file.
 group of one segment that loses nothing is not written at all (Kafka rewrites it every round); two or more segments that
 lose nothing are still merged, or thousands of tiny files would stay.
 
-Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
+SegmentReader: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -20,21 +20,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cleaner.engine.compaction.arena import ARENA_BYTES, Arena, codec_of
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.draft import Draft, Outputs
+from cleaner.engine.compaction.draft import Draft, Outputs, Recoder
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import (
-    MESSAGES_BYTES_MAX,
-    MIXED_VERSIONS,
     modified_ms,
     newest_ms,
     rewritten,
     upgraded,
 )
 from cleaner.engine.compaction.passes import Group, Horizons, Tombstones, Walked, WalkedSlice
-from cleaner.engine.compaction.sources import Slice, Source
 from storage.arrays import Words
 from storage.codecs.batches import body_bytes_max
 from storage.errors import LogCleanerError, PlanOutOfDate
@@ -43,6 +39,10 @@ from storage.kernels.decide import decide_batches
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, NOTHING_IS_DUE
 from storage.kernels.rebuild import encode_records, write_header
 from storage.kernels.status import BatchAction, Status
+from storage.scan.arena import ARENA_BYTES
+from storage.scan.legacy_keys import MESSAGES_BYTES_MAX, MIXED_VERSIONS
+from storage.scan.segments import SegmentReader
+from storage.scan.slices import Slice
 from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
@@ -66,7 +66,7 @@ class NotYetSupported(LogCleanerError):
 class _Drafting:
     """A slice on its way through the crew."""
 
-    reader: Source
+    reader: SegmentReader
     segment: Segment
     walked: WalkedSlice
     slice_: Slice | None = None
@@ -135,7 +135,7 @@ class Rewriter:
         return is_changed
 
     def _rewrite_span(
-        self, reader: Source, walked: Walked, file: int, cleaned: CleanedSegment, is_changed: bool
+        self, reader: SegmentReader, walked: Walked, file: int, cleaned: CleanedSegment, is_changed: bool
     ) -> bool:
         skipped = self._leading_without_survivors(walked)
         if skipped:
@@ -167,7 +167,7 @@ class Rewriter:
                 return number
         return len(walked.slices)
 
-    def _tasks(self, reader: Source, walked: Walked, skipped: int) -> Iterator[_Drafting]:
+    def _tasks(self, reader: SegmentReader, walked: Walked, skipped: int) -> Iterator[_Drafting]:
         """The slices in order, behind those skipped; all but the ordinary ones are read, and disposed of, here."""
         for one in walked.slices[skipped:]:
             task = _Drafting(reader, walked.span.segment, one)
@@ -194,7 +194,7 @@ class Rewriter:
             task.reader.leave(task.walked.start.position, task.walked.end.position)
             return slice_, draft
 
-    def _decide(self, slice_: Slice, arena: Arena) -> None:
+    def _decide(self, slice_: Slice, arena: Recoder) -> None:
         table = slice_.table
         status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._now_ms)
         if status != Status.OK:
@@ -226,7 +226,7 @@ class Rewriter:
                     with self._expiring:  # another slice's bits may lie in the same word
                         self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
 
-    def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Arena) -> None:
+    def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Recoder) -> None:
         """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""
         row = 0
         for first, last in (*copies, (slice_.table.size, slice_.table.size)):
@@ -256,7 +256,7 @@ class Rewriter:
         data = upgraded(batch, kept, self._horizons.new_ms) if self._upgrades else rewritten(batch, kept)
         draft.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
 
-    def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Arena) -> None:
+    def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Recoder) -> None:
         keep = self._bitmap, self._now_ms, self._horizons.stamped_ms
         while row < last:
             status, row, draft.position, draft.rows = arena.rewrite(
@@ -270,7 +270,7 @@ class Rewriter:
             elif status != Status.OK:
                 raise slice_.fail(status, row)
 
-    def _rebuild_compressed(self, slice_: Slice, row: int, draft: Draft, arena: Arena) -> None:
+    def _rebuild_compressed(self, slice_: Slice, row: int, draft: Draft, arena: Recoder) -> None:
         """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
         table = slice_.table
         buf, _ = arena.fill(slice_, row, row + 1)
@@ -285,13 +285,13 @@ class Rewriter:
         del buf  # the records are held once, not twice, beside what they compress to
         draft.make_room(HEADER_BYTES + body_bytes_max(plain_bytes))
         body = draft.position + HEADER_BYTES
-        size = arena.compress(codec_of(slice_, row), plain[:plain_bytes], draft.out, body) - draft.position
+        size = arena.compress(slice_.codec_of(row), plain[:plain_bytes], draft.out, body) - draft.position
         status = write_header(draft.out, draft.position, size, table, row, kept, base_ms, latest_ms)
         assert status == Status.OK, status
         draft.note(size, int(table["last_offset"][row]), latest_ms, kept)
 
 
-def _copy_prefix(reader: Source, file: int, rows: int, cleaned: CleanedSegment) -> None:
+def _copy_prefix(reader: SegmentReader, file: int, rows: int, cleaned: CleanedSegment) -> None:
     """Batches of the slices that were found unchanged before the first one that was not."""
     if not rows:
         return

@@ -1,6 +1,6 @@
 """A round: find the survivors of all its segments, rewrite group by group, swap each group in, in ascending order.
 
-Source: Kafka Cleaner.doClean.
+SegmentReader: Kafka Cleaner.doClean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy_rewrite import legacy_horizon_ms
 from cleaner.engine.compaction.passes import Group, Horizons, OpenSpan, Span, Spared, Survivors, Walked
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder, is_dirty
 from cleaner.engine.compaction.targets import Destination, InPlace, IntoCopy, Nowhere
 from cleaner.engine.deletion import check_unchanged
@@ -33,6 +32,7 @@ from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
+from storage.scan.segments import open_segment
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
@@ -219,7 +219,7 @@ def _keep(kept: Walked | Spared, target: Destination) -> tuple[int, int]:
 
 
 def _opened(span: Span, mappings: ExitStack, *, is_locked: bool) -> OpenSpan:
-    return OpenSpan(span, mappings.enter_context(Source(span.segment, span.upper_offset, is_locked=is_locked)))
+    return OpenSpan(span, mappings.enter_context(open_segment(span.segment, span.upper_offset, is_locked=is_locked)))
 
 
 def spans_of(round_: Round) -> list[Span]:

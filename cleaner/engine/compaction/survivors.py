@@ -8,7 +8,7 @@ bitmap collects what every pass finds, and the log is still rewritten once. (Kaf
 
 The calling thread reads the headers, in order; checksums, codecs and keys are the crew's.
 
-Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
+SegmentReader: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
-from cleaner.engine.compaction.key_map import KeyMap, Run
+from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.passes import Marked, OpenSpan, Span, Spared, Survivors, Walk
-from cleaner.engine.compaction.sources import Slice, Source
 from storage.kernels.bitmap import new_bitmap, set_range
+from storage.scan.arena import Arena, Run
 from storage.scan.page_cache import available_bytes
+from storage.scan.segments import SegmentReader
+from storage.scan.slices import Slice
 
 _MEMORY_SHARE: Final = 0.25
 """Of the memory that is available: logs up to it stay in the page cache from walk to walk."""
@@ -45,7 +46,7 @@ class _Surveyed:
 class _Mapping:
     """A slice on its way through the crew."""
 
-    reader: Source
+    reader: SegmentReader
     walk: Walk
     slice_: Slice
     is_first: bool
@@ -91,7 +92,7 @@ class Finder:
         self._filters = filters
         self._bitmap = new_bitmap(0)
         self._ordinals = 0
-        self._last: Source | None = None
+        self._last: SegmentReader | None = None
         size_bytes = sum(opened.span.size_bytes for opened in spans)
         self._is_large = size_bytes > available_bytes() * _MEMORY_SHARE
 
@@ -155,7 +156,7 @@ class Finder:
             self._last = task.reader
         self._progress(task.slice_.size_bytes)
 
-    def _let_go(self, reader: Source | None) -> None:
+    def _let_go(self, reader: SegmentReader | None) -> None:
         """Between walks: of a log so large that it would push out what others keep in memory."""
         if reader is not None and self._is_large and reader.absent_bytes:
             reader.let_go()
@@ -210,8 +211,7 @@ def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
     if task.is_first and slice_.is_plain:
         yield Run(slice_.buf, 0, last, is_unverified=True)
         return
-    for run in arena.runs(slice_, 0, last, verify=task.is_first):
-        yield Run(*run)
+    yield from arena.runs(slice_, 0, last, verify=task.is_first)
 
 
 def _ordinals_of(slice_: Slice) -> tuple[int, int]:

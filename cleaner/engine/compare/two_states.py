@@ -16,12 +16,13 @@ import numpy as np
 from cleaner.engine.compaction.fates import TRANSACTIONAL, facts_of
 from cleaner.engine.compaction.passes import OpenSpan, Span
 from cleaner.engine.compaction.round import aborted_transactions
-from cleaner.engine.compaction.sources import Position, Source
 from policies.retain import AbortedTransaction, BatchFacts, Marker
 from storage.errors import PlanOutOfDate
 from storage.log.end import find_end
 from storage.log.listing import Listing
 from storage.names import FileKind
+from storage.scan.segments import open_segment
+from storage.scan.slices import Position
 from storage.segment import Segment
 
 OFFSET_END: Final = (1 << 63) - 1
@@ -83,7 +84,7 @@ class OpenedState:
 
 
 def _opened(segment: Segment, upper_offset: int, start: Position | None, stack: ExitStack) -> OpenSpan:
-    reader = Source(segment, upper_offset, is_locked=False, start=start)
+    reader = open_segment(segment, upper_offset, is_locked=False, start=start)
     return OpenSpan(Span(segment, upper_offset), stack.enter_context(reader))
 
 
@@ -144,7 +145,7 @@ def _transactional(spans: Iterator[OpenSpan] | tuple[OpenSpan, ...]) -> Iterator
 
 def _position_at(span: Span, offset: int) -> Position:
     """Return the position of the first batch that begins at or above an offset, or the end."""
-    with Source(span.segment, span.upper_offset, is_locked=False) as reader:
+    with open_segment(span.segment, span.upper_offset, is_locked=False) as reader:
         position = reader.start
         for slice_ in reader.slices(verify=False):
             row = int(np.searchsorted(slice_.table["base_offset"], offset))

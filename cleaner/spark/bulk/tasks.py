@@ -19,7 +19,6 @@ from cleaner.engine.compaction.fates import Fates, resolve
 from cleaner.engine.compaction.key_map import Secret
 from cleaner.engine.compaction.passes import OpenSpan, Span, Tombstones, Walk
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.engine.compaction.sources import Source
 from cleaner.spark.bulk.scratch import new_suffix
 from cleaner.spark.bulk.work import (
     PLACE_BITS,
@@ -38,6 +37,7 @@ from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
 from storage.names import FileState
+from storage.scan.segments import SegmentReader, open_segment
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]
@@ -80,8 +80,8 @@ def _surveyed(span: Span, fates: Fates) -> Surveyed:
     return Surveyed(records, transactions)
 
 
-def _reader(span: Span) -> Source:
-    return Source(span.segment, span.upper_offset, is_locked=False)
+def _reader(span: Span) -> SegmentReader:
+    return open_segment(span.segment, span.upper_offset, is_locked=False)
 
 
 def _fates(setting: Setting) -> Fates:
@@ -103,7 +103,7 @@ class SpanWalk:
 
     @property
     def found(self) -> KeysFound:
-        """What was found besides keys, once ``rows`` has ended."""
+        """The findings besides keys, once ``rows`` has ended."""
         return KeysFound(self._walk.walked, self._unkeyed)
 
     def rows(self) -> Iterator[tuple[Table, Integers, Flags]]:

@@ -9,9 +9,9 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.passes import OpenSpan, Span
-from cleaner.engine.compaction.sources import Source
 from cleaner.engine.compaction.survivors import Finder
 from storage.log.listing import list_partition
+from storage.scan.segments import SegmentReader, open_segment
 from tests.partition_dirs import NOW_MS, PartitionDir, records_of
 
 AMPLE = Budget(1 << 20, 0.9)
@@ -26,7 +26,7 @@ def spans() -> Iterator[Callable[[PartitionDir], list[OpenSpan]]]:
             segments = list_partition(directory.path).segments
             ends = [segment.base_offset for segment in segments[1:]] + [directory.end_offset]
             return [
-                OpenSpan(Span(segment, end), stack.enter_context(Source(segment, end, is_locked=True)))
+                OpenSpan(Span(segment, end), stack.enter_context(open_segment(segment, end, is_locked=True)))
                 for segment, end in zip(segments, ends, strict=True)
             ]
 
@@ -34,7 +34,7 @@ def spans() -> Iterator[Callable[[PartitionDir], list[OpenSpan]]]:
 
 
 @pytest.fixture
-def sources(spans) -> Callable[[PartitionDir], list[Source]]:
+def sources(spans) -> Callable[[PartitionDir], list[SegmentReader]]:
     """Opens the readers of all segments of a directory."""
     return lambda directory: [opened.reader for opened in spans(directory)]
 

@@ -10,8 +10,9 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.compaction import filters, key_map, sources
+from cleaner.engine.compaction import filters, key_map
 from storage.records import ControlType, encode_control_batch
+from storage.scan import segments
 from tests.faults import PowerCut, SteppingFileSystem
 from tests.partition_dirs import (
     COMPACT,
@@ -43,9 +44,9 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def read(monkeypatch):
     """Base offsets of the segments that rounds begin to read, in that order."""
-    begun, slices = [], sources.Source.slices
+    begun, slices = [], segments.SegmentReader.slices
     monkeypatch.setattr(
-        sources.Source,
+        segments.SegmentReader,
         "slices",
         lambda self, **named: (begun.append(self.start.next_offset), slices(self, **named))[1],
     )
@@ -359,7 +360,7 @@ def test_a_filter_that_is_too_large_or_not_worth_it_is_not_made(tmp_path, cache,
 
 
 def test_a_segment_with_too_many_keys_has_none_whatever_else_was_collected(tmp_path, cache, monkeypatch, read):
-    monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
     monkeypatch.setattr(filters, "KEYS_MAX", 3)
     many = [keyed(n, f"k{n}=1") for n in range(5)]
     directory = grown(drawn(tmp_path, *many), "f=1")
@@ -410,7 +411,7 @@ class _Cut(SteppingFileSystem):
 def test_random_rounds_leave_what_they_leave_without_filters(tmp_path, monkeypatch, seed):
     """Both logs get the same records; rounds of the one with filters are cut at times, and done again."""
     random = Random(seed)
-    monkeypatch.setattr(sources, "WINDOW_BYTES", random.choice([1, 1 << 20]))
+    monkeypatch.setattr(segments, "WINDOW_BYTES", random.choice([1, 1 << 20]))
     ours, plain = PartitionDir(tmp_path / "ours"), PartitionDir(tmp_path / "plain")
     layers = configured(orders={**COMPACT, "segment.bytes": random.choice(["14", "600", "2000"])})
     now_ms, threads, is_grouped_alike = NOW_MS, random.choice([1, 2]), True

@@ -6,11 +6,11 @@ import pytest
 
 from cleaner.engine.compaction import fates
 from cleaner.engine.compaction.fates import Fates, resolve
-from cleaner.engine.compaction.sources import Source
 from policies.retain import AbortedTransaction
 from storage.errors import CorruptIndex
 from storage.log.listing import list_partition
 from storage.records import ControlType, encode_control_batch
+from storage.scan.segments import open_segment
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.partition_dirs import (
     COMPACT,
@@ -177,12 +177,11 @@ def read_by(monkeypatch):
     """Base offsets of the segments that are opened to look for markers."""
     opened = []
 
-    class Noted(Source):
-        def __init__(self, segment, *rest, **options):
-            opened.append(segment.base_offset)
-            super().__init__(segment, *rest, **options)
+    def noted(segment, *rest, **options):
+        opened.append(segment.base_offset)
+        return open_segment(segment, *rest, **options)
 
-    monkeypatch.setattr(fates, "Source", Noted)
+    monkeypatch.setattr(fates, "open_segment", noted)
     return opened
 
 
