@@ -16,6 +16,7 @@ from storage.machine.signatures import Array
 HEADER_BYTES: Final = 61
 RECORD_BYTES_MIN: Final = 7
 NOT_HERE: Final = -1  # records_start of a compressed batch that nobody decompressed
+NOTHING_IS_DUE: Final = -(1 << 63)  # as "now": no delete horizon has come
 UNKNOWN: Final = -1  # tombstones of a batch whose records nobody walked
 
 CODEC_MASK: Final = 0x07

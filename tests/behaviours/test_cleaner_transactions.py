@@ -177,7 +177,7 @@ def test_of_a_producer_that_starts_over_at_sequence_0_the_latest_empty_batch_alo
 
 def test_windows_whose_batches_are_all_discarded_do_not_hold_the_round(life, p1, monkeypatch):
     # testDeletedBatchesWithNoMessagesRead
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 100)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 100)
     for key in (1, 2, 3):
         life.put(key, by=p1).put(key, by=p1)
     life.abort(p1).put(4, by=p1).commit(p1).roll()

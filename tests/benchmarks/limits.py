@@ -10,8 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import ARENA_BYTES, Arena
-from cleaner.engine.compaction.sources import Slice, Source
 from storage.arrays import Bytes, Integers, Table
 from storage.codecs.batches import body_bytes_max, compress_records, open_codecs
 from storage.codecs.snappy_compress import LastSeen
@@ -20,6 +18,9 @@ from storage.kernels.layout import CODEC_MASK
 from storage.kernels.status import Status
 from storage.log.listing import list_partition
 from storage.machine.kernel import kernel
+from storage.scan.arena import ARENA_BYTES, Arena
+from storage.scan.segments import open_segment
+from storage.scan.slices import Slice
 
 ROUNDS: Final = 3
 BUFFER_BYTES: Final = 256 << 20
@@ -95,11 +96,11 @@ def _compression_seconds(partition_dir: Path) -> float:
     arena, codecs, seconds = Arena(), open_codecs(), 0.0
     out = np.empty(body_bytes_max(ARENA_BYTES), np.uint8)
     for slice_ in _slices(partition_dir):
-        for buf, first, last in arena.runs(slice_, 0, slice_.table.size):
+        for run in arena.runs(slice_, 0, slice_.table.size):
             started = time.perf_counter()
-            done = _compress_rows(buf, slice_.table, first, last, out, codecs.words, codecs.last_seen)
+            done = _compress_rows(run.buf, slice_.table, run.first, run.last, out, codecs.words, codecs.last_seen)
             seconds += time.perf_counter() - started
-            assert done == last, slice_.position_of(done)
+            assert done == run.last, slice_.position_of(done)
     return seconds
 
 
@@ -120,5 +121,5 @@ def _slices(partition_dir: Path) -> Iterator[Slice]:
     segments = list_partition(partition_dir).segments
     bases = [segment.base_offset for segment in segments]
     for segment, upper_offset in zip(segments, [*bases[1:], _OFFSET_END], strict=True):
-        with Source(segment, upper_offset, is_locked=True) as source:
+        with open_segment(segment, upper_offset, is_locked=True) as source:
             yield from source.slices(verify=False)

@@ -17,11 +17,12 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.compaction import filters, sources
+from cleaner.engine.compaction import filters
 from cleaner.engine.compaction.key_map import KeyMap
-from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.passes import Span, Spared
 from storage.log_dir import LogDir
 from storage.names import RECOVERY_POINT_CHECKPOINT
+from storage.scan import segments
 from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import ALL_CODECS, HOUR_MS, MINUTE_MS
 from tests.interop.sides import PARTITION, clean_with_ours, copy, differences, files_of, partition_dir, side, untouched
@@ -93,13 +94,13 @@ class Drawn:
 def passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many segments each round passed over; of these small segments, too, filters are made."""
     counts: list[int] = []
-    pass_over = filters.Filters.pass_over
+    spare = filters.Filters.spare
 
-    def counting(self: filters.Filters, of: Sequence[Source], first_dirty: int, key_map: KeyMap) -> None:
-        pass_over(self, of, first_dirty, key_map)
-        counts.append(sum(source.is_passed_over for source in of))
+    def counting(self: filters.Filters, of: Sequence[Span], first_dirty: int, key_map: KeyMap) -> tuple[Spared, ...]:
+        counts.append(len(spared := spare(self, of, first_dirty, key_map)))
+        return spared
 
-    monkeypatch.setattr(filters.Filters, "pass_over", counting)
+    monkeypatch.setattr(filters.Filters, "spare", counting)
     monkeypatch.setattr(filters, "SEGMENT_BYTES_MIN", 1)
     monkeypatch.setattr(filters, "cache_root", lambda: tmp_path / "cache")
     return counts
@@ -110,7 +111,7 @@ def test_random_filtered_log(
     referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed_over: list[int], seed: int
 ) -> None:
     if seed % 2:  # each batch a slice of its own: these logs are smaller than a window
-        monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+        monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
     drawn, log_dir, now_ms = Drawn.of(seed), tmp_path / "log", 0
     log_dir.mkdir()
     for number in range(ROUNDS):

@@ -10,7 +10,7 @@ import pytest
 
 from cleaner.engine.compaction import filters
 from cleaner.engine.compaction.key_map import KeyMap
-from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.passes import Span, Spared
 from storage.checkpoints import format_offset_checkpoint
 from storage.names import HIGH_WATERMARK_CHECKPOINT
 from tests.interop.referee import Referee
@@ -27,13 +27,13 @@ CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many segments each round passes over."""
     counts: list[int] = []
-    pass_over = filters.Filters.pass_over
+    spare = filters.Filters.spare
 
-    def counting(self: filters.Filters, of: Sequence[Source], first_dirty: int, key_map: KeyMap) -> None:
-        pass_over(self, of, first_dirty, key_map)
-        counts.append(sum(source.is_passed_over for source in of))
+    def counting(self: filters.Filters, of: Sequence[Span], first_dirty: int, key_map: KeyMap) -> tuple[Spared, ...]:
+        counts.append(len(spared := spare(self, of, first_dirty, key_map)))
+        return spared
 
-    monkeypatch.setattr(filters.Filters, "pass_over", counting)
+    monkeypatch.setattr(filters.Filters, "spare", counting)
     return counts
 
 

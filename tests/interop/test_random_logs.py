@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.compaction import sources
 from policies.plan import PartitionPlan
+from storage.scan import segments
 from storage.txn_index import parse_txn_index
 from tests.interop.referee import Referee
 from tests.interop.scenarios import Scenario, Step, scenario
@@ -43,7 +43,7 @@ SHAPES: Final[Counter[str]] = Counter()
 @pytest.mark.parametrize("seed", range(LOGS))
 def test_random_log(referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     if seed % 2:  # each batch a slice of its own: these logs are smaller than a window
-        monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+        monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
     drawn = scenario(seed)
     log_dir, now_ms = tmp_path / "round-0", 0
     log_dir.mkdir()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.compaction import sources
 from policies.reasons import ReasonCode
 from policies.retain import BatchFate, Marker, RecordFate
+from storage.scan import segments
 from tests.builders import NOW_MS
 from tests.models import __main__ as command
 from tests.models.small_logs.exploration import Exploration, Tally
@@ -42,11 +42,11 @@ def test_every_reason_and_every_fate_occurs(explored: Tally) -> None:
     assert explored.fates == {*BatchFate, *RecordFate} - {RecordFate.BEYOND_THE_MAP}  # no round ends within a segment
 
 
-@pytest.mark.parametrize("window_bytes", [sources.WINDOW_BYTES, 1], ids=["slices of many batches", "of one batch"])
+@pytest.mark.parametrize("window_bytes", [segments.WINDOW_BYTES, 1], ids=["slices of many batches", "of one batch"])
 def test_the_engine_makes_of_sampled_logs_what_the_model_made(
     explored: Tally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window_bytes: int
 ) -> None:
-    monkeypatch.setattr(sources, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(segments, "WINDOW_BYTES", window_bytes)
     assert len(explored.samples) == SAMPLES * len(SCENARIOS)
     for place, sample in enumerate(explored.samples):
         check_engine(sample, tmp_path / str(place))

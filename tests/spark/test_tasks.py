@@ -52,7 +52,7 @@ def gathered(_spark: object, units: Sequence[GroupWork], secret: tuple[int, int]
                             latest[key] = max(latest.get(key, -1), place)
                         else:
                             clean.append((key, place))
-                answers[span.number] = walk.walked
+                answers[span.number] = walk.found
             except CorruptBatch as error:
                 answers[span.number] = error
     places = [*latest.values(), *(place for key, place in clean if key not in latest)]

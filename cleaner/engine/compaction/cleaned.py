@@ -1,6 +1,6 @@
 """A ``.cleaned`` segment being written: log, offset and time index, transaction index.
 
-Source: Kafka Cleaner.cleanSegments; index entries by LogSegment.append's rule.
+SegmentReader: Kafka Cleaner.cleanSegments; index entries by LogSegment.append's rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.draft import Copied, Draft
-from cleaner.engine.compaction.sources import Slice
 from policies.retain import AbortedTransaction
 from storage.arrays import Table
 from storage.filesystem import FileSystem, NewFile, Purpose
@@ -21,6 +20,7 @@ from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
 from storage.kernels.status import Status
 from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
+from storage.scan.slices import Slice
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
@@ -183,7 +183,7 @@ class CleanedSegment:
         self._time_index += _interleaved(columns[2][:times], columns[3][:times], "time")
 
     def _seal_time_index(self) -> None:
-        """The final entry that retention by time relies on. Source: Kafka LogSegment.onBecomeInactiveSegment."""
+        """The final entry that retention by time relies on. SegmentReader: Kafka LogSegment.onBecomeInactiveSegment."""
         state = self._index_state[0]
         if state["max_timestamp"] > state["last_time_entry"]:
             largest = np.array([state["max_timestamp"]], np.int64)

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from cleaner.engine.compaction.arena import Arena
+from cleaner.engine.compaction.draft import Recoder
 from cleaner.engine.means import Means, Stopped
 
 Item = TypeVar("Item")
@@ -39,9 +39,9 @@ class Crew:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads - 1, "compaction") if threads > 1 else None
-        self._hands: SimpleQueue[tuple[int, Arena]] = SimpleQueue()
+        self._hands: SimpleQueue[tuple[int, Recoder]] = SimpleQueue()
         for number in range(threads):
-            self._hands.put((number, Arena()))
+            self._hands.put((number, Recoder()))
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +53,7 @@ class Crew:
             self._pool.shutdown(cancel_futures=True)
 
     @contextmanager
-    def hand(self) -> Iterator[tuple[int, Arena]]:
+    def hand(self) -> Iterator[tuple[int, Recoder]]:
         """What a thread works with while it works: a number below ``threads``, and an arena."""
         hand = self._hands.get()
         try:

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.key_map import Secret
-from cleaner.engine.compaction.legacy_rewrite import MESSAGES_BYTES_MAX
-from cleaner.engine.compaction.sources import Slice
 from storage.arrays import Integers, Table
 from storage.kernels.digest import digest_records
 from storage.kernels.keys import sip_hash
@@ -18,6 +15,9 @@ from storage.kernels.layout import DIGEST
 from storage.kernels.status import Disposition, Status
 from storage.records import Record
 from storage.records.varint import write_varint
+from storage.scan.arena import Arena
+from storage.scan.legacy_keys import MESSAGES_BYTES_MAX
+from storage.scan.slices import Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class Digester:
         if slice_.is_legacy and self._with_body:
             yield self._legacy(slice_)
             return
-        for buf, first, last in self._arena.runs(slice_, 0, slice_.table.size):
-            counts = self._counts(slice_, first, last)
+        for run in self._arena.runs(slice_, 0, slice_.table.size):
+            counts = self._counts(slice_, run.first, run.last)
             digests = np.zeros(int(counts.sum()), DIGEST)
             status, row, _ = digest_records(
-                buf, slice_.table, first, last, *self._secret, self._data_only, self._with_body, digests, 0
+                run.buf, slice_.table, run.first, run.last, *self._secret, self._data_only, self._with_body, digests, 0
             )
             if status != Status.OK:
                 raise slice_.fail(status, row)
-            yield Digests(slice_, digests, np.repeat(np.arange(first, last), counts))
+            yield Digests(slice_, digests, np.repeat(np.arange(run.first, run.last), counts))
 
     def _counts(self, slice_: Slice, first: int, last: int) -> Integers:
         table = slice_.table[first:last]

@@ -9,8 +9,14 @@ from typing import Final
 
 import numpy as np
 
-from storage.arrays import Bytes, Table
+from storage.arrays import Bytes, Table, Words
+from storage.codecs.batches import compress_records
+from storage.codecs.compression import Compression, compress
+from storage.codecs.rewrite_batches import rewrite_batches
 from storage.kernels.layout import WRITTEN
+from storage.kernels.status import Status
+from storage.scan.arena import ARENA_BYTES, Arena
+from storage.scan.slices import Slice
 
 _GROWTH: Final = 2
 _OUTPUT_BYTES: Final = 10 << 20
@@ -104,3 +110,63 @@ class Draft:
         if self.rows > rows:
             self.parts.append(WrittenRun(position, self.position, rows, self.rows))
             self._noted = self.position, self.rows
+
+
+class Recoder(Arena):
+    """An arena that compresses, too; one for each thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plain = np.empty(ARENA_BYTES, np.uint8)
+
+    def rewrite(
+        self,
+        slice_: Slice,
+        row: int,
+        last: int,
+        keep: tuple[Words, int, int],
+        out: tuple[Bytes, int, Table, int],
+    ) -> tuple[int, int, int, int]:
+        """Write rows as they were decided.
+
+        Args:
+            slice_: with the outcomes.
+            row: to begin with.
+            last: row to end before.
+            keep: survivors, now, and horizon of new tombstones, epoch ms.
+            out: output and position in it, table of what was written and its rows in use.
+
+        Returns: as ``rewrite_batches``.
+        """
+        codecs, (output, position, written, rows) = self._codecs, out
+        return rewrite_batches(
+            slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
+            output, position, written, rows, codecs.words, codecs.last_seen,
+        )  # fmt: skip
+
+    def plain(self, size_bytes: int) -> Bytes:
+        """A buffer for the records of one rebuilt batch, valid until the next call; a very large one is not kept."""
+        if size_bytes > ARENA_BYTES:
+            return np.empty(size_bytes, np.uint8)
+        return self._plain[:size_bytes]
+
+    def compress(self, codec: Compression, plain: Bytes, out: Bytes, position: int) -> int:
+        """Write the body of a rebuilt batch, at the codec's default level, framed as Kafka frames it.
+
+        Args:
+            codec: of the batch.
+            plain: its records.
+            out: with ``body_bytes_max`` bytes of room.
+            position: in ``out``, where to begin.
+
+        Returns:
+            The position behind the body.
+        """
+        status, end = compress_records(
+            int(codec), plain, 0, plain.size, out, position, self._codecs.words, self._codecs.last_seen
+        )
+        if status == Status.OK:
+            return int(end)
+        body = np.frombuffer(compress(codec, plain.data), np.uint8)
+        out[position : position + body.size] = body
+        return position + body.size

@@ -30,12 +30,12 @@ from cleaner.engine.compaction.key_filter import (
     parse_key_filter,
 )
 from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
-from cleaner.engine.compaction.rewrite import Times
-from cleaner.engine.compaction.sources import NEVER_MS, Slice, Source
+from cleaner.engine.compaction.passes import NEVER_MS, Horizons, Span, Spared, Walk, Walked
 from storage.arrays import Words
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.private_directory import UNFINISHED_SUFFIX, PrivateDirectory, cache_root
 from storage.scan.page_cache import absent_ranges, let_go
+from storage.scan.slices import Slice
 from storage.segment import SegmentFile
 
 SEGMENT_BYTES_MIN: Final = 8 << 20
@@ -51,46 +51,48 @@ _DIRECTORY: Final = "keys"
 _OF_A_PARTITION: Final = re.compile(r"[0-9a-f]{32}")
 _UNUSED_DAYS_MAX: Final = 30
 _ABOUT_BYTES: Final = 1024
-_NEVER_QUIET: Final = -1
-"""Of a source that will have no filter, and whose hashes need not be collected."""
+NEVER_QUIET: Final = -1
+"""Of a span that gets no filter, and whose hashes need not be collected."""
 
 
 class Filters:
     """Those of one partition, through one round."""
 
-    def __init__(self, directory: PrivateDirectory, times: Times) -> None:
+    def __init__(self, directory: PrivateDirectory, horizons: Horizons) -> None:
         """Read what earlier rounds left.
 
         Args:
             directory: of the cache, for this partition alone; it is closed at the end of the round.
-            times: of the round.
+            horizons: of the round.
 
         Raises: OSError.
         """
         self._directory = directory
-        self._times = times
+        self._horizons = horizons
         # Tombstones that get a horizon stay in this round, even if it is now. Those that get none are met in every
         # round: another delete.retention.ms may give them one.
-        horizon_ms = times.new_horizon_ms
-        self._quiet_without_horizon_until_ms = _NEVER_QUIET if horizon_ms is None else horizon_ms
+        horizon_ms = horizons.new_ms
+        self._quiet_without_horizon_until_ms = NEVER_QUIET if horizon_ms is None else horizon_ms
         self._about = {name: about for name in directory.names(_SUFFIX) if (about := _about(directory, name))}
         self.secret = _secret_of(self._about) or new_secret()
         """Of the hashes of this round."""
         self._kept: set[str] = set()
         self._collected: IO[bytes] | None = directory.temporary()
         self._runs: dict[int, list[tuple[int, int]]] = {}
-        """Of a source's base offset: where hashes of its records lie, position and bytes."""
+        """By the base offset of a span: where the hashes of its records lie, position and bytes."""
+        self._too_many: set[int] = set()
+        """The base offsets of spans whose hashes are not all collected: they are too many."""
         free = os.statvfs(directory.descriptor)
         self._bytes_left = int(free.f_bavail * free.f_frsize * _PART_OF_FREE_SPACE)
 
     @classmethod
-    def opened(cls, partition: Path, sources: Sequence[Source], times: Times) -> Self | None:
+    def opened(cls, partition: Path, spans: Sequence[Span], horizons: Horizons) -> Self | None:
         """Those of the partition in a directory; None where they are not worth it, or there is no cache."""
-        if all(source.segment.size_bytes < SEGMENT_BYTES_MIN for source in sources):
+        if all(span.size_bytes < SEGMENT_BYTES_MIN for span in spans):
             return None
         with suppress(OSError, RuntimeError), ExitStack() as opened:
             directory = opened.enter_context(directory_of(partition))
-            filters = cls(directory, times)
+            filters = cls(directory, horizons)
             opened.pop_all()
             return filters
         return None
@@ -109,53 +111,58 @@ class Filters:
         self._give_up()
         self._directory.close()
 
-    def pass_over(self, sources: Sequence[Source], first_dirty_offset: int, key_map: KeyMap) -> None:
-        """Find out which sources lose nothing to the keys in the map, and have nothing due."""
+    def spare(self, spans: Sequence[Span], first_dirty_offset: int, key_map: KeyMap) -> tuple[Spared, ...]:
+        """Return the spans that lose nothing to the keys in the map, and of which nothing is due."""
         hashes: Words | None = None
-        for source in sources:
-            name = _name_of(source.segment.log)
+        spared: list[Spared] = []
+        for span in spans:
+            name = _name_of(span.segment.log)
             about = self._about.get(name)
-            if about is None or not self._speaks_of(about, source) or source.upper_offset > first_dirty_offset:
+            if about is None or not self._speaks_of(about, span) or span.upper_offset > first_dirty_offset:
                 continue
             if hashes is None:
                 hashes = hashes_of(*key_map.hashes())
             found = _read(self._directory, name)
             if found is None or found.about != about or found.may_have_any(hashes):
                 continue
-            source.is_passed_over, source.records = True, about.records
+            spared.append(Spared(span, about.records))
             self._kept.add(name)
+        return tuple(spared)
 
-    def _speaks_of(self, about: About, source: Source) -> bool:
-        is_of_it = is_as_it_was(source.segment.log, about) and _secret(about) == self.secret
-        return is_of_it and source.is_alone and self._times.now_ms < about.quiet_until_ms
+    def _speaks_of(self, about: About, span: Span) -> bool:
+        is_of_it = is_as_it_was(span.segment.log, about) and _secret(about) == self.secret
+        return is_of_it and span.is_alone and self._horizons.now_ms < about.quiet_until_ms
 
-    def note(self, source: Source, slice_: Slice) -> None:
-        """What of a slice, whose tombstones were counted, may come to be due."""
+    def quiet_until_ms(self, slice_: Slice) -> int:
+        """Return the moment from which on something of a slice may be due, epoch ms; its tombstones were counted.
+
+        NEVER_MS if nothing of it will be, NEVER_QUIET if any time something may be.
+        """
         table = slice_.table
-        source.has_empty_batches |= not table["record_count"].all()
         if slice_.is_legacy or (table["attributes"] & (CONTROL | TRANSACTIONAL)).any():
-            source.quiet_until_ms = _NEVER_QUIET
+            return NEVER_QUIET
         with_tombstones = table[table["tombstones"] > 0]
-        if with_tombstones.size:
-            has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
-            horizons = with_tombstones["base_timestamp"][has_horizon]
-            to_come = horizons[horizons > self._times.now_ms]  # the others go in this round
-            source.quiet_until_ms = min(source.quiet_until_ms, int(to_come.min(initial=NEVER_MS)))
-            if not has_horizon.all():
-                source.quiet_until_ms = min(source.quiet_until_ms, self._quiet_without_horizon_until_ms)
+        if not with_tombstones.size:
+            return NEVER_MS
+        has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
+        horizons = with_tombstones["base_timestamp"][has_horizon]
+        to_come = horizons[horizons > self._horizons.now_ms]  # the others go in this round
+        until_ms = int(to_come.min(initial=NEVER_MS))
+        return until_ms if has_horizon.all() else min(until_ms, self._quiet_without_horizon_until_ms)
 
-    def add(self, source: Source, kept: Words) -> None:
-        """Note the hashes of records of a source, as ``mark_superseded`` gives them."""
-        self._collect(source, kept)
+    def add_mapped(self, walks: Sequence[Walk], key_map: KeyMap) -> None:
+        """Note the hashes in the map, each with the span that its greatest ordinal lies in.
 
-    def add_mapped(self, sources: Sequence[Source], key_map: KeyMap) -> None:
-        """Note the hashes in the map, each with the source that its greatest ordinal lies in."""
-        by_source = key_map.hashes([source.first_ordinal for source in sources[1:]])
-        for source, low_words in zip(sources, by_source, strict=True):
-            self._collect(source, low_words)
+        Args:
+            walks: over the spans whose keys were mapped, ascending.
+            key_map: with all keys of its range.
+        """
+        by_span = key_map.hashes([walk.start.ordinal for walk in walks[1:]])
+        for walk, low_words in zip(walks, by_span, strict=True):
+            self.add(walk, low_words)
 
     def settle(
-        self, group: Sequence[Source], log: SegmentFile, records: int, survivors: int, *, has_empty_batches: bool
+        self, group: Sequence[Walked], log: SegmentFile, records: int, survivors: int, *, has_empty_batches: bool
     ) -> None:
         """Make the filter of what a group has become.
 
@@ -167,8 +174,10 @@ class Filters:
                 no filter.
             has_empty_batches: they may be due any time.
         """
-        quiet_until_ms = min(source.quiet_until_ms for source in group)
-        if self._collected is None or has_empty_batches or quiet_until_ms <= self._times.now_ms:
+        quiet_until_ms = min(walked.quiet_until_ms for walked in group)
+        if self._collected is None or has_empty_batches or quiet_until_ms <= self._horizons.now_ms:
+            return
+        if any(walked.span.base_offset in self._too_many for walked in group):
             return
         if log.size_bytes < SEGMENT_BYTES_MIN or records > KEYS_MAX:
             return
@@ -181,12 +190,16 @@ class Filters:
         except OSError:
             self._give_up()
 
-    def _collect(self, source: Source, low_words: Words) -> None:
-        if self._collected is None or not low_words.size or source.quiet_until_ms == _NEVER_QUIET:
+    def add(self, walk: Walk, low_words: Words) -> None:
+        """Note the hashes of records that stay of the span of a walk."""
+        base_offset = walk.span.base_offset
+        if walk.quiet_until_ms == NEVER_QUIET or base_offset in self._too_many:
             return
-        runs = self._runs.setdefault(source.segment.base_offset, [])
+        if self._collected is None or not low_words.size:
+            return
+        runs = self._runs.setdefault(base_offset, [])
         if sum(size for _, size in runs) + low_words.nbytes > _BYTES_A_KEY * KEYS_MAX:
-            source.quiet_until_ms = _NEVER_QUIET  # not all its hashes are collected
+            self._too_many.add(base_offset)
             return
         self._bytes_left -= low_words.nbytes
         if self._bytes_left < 0:
@@ -198,10 +211,10 @@ class Filters:
         except OSError:
             self._give_up()
 
-    def _collected_of(self, group: Sequence[Source]) -> Words:
+    def _collected_of(self, group: Sequence[Walked]) -> Words:
         assert self._collected is not None
         self._collected.flush()
-        runs = [run for source in group for run in self._runs.pop(source.segment.base_offset, ())]
+        runs = [run for walked in group for run in self._runs.pop(walked.span.base_offset, ())]
         low_words = np.empty(sum(size for _, size in runs) // _BYTES_A_KEY, np.uint64)
         view, filled = low_words.view(np.uint8), 0
         for position, size in runs:

@@ -5,7 +5,7 @@ kernels, the records as objects; where the map holds all keys, and the round doe
 its segment, both find the same survivors. Slow, and its memory is that of a Python dictionary of so many keys, several
 times Kafka's 24 bytes each.
 
-Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
+SegmentReader: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ import numpy as np
 
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import modified_ms
-from cleaner.engine.compaction.rewrite import Times
-from cleaner.engine.compaction.sources import Slice, Source
-from cleaner.engine.compaction.survivors import Survivors
+from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Survivors, Tombstones, Walk
 from policies.config.policy import BrokerPolicy
 from policies.retain import RecordFate, record_fate
 from storage.arrays import Words
@@ -31,6 +29,7 @@ from storage.kernels.bitmap import new_bitmap
 from storage.kernels.status import Disposition, Status
 from storage.log.read import indexed_position
 from storage.records import Record
+from storage.scan.slices import Slice
 
 _BYTES_A_KEY: Final = 24
 """MD5 and offset."""
@@ -68,34 +67,36 @@ class KafkaFinder:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        spans: Sequence[OpenSpan],
         first_dirty_offset: int,
         keys_max: int,
         new_fates: Callable[[], Fates],
-        times: Times,
+        horizons: Horizons,
         progress: Callable[[int], None],
     ) -> None:
         """Prepare a round.
 
         Args:
-            sources: up to the first uncleanable offset, ascending.
+            spans: up to the first uncleanable offset, ascending.
             first_dirty_offset: where the dirty section starts; it may lie within a batch.
             keys_max: from ``keys_max_of``.
             new_fates: makes the follower of transactions for one walk.
-            times: of the round: tombstones that the map speaks for go when they are expired, those beyond it stay.
+            horizons: of the round: tombstones that the map speaks for go when they are expired, those beyond it stay.
             progress: told the bytes of every segment walked.
         """
-        self._sources = sources
+        self._spans = spans
         self._first_dirty = first_dirty_offset
         self._keys_max = keys_max
         self._new_fates = new_fates
-        self._times = times
+        self._horizons = horizons
         self._progress = progress
         self._offsets: dict[bytes, int] = {}
         self._latest_offset = first_dirty_offset - 1
         """The last one that the map speaks for."""
         self._is_full = False
         self._ordinals = 0
+        self._walks: dict[int, Walk] = {}
+        """The first walks, by the base offset of their span."""
 
     def find(self) -> Survivors:
         """Map the dirty section as far as the map reaches, then decide every record of the segments up to there.
@@ -105,31 +106,31 @@ class KafkaFinder:
         self._map_dirty_section()
         kept, unkeyed = array("q"), 0
         fates = self._new_fates()
-        for source in self._sources:
-            if source.segment.base_offset > self._latest_offset:
-                break
-            unkeyed += self._decide(source, fates, kept)
+        in_round = [opened for opened in self._spans if opened.span.base_offset <= self._latest_offset]
+        for opened in in_round:
+            unkeyed += self._decide(opened, fates, kept)
         bitmap = _bitmap_of(kept, self._ordinals)
         return Survivors(
             bitmap,
-            self._ordinals,
+            tuple(self._walks[opened.span.base_offset].walked for opened in in_round),
             unkeyed,
             self._latest_offset + 1,
-            tombstones_are_decided=True,
+            Tombstones.DECIDED,
             map_utilisation=len(self._offsets) / max(self._keys_max, 1),
         )
 
     def _map_dirty_section(self) -> None:
         fates = self._new_fates()
-        for source in self._sources:
-            if source.upper_offset <= self._first_dirty:
+        for opened in self._spans:
+            span = opened.span
+            if span.upper_offset <= self._first_dirty:
                 continue
-            unmet_bytes = indexed_position(source.segment, self._first_dirty)
-            for batch in self._batches(source, fates, unmet_bytes):  # to its end, full or not: records get numbers
+            unmet_bytes = indexed_position(span.segment, self._first_dirty)
+            for batch in self._batches(opened, fates, unmet_bytes):  # to its end, full or not: records get numbers
                 self._map(batch)
             if self._is_full:
                 return
-            self._latest_offset = max(self._latest_offset, source.upper_offset - 1)
+            self._latest_offset = max(self._latest_offset, span.upper_offset - 1)
 
     def _map(self, batch: _DecodedBatch) -> None:
         """The record at which the map is full ends the round, even if its key is mapped already: so does Kafka."""
@@ -145,10 +146,10 @@ class KafkaFinder:
         if not self._is_full:
             self._latest_offset = max(self._latest_offset, batch.last_offset)
 
-    def _decide(self, source: Source, fates: Fates, kept: array[int]) -> int:
+    def _decide(self, opened: OpenSpan, fates: Fates, kept: array[int]) -> int:
         """Add the ordinals of the records that stay; gives how many have no key."""
         unkeyed = 0
-        for batch in self._batches(source, fates):
+        for batch in self._batches(opened, fates):
             for ordinal, record in enumerate(batch.records, batch.first_ordinal):
                 fate = record_fate(
                     record.offset,
@@ -157,42 +158,42 @@ class KafkaFinder:
                     latest_offset=_NOT_IN_MAP if record.key is None else self._offsets.get(record.key, _NOT_IN_MAP),
                     map_end_offset=self._latest_offset,
                     delete_horizon_ms=batch.delete_horizon_ms,
-                    now_ms=self._times.now_ms,
+                    now_ms=self._horizons.now_ms,
                 )
                 if fate.is_kept:
                     kept.append(ordinal)
                 unkeyed += fate is RecordFate.NO_KEY
         return unkeyed
 
-    def _batches(self, source: Source, fates: Fates, unmet_bytes: int = 0) -> Iterator[_DecodedBatch]:
-        """Walk over all batches of a source; the first walk verifies them and gives their records numbers.
+    def _batches(self, opened: OpenSpan, fates: Fates, unmet_bytes: int = 0) -> Iterator[_DecodedBatch]:
+        """Walk over all batches of a span; the first walk verifies them and gives their records numbers.
 
         Kafka's map does not meet the first ``unmet_bytes``: a transaction whose abort marker lies there goes on to it,
         and takes along what its producer commits later.
         """
-        is_first = source.first_ordinal < 0
-        if is_first:
-            source.first_ordinal = self._ordinals
-        for slice_ in source.slices(verify=is_first):
+        span = opened.span
+        is_first = span.base_offset not in self._walks
+        walk = self._walks.setdefault(span.base_offset, Walk.of(opened, self._ordinals))
+        for slice_ in opened.reader.slices(verify=is_first, start=walk.start):
             if is_first:
                 slice_.verify(0, slice_.table.size)
-            fates.dispose(slice_, rows_unmet=slice_.rows_before(unmet_bytes))
+            is_ordinary = fates.dispose(slice_, rows_unmet=slice_.rows_before(unmet_bytes))
             for row in range(slice_.table.size):
-                yield self._read(source, slice_, row)
+                yield self._read(span, slice_, row)
             if is_first:
-                source.tombstones.append(slice_.table["tombstones"].copy())
+                walk.add(slice_, is_ordinary=is_ordinary)
         if is_first:
-            self._ordinals += source.records
-        self._progress(source.segment.size_bytes)
+            self._ordinals = walk.end_ordinal
+        self._progress(span.size_bytes)
 
-    def _read(self, source: Source, slice_: Slice, row: int) -> _DecodedBatch:
+    def _read(self, span: Span, slice_: Slice, row: int) -> _DecodedBatch:
         batch = slice_.table[row]
         last_offset, first_ordinal = int(batch["last_offset"]), int(batch["first_ordinal"])
         if batch["disposition"] > Disposition.RETAIN_EMPTY:
             return _DecodedBatch(last_offset, first_ordinal, None, [])
         if slice_.is_legacy:
-            is_expired = modified_ms(source.segment) <= self._times.legacy_horizon_ms
-            records, horizon_ms = slice_.legacy_batch(row).records(), self._times.now_ms if is_expired else None
+            is_expired = modified_ms(span.segment) <= self._horizons.legacy_ms
+            records, horizon_ms = slice_.legacy_batch(row).records(), self._horizons.now_ms if is_expired else None
         else:
             found = slice_.v2_batch(row)
             records, horizon_ms = found.records(), found.header.delete_horizon_ms

@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.sources import Slice
-from storage.arrays import Bytes, Integers, Words
+from storage.arrays import Integers, Words
 from storage.kernels.map_room import ASIDE_WORDS, double_slots, shrink_range
 from storage.kernels.map_walk import map_records, mark_superseded
 from storage.kernels.offset_map import (
@@ -27,6 +26,8 @@ from storage.kernels.offset_map import (
     new_map,
 )
 from storage.kernels.status import Status
+from storage.scan.arena import Run
+from storage.scan.slices import Slice
 
 _OFFSET_END: Final = (1 << 63) - 1
 _LOG2_SLOTS_MIN: Final = 10
@@ -52,18 +53,6 @@ Secret = tuple[np.uint64, np.uint64]
 def new_secret() -> Secret:
     """Two words that nobody who writes records knows."""
     return np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Rows of a slice whose plain records lie in one buffer."""
-
-    buf: Bytes
-    first: int
-    last: int
-    """Row behind them."""
-    is_unverified: bool = False
-    """Their checksums are still to be verified, in ``buf``, which is the segment itself then."""
 
 
 @dataclass(frozen=True, slots=True)

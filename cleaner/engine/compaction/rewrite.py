@@ -4,7 +4,7 @@ All records kept: the bytes are copied as they are, long runs from file to file.
 group of one segment that loses nothing is not written at all (Kafka rewrites it every round); two or more segments that
 lose nothing are still merged, or thousands of tiny files would stay.
 
-Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
+SegmentReader: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -14,37 +14,36 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress as select
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from cleaner.engine.compaction.arena import ARENA_BYTES, Arena, codec_of
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.draft import Draft, Outputs
+from cleaner.engine.compaction.draft import Draft, Outputs, Recoder
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import (
-    MESSAGES_BYTES_MAX,
-    MIXED_VERSIONS,
     modified_ms,
     newest_ms,
     rewritten,
     upgraded,
 )
-from cleaner.engine.compaction.sources import Position, Slice, Source
+from cleaner.engine.compaction.passes import Group, Horizons, Tombstones, Walked, WalkedSlice
 from storage.arrays import Words
 from storage.codecs.batches import body_bytes_max
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.decide import decide_batches
-from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE
+from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, NOTHING_IS_DUE
 from storage.kernels.rebuild import encode_records, write_header
 from storage.kernels.status import BatchAction, Status
-from storage.records.record import NO_TIMESTAMP
-from storage.segment import open_to_read
+from storage.scan.arena import ARENA_BYTES
+from storage.scan.legacy_keys import MESSAGES_BYTES_MAX, MIXED_VERSIONS
+from storage.scan.segments import SegmentReader
+from storage.scan.slices import Slice
+from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
@@ -63,37 +62,20 @@ class NotYetSupported(LogCleanerError):
         return f"{self.path}: {self.what} cannot be rewritten yet; the partition is left as it is"
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """One value each for a whole round, epoch ms."""
-
-    now_ms: int
-    new_horizon_ms: int | None
-    """From ``new_delete_horizon_ms``."""
-    legacy_horizon_ms: int
-    """From ``legacy_horizon_ms``: tombstones of v0 and v1 stay in segments modified later."""
-
-    @property
-    def stamped_horizon_ms(self) -> int:
-        """The new horizon as the kernels have it: negative for none."""
-        return NO_TIMESTAMP if self.new_horizon_ms is None else self.new_horizon_ms
-
-
 @dataclass(slots=True)
 class _Drafting:
     """A slice on its way through the crew."""
 
-    source: Source
-    start: Position
-    tombstones: npt.NDArray[np.int32]
-    """Of its batches."""
+    reader: SegmentReader
+    segment: Segment
+    walked: WalkedSlice
     slice_: Slice | None = None
     """Once it is read."""
 
     def read(self) -> Slice:
         """The slice."""
         if self.slice_ is None:
-            self.slice_ = self.source.slice_at(self.start, self.tombstones.size)
+            self.slice_ = self.reader.slice_at(self.walked.start, self.walked.tombstones.size)
         return self.slice_
 
 
@@ -103,7 +85,8 @@ class Rewriter:
     def __init__(
         self,
         bitmap: Words,
-        times: Times,
+        horizons: Horizons,
+        tombstones: Tombstones,
         fates: Fates,
         crew: Crew,
         progress: Callable[[int], None],
@@ -114,14 +97,17 @@ class Rewriter:
 
         Args:
             bitmap: the survivors.
-            times: of the round.
+            horizons: of the round.
+            tombstones: what is done with those that survived.
             fates: follows the transactions through all groups.
             crew: does the work.
             progress: told the bytes of every slice dealt with.
             upgrades: whether v0 and v1 become v2.
         """
         self._bitmap = bitmap
-        self._times = times
+        self._horizons = horizons
+        self._tombstones = tombstones
+        self._now_ms = horizons.now_ms if tombstones is Tombstones.BY_HORIZON else NOTHING_IS_DUE
         self._fates = fates
         self._crew = crew
         self._progress = progress
@@ -129,98 +115,93 @@ class Rewriter:
         self._outputs = Outputs()
         self._expiring = threading.Lock()
 
-    def rewrite(self, group: Sequence[Source], cleaned: CleanedSegment) -> bool:
-        """Write the group's survivors; gives False where it is one segment that loses nothing: then nothing was
-        written.
+    def rewrite(self, group: Group, cleaned: CleanedSegment) -> bool:
+        """Write the group's survivors. Return False, and write nothing, if the group is one segment that loses nothing.
 
         Raises: CorruptBatch, OutOfSpace, PlanOutOfDate.
         """
         is_changed = len(group) > 1
-        for source in group:
-            file = open_to_read(source.path)
+        for reader, walked in group:
+            file = open_to_read(reader.path)
             try:
-                is_changed = self._rewrite_source(source, file, cleaned, is_changed)
+                is_changed = self._rewrite_span(reader, walked, file, cleaned, is_changed)
             except EOFError as error:
-                raise PlanOutOfDate(source.path, "it was truncated while it was read") from error
+                raise PlanOutOfDate(reader.path, "it was truncated while it was read") from error
             else:
-                source.let_go()
+                reader.let_go()
             finally:
                 os.close(file)
             cleaned.append_aborted(self._fates.take_retained())
         return is_changed
 
-    def _rewrite_source(self, source: Source, file: int, cleaned: CleanedSegment, is_changed: bool) -> bool:
-        skipped = self._leading_without_survivors(source)
+    def _rewrite_span(
+        self, reader: SegmentReader, walked: Walked, file: int, cleaned: CleanedSegment, is_changed: bool
+    ) -> bool:
+        skipped = self._leading_without_survivors(walked)
         if skipped:
             is_changed = True
-            ends = [0, *(known.end.position for known in source.known[:skipped])]
-            for _ in self._crew.in_order(lambda stretch: source.leave(*stretch), pairwise(ends)):
+            stretches = ((one.start.position, one.end.position) for one in walked.slices[:skipped])
+            for _ in self._crew.in_order(lambda stretch: reader.leave(*stretch), stretches):
                 pass
-            self._progress(ends[-1])
-        for _, (slice_, draft) in self._crew.in_order(self._draft, self._tasks(source, skipped)):
+            self._progress(walked.slices[skipped - 1].end.position)
+        for _, (slice_, draft) in self._crew.in_order(self._draft, self._tasks(reader, walked, skipped)):
             self._progress(slice_.size_bytes)
             if draft is None:
                 if is_changed:
                     cleaned.append_copied(file, slice_.file_position, slice_.table)
                 continue
             if not is_changed:
-                _copy_prefix(source, file, slice_.first_row, cleaned)
+                _copy_prefix(reader, file, slice_.first_row, cleaned)
             is_changed = True
             if draft.position > _SEGMENT_BYTES_MAX - cleaned.size_bytes:  # v2 takes more for small messages
-                raise NotYetSupported(source.path, "a segment that outgrows 2 GiB in format v2")
+                raise NotYetSupported(reader.path, "a segment that outgrows 2 GiB in format v2")
             cleaned.append(draft, slice_, file)
             self._outputs.give(draft.out)
         return is_changed
 
-    def _leading_without_survivors(self, source: Source) -> int:
+    def _leading_without_survivors(self, walked: Walked) -> int:
         """So many slices at the beginning are dropped without another look."""
-        first = source.first_ordinal
-        for number, known in enumerate(source.known):
-            end = known.end.ordinal
-            if not known.is_ordinary or end > self._bitmap.size * 64 or count_bits(self._bitmap, first, end):
+        for number, one in enumerate(walked.slices):
+            first, end = one.start.ordinal, one.end.ordinal
+            if not one.is_ordinary or end > self._bitmap.size * 64 or count_bits(self._bitmap, first, end):
                 return number
-            first = end
-        return len(source.known)
+        return len(walked.slices)
 
-    def _tasks(self, source: Source, skipped: int) -> Iterator[_Drafting]:
+    def _tasks(self, reader: SegmentReader, walked: Walked, skipped: int) -> Iterator[_Drafting]:
         """The slices in order, behind those skipped; all but the ordinary ones are read, and disposed of, here."""
-        start = source.known[skipped - 1].end if skipped else source.start
-        for number, tombstones in enumerate(source.tombstones[skipped:], skipped):
-            known = source.known[number] if source.known else None
-            task = _Drafting(source, start, tombstones)
-            if known is None or not known.is_ordinary:
+        for one in walked.slices[skipped:]:
+            task = _Drafting(reader, walked.span.segment, one)
+            if not one.is_ordinary:
                 slice_ = task.read()
                 if not slice_.is_legacy:
                     self._fates.dispose(slice_)
-            start = known.end if known else Position.behind(task.read())
             yield task
-        assert start.position == source.segment.size_bytes, start
 
     def _draft(self, task: _Drafting) -> tuple[Slice, Draft | None]:
         """A slice and what it leaves; None where that is all of it."""
         with self._crew.hand() as (_, arena):
             slice_ = task.read()
             if slice_.is_legacy:
-                self._decide_legacy(slice_, task.tombstones, modified_ms(task.source.segment))
+                self._decide_legacy(slice_, task.walked.tombstones, modified_ms(task.segment))
             else:
-                slice_.table["tombstones"] = task.tombstones
+                slice_.table["tombstones"] = task.walked.tombstones
                 self._decide(slice_, arena)
             if (slice_.table["outcome"] == BatchAction.COPY).all():
                 return slice_, None
             copies = _long_copies(slice_)
             draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
-            task.source.leave(task.start.position, Position.behind(slice_).position)
+            task.reader.leave(task.walked.start.position, task.walked.end.position)
             return slice_, draft
 
-    def _decide(self, slice_: Slice, arena: Arena) -> None:
+    def _decide(self, slice_: Slice, arena: Recoder) -> None:
         table = slice_.table
-        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
+        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._now_ms)
         if status != Status.OK:
             raise slice_.fail(status, row)
         for row in np.flatnonzero(table["outcome"] == BatchAction.UNDECIDED).tolist():
             buf, _ = arena.fill(slice_, row, row + 1)
-            status, _ = decide_batches(buf, table, row, row + 1, self._bitmap, self._times.now_ms)
+            status, _ = decide_batches(buf, table, row, row + 1, self._bitmap, self._now_ms)
             if status != Status.OK:
                 raise slice_.fail(status, row)
             table["records_start"][row] = NOT_HERE
@@ -230,9 +211,9 @@ class Rewriter:
         stay."""
         table = slice_.table
         table["tombstones"] = 0
-        if source_ms <= self._times.legacy_horizon_ms:
+        if self._tombstones is Tombstones.BY_HORIZON and source_ms <= self._horizons.legacy_ms:
             self._expire_tombstones(slice_, np.flatnonzero(tombstones > 0).tolist())
-        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._times.now_ms)
+        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._now_ms)
         assert status == Status.OK, (status, row)
         is_rebuilt = self._upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
         table["outcome"][is_rebuilt & (table["outcome"] == BatchAction.COPY)] = BatchAction.REBUILD
@@ -245,7 +226,7 @@ class Rewriter:
                     with self._expiring:  # another slice's bits may lie in the same word
                         self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
 
-    def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Arena) -> None:
+    def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Recoder) -> None:
         """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""
         row = 0
         for first, last in (*copies, (slice_.table.size, slice_.table.size)):
@@ -272,11 +253,11 @@ class Rewriter:
         batch = slice_.legacy_batch(row)
         records = batch.records(MESSAGES_BYTES_MAX)
         kept = list(select(records, _bits(self._bitmap, int(slice_.table["first_ordinal"][row]), len(records))))
-        data = upgraded(batch, kept, self._times.new_horizon_ms) if self._upgrades else rewritten(batch, kept)
+        data = upgraded(batch, kept, self._horizons.new_ms) if self._upgrades else rewritten(batch, kept)
         draft.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
 
-    def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Arena) -> None:
-        keep = self._bitmap, self._times.now_ms, self._times.stamped_horizon_ms
+    def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Recoder) -> None:
+        keep = self._bitmap, self._now_ms, self._horizons.stamped_ms
         while row < last:
             status, row, draft.position, draft.rows = arena.rewrite(
                 slice_, row, last, keep, (draft.out, draft.position, draft.written, draft.rows)
@@ -289,14 +270,14 @@ class Rewriter:
             elif status != Status.OK:
                 raise slice_.fail(status, row)
 
-    def _rebuild_compressed(self, slice_: Slice, row: int, draft: Draft, arena: Arena) -> None:
+    def _rebuild_compressed(self, slice_: Slice, row: int, draft: Draft, arena: Recoder) -> None:
         """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
         table = slice_.table
         buf, _ = arena.fill(slice_, row, row + 1)
         records_bytes = int(table["records_end"][row] - table["records_start"][row])
         plain = arena.plain(records_bytes + _RECORD_GROWTH_MAX * int(table["record_count"][row]))
         status, plain_bytes, kept, base_ms, latest_ms = encode_records(
-            buf, table, row, self._bitmap, self._times.now_ms, self._times.stamped_horizon_ms, plain, 0
+            buf, table, row, self._bitmap, self._now_ms, self._horizons.stamped_ms, plain, 0
         )
         if status != Status.OK:
             raise slice_.fail(status, row)
@@ -304,17 +285,17 @@ class Rewriter:
         del buf  # the records are held once, not twice, beside what they compress to
         draft.make_room(HEADER_BYTES + body_bytes_max(plain_bytes))
         body = draft.position + HEADER_BYTES
-        size = arena.compress(codec_of(slice_, row), plain[:plain_bytes], draft.out, body) - draft.position
+        size = arena.compress(slice_.codec_of(row), plain[:plain_bytes], draft.out, body) - draft.position
         status = write_header(draft.out, draft.position, size, table, row, kept, base_ms, latest_ms)
         assert status == Status.OK, status
         draft.note(size, int(table["last_offset"][row]), latest_ms, kept)
 
 
-def _copy_prefix(source: Source, file: int, rows: int, cleaned: CleanedSegment) -> None:
+def _copy_prefix(reader: SegmentReader, file: int, rows: int, cleaned: CleanedSegment) -> None:
     """Batches of the slices that were found unchanged before the first one that was not."""
     if not rows:
         return
-    for slice_ in source.slices(verify=False):
+    for slice_ in reader.slices(verify=False):
         if slice_.first_row == rows:
             return
         cleaned.append_copied(file, slice_.file_position, slice_.table)

@@ -1,6 +1,6 @@
 """A round: find the survivors of all its segments, rewrite group by group, swap each group in, in ascending order.
 
-Source: Kafka Cleaner.doClean.
+SegmentReader: Kafka Cleaner.doClean.
 """
 
 from __future__ import annotations
@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from typing import Final
 
 from cleaner.engine.compaction.crew import Crew, Pace
-from cleaner.engine.compaction.fates import Fates, ends_of
+from cleaner.engine.compaction.fates import Fates, ends_of, resolve
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy_rewrite import legacy_horizon_ms
-from cleaner.engine.compaction.resolve import resolve
-from cleaner.engine.compaction.rewrite import Rewriter, Times
-from cleaner.engine.compaction.sources import Source
-from cleaner.engine.compaction.survivors import Finder, Survivors, dirty_sources
+from cleaner.engine.compaction.passes import Group, Horizons, OpenSpan, Span, Spared, Survivors, Walked
+from cleaner.engine.compaction.rewrite import Rewriter
+from cleaner.engine.compaction.survivors import Finder, is_dirty
 from cleaner.engine.compaction.targets import Destination, InPlace, IntoCopy, Nowhere
 from cleaner.engine.deletion import check_unchanged
 from cleaner.engine.inventory import producer_state_of
@@ -34,10 +32,9 @@ from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
+from storage.scan.segments import open_segment
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
-
-_BEFORE_ALL_MS: Final = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,47 +121,52 @@ def copy_compacted(round_: Round, means: Means, target: IntoCopy) -> Compacted:
 def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -> Compacted:
     new_fates, pace = fates_maker(round_), Pace(means)
     with ExitStack() as mappings, Crew(means.threads) as crew:
-        sources = [mappings.enter_context(source) for source in _sources(round_, is_locked=is_locked)]
-        times = times_of(round_)
-        filters = mappings.enter_context(_filters(round_, sources, times) if is_locked else nullcontext())
+        spans = [_opened(span, mappings, is_locked=is_locked) for span in spans_of(round_)]
+        horizons = horizons_of(round_)
+        filters = mappings.enter_context(_filters(round_, spans, horizons) if is_locked else nullcontext())
         walks: list[Fates] = []
-        survivors = _survivors(round_, sources, _noted(walks, new_fates), crew, times, means, pace, filters)
+        survivors = _survivors(round_, spans, _noted(walks, new_fates), crew, horizons, means, pace, filters)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
-        if survivors.tombstones_are_decided:
-            times = replace(times, now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS)
         upgrades = round_.policy.compaction_upgrade_format
-        rewriter = Rewriter(survivors.bitmap, times, new_fates(), crew, pace, upgrades=upgrades)
-        beyond = [source for source in sources if source.segment.base_offset >= survivors.end_offset]
-        size_bytes, kept, written_bytes = sum(source.segment.size_bytes for source in beyond), 0, 0
-        for group in _groups(round_, sources, survivors.end_offset):
+        rewriter = Rewriter(
+            survivors.bitmap, horizons, survivors.tombstones, new_fates(), crew, pace, upgrades=upgrades
+        )
+        beyond = [opened.span.segment for opened in spans if opened.span.base_offset >= survivors.end_offset]
+        size_bytes, kept, written_bytes = sum(segment.size_bytes for segment in beyond), 0, 0
+        for group in _groups(round_, spans, survivors):
             pace.spend(written_bytes)
-            if group[0].is_passed_over:
-                means.listener.progress(2 * group[0].segment.size_bytes)
-                written_bytes, written_records = _keep(group[0], target)
+            if isinstance(group, Spared):
+                means.listener.progress(2 * group.span.size_bytes)
+                written_bytes, written_records = _keep(group, target)
             else:
                 written_bytes, written_records = _rewrite_group(group, rewriter, target, filters, survivors.bitmap)
             size_bytes += written_bytes
             kept += written_records
-        for source in beyond:
-            target.keep(source.segment)
-    read = sum(source.records for source in sources[: len(sources) - len(beyond)])
-    utilisation = survivors.map_utilisation
-    return Compacted(size_bytes, read, kept, survivors.unkeyed, survivors.end_offset, map_utilisation=utilisation)
+        for segment in beyond:
+            target.keep(segment)
+    return Compacted(
+        size_bytes,
+        survivors.records,
+        kept,
+        survivors.unkeyed,
+        survivors.end_offset,
+        map_utilisation=survivors.map_utilisation,
+    )
 
 
-def times_of(round_: Round) -> Times:
-    """What the round goes by."""
+def horizons_of(round_: Round) -> Horizons:
+    """Return the moments that the round decides by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    return Times(round_.now_ms, new_delete_horizon_ms(round_.now_ms, retention_ms), horizon_ms)
+    return Horizons(round_.now_ms, new_delete_horizon_ms(round_.now_ms, retention_ms), horizon_ms)
 
 
 def _survivors(
     round_: Round,
-    sources: Sequence[Source],
+    spans: Sequence[OpenSpan],
     new_fates: Callable[[], Fates],
     crew: Crew,
-    times: Times,
+    horizons: Horizons,
     means: Means,
     pace: Pace,
     filters: Filters | None,
@@ -172,71 +174,77 @@ def _survivors(
     first_dirty_offset = round_.compaction.round.first_dirty_offset
     if round_.policy.compaction_rounds == "kafka":
         keys_max = keys_max_of(means.broker)
-        return KafkaFinder(sources, first_dirty_offset, keys_max, new_fates, times, pace).find()
+        return KafkaFinder(spans, first_dirty_offset, keys_max, new_fates, horizons, pace).find()
     map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side
     budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
-    dirty_bytes = sum(source.segment.size_bytes for source in dirty_sources(sources, first_dirty_offset))
+    dirty_bytes = sum(one.span.size_bytes for one in spans if is_dirty(one.span, first_dirty_offset))
     key_map = KeyMap(dirty_bytes, budget, crew.threads, filters.secret if filters else None)
-    return Finder(sources, first_dirty_offset, key_map, new_fates, crew, pace, filters).find()
+    return Finder(spans, first_dirty_offset, key_map, new_fates, crew, pace, filters).find()
 
 
-def _filters(round_: Round, sources: Sequence[Source], times: Times) -> AbstractContextManager[Filters | None]:
+def _filters(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:
     """What earlier rounds noted of the segments' keys; Kafka rewrites them all, and so do its rounds."""
     if round_.policy.compaction_rounds == "kafka":
         return nullcontext()
-    for source in sources:
-        source.is_alone = (source.segment.base_offset,) in round_.compaction.round.groups
-    return Filters.opened(round_.listing.directory, sources, times) or nullcontext()
+    return Filters.opened(round_.listing.directory, [opened.span for opened in spans], horizons) or nullcontext()
 
 
 def _rewrite_group(
-    group: Sequence[Source], rewriter: Rewriter, target: Destination, filters: Filters | None, bitmap: Words
+    group: Group, rewriter: Rewriter, target: Destination, filters: Filters | None, bitmap: Words
 ) -> tuple[int, int]:
     """Rewrite one group and hand it on; gives its bytes and records afterwards."""
-    first = group[0].segment
-    ordinals = [(source.first_ordinal, source.first_ordinal + source.records) for source in group]
-    survivors = sum(count_bits(bitmap, *span) for span in ordinals) if filters else 0
+    spans = [walked for _, walked in group]
+    first = spans[0].span.segment
+    survivors = sum(count_bits(bitmap, one.first_ordinal, one.end_ordinal) for one in spans) if filters else 0
     cleaned = target.open(first.base_offset)
     try:
         if not rewriter.rewrite(group, cleaned):
             if filters:
-                has_empty_batches = group[0].has_empty_batches
-                filters.settle(group, first.log, group[0].records, survivors, has_empty_batches=has_empty_batches)
-            return _keep(group[0], target)
+                has_empty_batches = spans[0].has_empty_batches
+                filters.settle(spans, first.log, spans[0].records, survivors, has_empty_batches=has_empty_batches)
+            return _keep(spans[0], target)
         target.replace(group, cleaned)
     except BaseException:
         cleaned.discard()
         raise
     if filters:
         log = SegmentFile.at(first.directory, first.log.name)
-        filters.settle(group, log, cleaned.records, survivors, has_empty_batches=cleaned.has_empty_batches)
+        filters.settle(spans, log, cleaned.records, survivors, has_empty_batches=cleaned.has_empty_batches)
     return cleaned.size_bytes, cleaned.records
 
 
-def _keep(source: Source, target: Destination) -> tuple[int, int]:
-    target.keep(source.segment)
-    return source.segment.size_bytes, source.records
+def _keep(kept: Walked | Spared, target: Destination) -> tuple[int, int]:
+    target.keep(kept.span.segment)
+    return kept.span.size_bytes, kept.records
 
 
-def _sources(round_: Round, *, is_locked: bool) -> Iterator[Source]:
-    for segment, upper_offset in spans_of(round_):
-        yield Source(segment, upper_offset, is_locked=is_locked)
+def _opened(span: Span, mappings: ExitStack, *, is_locked: bool) -> OpenSpan:
+    return OpenSpan(span, mappings.enter_context(open_segment(span.segment, span.upper_offset, is_locked=is_locked)))
 
 
-def spans_of(round_: Round) -> list[tuple[Segment, int]]:
-    """Each segment of a round with the offset that it ends below."""
-    bases = [segment.base_offset for segment in round_.segments[1:]] + [round_.compaction.round.end_offset]
-    return list(zip(round_.segments, bases, strict=True))
+def spans_of(round_: Round) -> list[Span]:
+    """Return the segments of a round, each with the offset that it ends below."""
+    planned = round_.compaction.round
+    uppers = [segment.base_offset for segment in round_.segments[1:]] + [planned.end_offset]
+    return [
+        Span(segment, upper, is_alone=(segment.base_offset,) in planned.groups)
+        for segment, upper in zip(round_.segments, uppers, strict=True)
+    ]
 
 
-def _groups(round_: Round, sources: Sequence[Source], end_offset: int) -> Iterator[list[Source]]:
-    """As planned, or anew where the round ends early."""
-    planned, facts = round_.compaction.round, round_.compaction.segments
+def _groups(round_: Round, spans: Sequence[OpenSpan], survivors: Survivors) -> Iterator[Group | Spared]:
+    """The groups as planned, or anew if the round ends early; a spared span is a group of its own."""
+    planned, facts, end_offset = round_.compaction.round, round_.compaction.segments, survivors.end_offset
     is_whole = end_offset == planned.end_offset
     groups = planned.groups if is_whole else grouped(facts, round_.policy, end_offset, planned.end_offset)
-    by_base = {source.segment.base_offset: source for source in sources}
+    readers = {opened.span.base_offset: opened.reader for opened in spans}
+    found = {one.span.base_offset: one for one in survivors.walked}
     for bases in groups:
-        yield [by_base[base] for base in bases]
+        first = found[bases[0]]
+        if isinstance(first, Spared):
+            yield first
+        else:
+            yield [(readers[base], one) for base in bases if isinstance(one := found[base], Walked)]
 
 
 def fates_maker(round_: Round) -> Callable[[], Fates]:

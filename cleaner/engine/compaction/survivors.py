@@ -8,7 +8,7 @@ bitmap collects what every pass finds, and the log is still rewritten once. (Kaf
 
 The calling thread reads the headers, in order; checksums, codecs and keys are the crew's.
 
-Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
+SegmentReader: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 """
 
 from __future__ import annotations
@@ -19,41 +19,35 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.compaction.arena import Arena
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
-from cleaner.engine.compaction.key_map import KeyMap, Run
-from cleaner.engine.compaction.sources import Known, Position, Slice, Source
-from storage.arrays import Words
+from cleaner.engine.compaction.key_map import KeyMap
+from cleaner.engine.compaction.passes import Marked, OpenSpan, Span, Spared, Survivors, Walk
 from storage.kernels.bitmap import new_bitmap, set_range
+from storage.scan.arena import Arena, Run
 from storage.scan.page_cache import available_bytes
+from storage.scan.segments import SegmentReader
+from storage.scan.slices import Slice
 
 _MEMORY_SHARE: Final = 0.25
 """Of the memory that is available: logs up to it stay in the page cache from walk to walk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Survivors:
-    """The outcome of pass 1."""
+@dataclass(slots=True)
+class _Surveyed:
+    """A span and the first walk over it, which is None until it begins."""
 
-    bitmap: Words
-    records: int
-    unkeyed: int
-    """Records without a key in data batches; a compacted log cannot keep them."""
-    end_offset: int
-    """First offset that the next round looks at."""
-    tombstones_are_decided: bool = False
-    """The bits of expired tombstones are clear, and no other tombstone may go."""
-    map_utilisation: float = 0.0
-    """Share of the offset map that was used; 1 where it did not suffice at once."""
+    opened: OpenSpan
+    walk: Walk | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Mapping:
     """A slice on its way through the crew."""
 
-    source: Source
+    reader: SegmentReader
+    walk: Walk
     slice_: Slice
     is_first: bool
     """Of the walks over it: its checksums are still to be verified."""
@@ -66,7 +60,7 @@ class Finder:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        spans: Sequence[OpenSpan],
         first_dirty_offset: int,
         key_map: KeyMap,
         new_fates: Callable[[], Fates],
@@ -77,18 +71,20 @@ class Finder:
         """Prepare for a round.
 
         Args:
-            sources: of the round, ascending.
-            first_dirty_offset: where the dirty section starts; it may lie within a source.
+            spans: of the round, ascending.
+            first_dirty_offset: where the dirty section starts; it may lie within a span.
             key_map: empty, with a share for each thread of the crew.
             new_fates: makes the follower of transactions for one walk.
             crew: does the work.
             progress: told the bytes of every slice walked.
             filters: of the clean segments' keys; with the secret of the map.
         """
-        self._dirty = dirty_sources(sources, first_dirty_offset)
-        self._clean = [source for source in sources if source.segment.base_offset < first_dirty_offset]
+        self._spans = [_Surveyed(opened) for opened in spans]
+        self._dirty = [one for one in self._spans if is_dirty(one.opened.span, first_dirty_offset)]
+        self._clean = [one for one in self._spans if one.opened.span.base_offset < first_dirty_offset]
+        self._spared: tuple[Spared, ...] = ()
         self._first_dirty = first_dirty_offset
-        self._end_offset = sources[-1].upper_offset
+        self._end_offset = spans[-1].span.upper_offset
         self._map = key_map
         self._new_fates = new_fates
         self._crew = crew
@@ -96,8 +92,8 @@ class Finder:
         self._filters = filters
         self._bitmap = new_bitmap(0)
         self._ordinals = 0
-        self._last: Source | None = None
-        size_bytes = sum(source.segment.size_bytes for source in sources)
+        self._last: SegmentReader | None = None
+        size_bytes = sum(opened.span.size_bytes for opened in spans)
         self._is_large = size_bytes > available_bytes() * _MEMORY_SHARE
 
     def find(self) -> Survivors:
@@ -110,7 +106,9 @@ class Finder:
         while not self._map.is_last_range:
             self._map.begin_next_range()
             self._pass()
-        return Survivors(self._bitmap, self._ordinals, unkeyed, self._end_offset, map_utilisation=utilisation)
+        spared = {one.span.base_offset: one for one in self._spared}
+        walked = tuple(one.walk.walked if one.walk else spared[one.opened.span.base_offset] for one in self._spans)
+        return Survivors(self._bitmap, walked, unkeyed, self._end_offset, map_utilisation=utilisation)
 
     def _pass(self) -> None:
         """Do one range of hashes: as many as the map holds."""
@@ -118,58 +116,59 @@ class Finder:
             self._finish(task)
         if self._filters:
             self._ask(self._filters)
-        for task, (covered, superseded, kept) in self._crew.in_order(self._mark, self._tasks(self._clean)):
-            self._merge(task.slice_, covered, superseded)
+        for task, marked in self._crew.in_order(self._mark, self._tasks(self._clean)):
+            self._merge(task.slice_, marked)
             if self._filters:
-                self._filters.add(task.source, kept)
+                self._filters.add(task.walk, marked.kept_hashes)
             self._finish(task)
         self._let_go(self._last)
         self._make_room(self._ordinals)
         self._map.collect(self._bitmap)
 
     def _ask(self, filters: Filters) -> None:
-        """Note the dirty section's keys, and pass over what has none of them; with all of them in the map at once."""
-        filters.add_mapped(self._dirty, self._map)
+        """Note the dirty section's keys. If the map holds all of them, spare the spans that have none of them."""
+        filters.add_mapped([one.walk for one in self._dirty if one.walk], self._map)
         if self._map.is_first_range and self._map.is_last_range:
-            filters.pass_over(self._clean, self._first_dirty, self._map)
-            self._clean = [source for source in self._clean if not source.is_passed_over]
+            self._spared = filters.spare([one.opened.span for one in self._clean], self._first_dirty, self._map)
+            spared = {one.span.base_offset for one in self._spared}
+            self._clean = [one for one in self._clean if one.opened.span.base_offset not in spared]
 
-    def _tasks(self, sources: Sequence[Source]) -> Iterator[_Mapping]:
-        """The slices of some sources, numbered and disposed of."""
+    def _tasks(self, spans: Sequence[_Surveyed]) -> Iterator[_Mapping]:
+        """The slices of some spans, numbered and disposed of."""
         fates = self._new_fates()
-        for source in sources:
-            is_first = source.first_ordinal < 0
-            if is_first:
-                source.first_ordinal = self._ordinals
-            for slice_ in source.slices(verify=is_first):
+        for one in spans:
+            reader, is_first = one.opened.reader, one.walk is None
+            walk = one.walk = one.walk or Walk.of(one.opened, self._ordinals)
+            for slice_ in reader.slices(verify=is_first, start=walk.start):
                 is_ordinary = fates.dispose(slice_)
                 if is_first:
                     self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
-                yield _Mapping(source, slice_, is_first, is_ordinary)
+                yield _Mapping(reader, walk, slice_, is_first, is_ordinary)
 
     def _finish(self, task: _Mapping) -> None:
         if task.is_first:
-            _note(task)
+            task.walk.add(task.slice_, is_ordinary=task.is_ordinary)
             if self._filters:
-                self._filters.note(task.source, task.slice_)
-        if self._last is not task.source:
+                quiet_until_ms = self._filters.quiet_until_ms(task.slice_)
+                task.walk.quiet_until_ms = min(task.walk.quiet_until_ms, quiet_until_ms)
+        if self._last is not task.reader:
             self._let_go(self._last)
-            self._last = task.source
+            self._last = task.reader
         self._progress(task.slice_.size_bytes)
 
-    def _let_go(self, source: Source | None) -> None:
+    def _let_go(self, reader: SegmentReader | None) -> None:
         """Between walks: of a log so large that it would push out what others keep in memory."""
-        if source is not None and self._is_large and source.absent_bytes:
-            source.let_go()
+        if reader is not None and self._is_large and reader.absent_bytes:
+            reader.let_go()
 
     def _map_keys(self, task: _Mapping) -> None:
         with self._crew.hand() as (share, arena):
             for run in _runs(task, task.slice_.table.size, arena):
                 self._map.add(task.slice_, run, self._first_dirty, share)
 
-    def _mark(self, task: _Mapping) -> tuple[Words, Words, Words]:
-        """Of the words of the bitmap that the slice lies in: its records below the dirty section, and those of them
-        that the map supersedes; and the hashes of the others, where they are wanted."""
+    def _mark(self, task: _Mapping) -> Marked:
+        """Look up the keys of a slice. The first bit found stands for the first of the bitmap's word that the slice
+        begins in."""
         slice_ = task.slice_
         table, (base, end) = slice_.table, _ordinals_of(slice_)
         below = int(np.searchsorted(table["base_offset"], self._first_dirty))
@@ -182,16 +181,16 @@ class Finder:
         with self._crew.hand() as (share, arena):
             for run in _runs(task, below, arena):
                 noted += self._map.mark(slice_, run, marked, base, kept[noted:], share)
-        return covered, covered ^ marked, kept[:noted]
+        return Marked(covered, covered ^ marked, kept[:noted])
 
-    def _merge(self, slice_: Slice, covered: Words, superseded: Words) -> None:
+    def _merge(self, slice_: Slice, marked: Marked) -> None:
         """What lies below the dirty section survives unless superseded; the map's own survivors are set last."""
         first, end = _ordinals_of(slice_)
         self._make_room(end)
-        words = self._bitmap[first >> 6 : (first >> 6) + covered.size]
+        words = self._bitmap[first >> 6 : (first >> 6) + marked.covered.size]
         if self._map.is_first_range:
-            words |= covered
-        words &= ~superseded
+            words |= marked.covered
+        words &= ~marked.superseded
 
     def _make_room(self, ordinals: int) -> None:
         """Grow the bitmap; twofold at least, so that the copies stay few."""
@@ -201,15 +200,9 @@ class Finder:
             self._bitmap = grown
 
 
-def _note(task: _Mapping) -> None:
-    """What pass 2 can use of a slice, the next one of its source."""
-    task.source.known.append(Known(Position.behind(task.slice_), task.is_ordinary))
-    task.source.tombstones.append(task.slice_.table["tombstones"].copy())
-
-
-def dirty_sources(sources: Sequence[Source], first_dirty_offset: int) -> list[Source]:
-    """Those whose keys are mapped."""
-    return [source for source in sources if source.upper_offset > first_dirty_offset]
+def is_dirty(span: Span, first_dirty_offset: int) -> bool:
+    """Return whether keys of a span are mapped."""
+    return span.upper_offset > first_dirty_offset
 
 
 def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
@@ -218,8 +211,7 @@ def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
     if task.is_first and slice_.is_plain:
         yield Run(slice_.buf, 0, last, is_unverified=True)
         return
-    for run in arena.runs(slice_, 0, last, verify=task.is_first):
-        yield Run(*run)
+    yield from arena.runs(slice_, 0, last, verify=task.is_first)
 
 
 def _ordinals_of(slice_: Slice) -> tuple[int, int]:

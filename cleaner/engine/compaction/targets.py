@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cleaner.engine.compaction.cleaned import CleanedSegment
-from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.passes import Group
 from cleaner.engine.deletion import retire_snapshots
 from storage.filesystem import FileSystem, Purpose, Unwritten
 from storage.log.listing import Listing
@@ -23,7 +23,7 @@ class Destination(Protocol):
         """The segment that a group is written into."""
         ...
 
-    def replace(self, group: Sequence[Source], cleaned: CleanedSegment) -> None:
+    def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """A group was written whole. Raises: OutOfSpace."""
         ...
 
@@ -48,13 +48,13 @@ class InPlace:
         """Writes ``.cleaned`` files beside the sources."""
         return CleanedSegment(self._fs, self._listing.directory, base_offset, self._interval_bytes)
 
-    def replace(self, group: Sequence[Source], cleaned: CleanedSegment) -> None:
+    def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Swap it in."""
-        segments = [source.segment for source in group]
+        segments = [walked.span.segment for _, walked in group]
         self._swap(segments, cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group)))
         if self._is_at_once:
-            for source in group:
-                source.close()
+            for reader, _ in group:
+                reader.close()
             self.freed_bytes += remove_retired(self._fs, segments)
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
@@ -88,9 +88,9 @@ class IntoCopy:
         """Writes the files under their final names."""
         return CleanedSegment(self._fs, self._directory, base_offset, self._interval_bytes, FileState.PLAIN)
 
-    def replace(self, group: Sequence[Source], cleaned: CleanedSegment) -> None:
+    def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Make it last; nothing is replaced."""
-        segments = [source.segment for source in group]
+        segments = [walked.span.segment for _, walked in group]
         cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
         self.absorbed += segments[1:]
 
@@ -124,13 +124,13 @@ class Nowhere:
         """Only counts its bytes."""
         return CleanedSegment(Unwritten(), self._directory, base_offset, self._interval_bytes)
 
-    def replace(self, group: Sequence[Source], cleaned: CleanedSegment) -> None:
+    def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Nothing."""
 
     def keep(self, segment: Segment) -> None:
         """Nothing."""
 
 
-def _is_cold(group: Sequence[Source]) -> bool:
+def _is_cold(group: Group) -> bool:
     """Whether most of the sources had to be read from disk: nobody keeps them in memory for long."""
-    return 2 * sum(source.absent_bytes for source in group) > sum(source.segment.size_bytes for source in group)
+    return 2 * sum(reader.absent_bytes for reader, _ in group) > sum(walked.span.size_bytes for _, walked in group)

@@ -16,9 +16,9 @@ though they are superseded, and some windows of 8 MiB.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,7 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.digests import Digester, Digests
 from cleaner.engine.compaction.fates import TRANSACTIONAL, Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap, Secret, new_secret
-from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction.passes import OpenSpan, Walked
 from cleaner.engine.compaction.survivors import Finder
 from cleaner.engine.compare.lost_since import Between, LaterTombstones, LeftRecords, Markers
 from cleaner.engine.compare.two_states import OFFSET_END, OpenedState, State, aborted_in_both, joined
@@ -121,11 +121,11 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
         earlier, later = OpenedState.of(before, stack), OpenedState.of(after, stack)
         _check_still_a_log(earlier, later)
         aborted = aborted_in_both(earlier, later)
-        latest = _latest(earlier, later, lambda: _fates(before, aborted, now_ms))
-        reader = _LaterState(_runs(later.sources, secret, None))
+        latest, ordinals = _latest(earlier, later, lambda: _fates(before, aborted, now_ms))
+        reader = _LaterState(_runs(later.spans, {}, secret, None))
         objection = (between or Between()).objection(before.newest_write_ms, now_ms)
         comparison = _Comparison(before, after, now_ms, latest, reader, objection)
-        for run in _runs(earlier.sources, secret, _fates(before, aborted, now_ms)):
+        for run in _runs(earlier.spans, ordinals, secret, _fates(before, aborted, now_ms)):
             comparison.take(run)
         return comparison.finish()
 
@@ -135,7 +135,7 @@ def _check_still_a_log(earlier: OpenedState, later: OpenedState) -> None:
 
     Raises: NoSegments, LogEndsBeforeItsStart.
     """
-    if earlier.sources and not later.sources:
+    if earlier.spans and not later.spans:
         raise NoSegments(later.state.listing.directory)
     if later.end_offset < later.state.log_start_offset:
         raise LogEndsBeforeItsStart(later.state.listing.directory, later.end_offset, later.state.log_start_offset)
@@ -331,35 +331,44 @@ def _batch_facts(run: Digests, rows: Integers) -> Integers:
     return np.stack([kinds, *(table[name].astype(np.int64) for name in _BATCH_FIELDS)])
 
 
-def _runs(sources: Sequence[Source], secret: Secret, fates: Fates | None) -> Iterator[Digests]:
+def _runs(
+    spans: Sequence[OpenSpan], ordinals: Mapping[Path, int], secret: Secret, fates: Fates | None
+) -> Iterator[Digests]:
+    """Yield the digests of all records.
+
+    Args:
+        spans: ascending.
+        ordinals: of the first record of each ``.log``; 0 if it is not there.
+        secret: of the digests.
+        fates: says which batches are discarded, if that is wanted.
+    """
     digester = Digester(secret, data_only=False, with_body=True)
-    for source in sources:
-        source.first_ordinal = max(source.first_ordinal, 0)
-        for slice_ in source.slices(verify=True):
+    for opened in spans:
+        start = replace(opened.reader.start, ordinal=ordinals.get(opened.reader.path, 0))
+        for slice_ in opened.reader.slices(verify=True, start=start):
             slice_.verify(0, slice_.table.size)
             if fates is not None:
                 fates.dispose(slice_)
             yield from digester.runs(slice_)
 
 
-def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fates]) -> Words:
-    """Return a bit for every record of the earlier state: set if no later one of its key supersedes it.
+def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fates]) -> tuple[Words, dict[Path, int]]:
+    """Return a bit for every record of the earlier state, and the ordinal of the first record of each of its files.
 
-    What lies behind the offset that the log was compacted to supersedes nothing yet.
+    The bit is set if no later record of the key supersedes the record. What lies behind the offset that the log was
+    compacted to supersedes nothing yet.
     """
     with ExitStack() as stack:
-        sources = joined(earlier, later, stack)
-        if not sources:
-            return np.zeros(0, np.uint64)
-        log_bytes = sum(source.segment.size_bytes for source in sources)
+        spans = joined(earlier, later, stack)
+        if not spans:
+            return np.zeros(0, np.uint64), {}
+        log_bytes = sum(opened.span.size_bytes for opened in spans)
         with Crew(1) as crew:
             key_map = KeyMap(log_bytes, _BUDGET, crew.threads)
-            first = sources[0].segment.base_offset
-            found = Finder(sources, first, key_map, new_fates, crew, lambda _: None).find()
-        ordinals = {source.path: source.first_ordinal for source in reversed(sources)}
-    for source in earlier.sources:  # the bits of those that no compaction reached are never asked for
-        source.first_ordinal = ordinals.get(source.path, found.records)
-    return found.bitmap
+            found = Finder(spans, spans[0].span.base_offset, key_map, new_fates, crew, lambda _: None).find()
+    walked = {one.span.segment.log.path: one.first_ordinal for one in reversed(found.walked) if isinstance(one, Walked)}
+    # the bits of those that no compaction reached are never asked for
+    return found.bitmap, {opened.reader.path: walked.get(opened.reader.path, found.records) for opened in earlier.spans}
 
 
 def _fates(state: State, aborted: list[AbortedTransaction], now_ms: int) -> Fates:

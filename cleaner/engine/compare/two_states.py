@@ -14,13 +14,15 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.compaction.fates import TRANSACTIONAL, facts_of
+from cleaner.engine.compaction.passes import OpenSpan, Span
 from cleaner.engine.compaction.round import aborted_transactions
-from cleaner.engine.compaction.sources import Position, Source
 from policies.retain import AbortedTransaction, BatchFacts, Marker
 from storage.errors import PlanOutOfDate
 from storage.log.end import find_end
 from storage.log.listing import Listing
 from storage.names import FileKind
+from storage.scan.segments import open_segment
+from storage.scan.slices import Position
 from storage.segment import Segment
 
 OFFSET_END: Final = (1 << 63) - 1
@@ -53,7 +55,7 @@ class OpenedState:
     """A state whose segments can be read, without a torn tail."""
 
     state: State
-    sources: tuple[Source, ...]
+    spans: tuple[OpenSpan, ...]
     end_offset: int
 
     @classmethod
@@ -65,39 +67,28 @@ class OpenedState:
         end = find_end(active, trust_index=False)
         segments = [*sealed, _shortened(active, active.log.identity.size_bytes - end.torn_bytes)]
         uppers = [*(segment.base_offset for segment in segments[1:]), OFFSET_END]
-        sources = [
-            stack.enter_context(Source(segment, upper, is_locked=False))
-            for segment, upper in zip(segments, uppers, strict=True)
-        ]
-        return cls(state, tuple(sources), end.next_offset)
+        spans = [_opened(segment, upper, None, stack) for segment, upper in zip(segments, uppers, strict=True)]
+        return cls(state, tuple(spans), end.next_offset)
 
-    def between(self, start_offset: int, end_offset: int, stack: ExitStack) -> Iterator[Source]:
+    def between(self, start_offset: int, end_offset: int, stack: ExitStack) -> Iterator[OpenSpan]:
         """Open the batches anew that begin in a range of offsets. Raises: as ``of``; CorruptBatch."""
-        for source in self.sources:
-            segment, upper = source.segment, source.upper_offset
+        for opened in self.spans:
+            segment, upper = opened.span.segment, opened.span.upper_offset
             if upper <= start_offset or segment.base_offset >= end_offset:
                 continue
-            first = _place_at(source, start_offset) if segment.base_offset < start_offset else None
+            first = _position_at(opened.span, start_offset) if segment.base_offset < start_offset else None
             if upper > end_offset:
-                segment = _shortened(segment, _place_at(source, end_offset).position)
+                segment = _shortened(segment, _position_at(opened.span, end_offset).position)
             if first is None or first.position < segment.size_bytes:
-                yield stack.enter_context(_Stretch(segment, upper, first))
+                yield _opened(segment, upper, first, stack)
 
 
-class _Stretch(Source):
-    """A segment from one of its batches on."""
-
-    def __init__(self, segment: Segment, upper_offset: int, first: Position | None) -> None:
-        super().__init__(segment, upper_offset, is_locked=False)
-        self._first = first
-
-    @property
-    def start(self) -> Position:
-        first = self._first or super().start
-        return Position(first.position, first.next_offset, self.first_ordinal, first.row)
+def _opened(segment: Segment, upper_offset: int, start: Position | None, stack: ExitStack) -> OpenSpan:
+    reader = open_segment(segment, upper_offset, is_locked=False, start=start)
+    return OpenSpan(Span(segment, upper_offset), stack.enter_context(reader))
 
 
-def joined(before: OpenedState, after: OpenedState, stack: ExitStack) -> list[Source]:
+def joined(before: OpenedState, after: OpenedState, stack: ExitStack) -> list[OpenSpan]:
     """Open what was compacted of both states, as one log. Raises: as ``OpenedState.between``."""
     end_offset = after.state.compacted_to_offset
     return [*before.between(-1, end_offset, stack), *after.between(before.end_offset, end_offset, stack)]
@@ -126,7 +117,7 @@ def aborted_in_both(before: OpenedState, after: OpenedState) -> list[AbortedTran
 def _unended(state: OpenedState) -> dict[int, int]:
     """Return the first offset of every transaction that has no marker, by producer id."""
     unended: dict[int, int] = {}
-    for base_offset, batch in _transactional(state.sources):
+    for base_offset, batch in _transactional(state.spans):
         if batch.marker is None:
             unended.setdefault(batch.producer_id, base_offset)
         else:
@@ -134,7 +125,7 @@ def _unended(state: OpenedState) -> dict[int, int]:
     return unended
 
 
-def _aborted_behind(behind: Iterator[Source] | tuple[()], unended: Mapping[int, int]) -> Iterator[AbortedTransaction]:
+def _aborted_behind(behind: Iterator[OpenSpan] | tuple[()], unended: Mapping[int, int]) -> Iterator[AbortedTransaction]:
     left = dict(unended)
     for _, batch in _transactional(behind):
         first_offset = left.pop(batch.producer_id, None) if batch.marker is not None else None
@@ -144,28 +135,26 @@ def _aborted_behind(behind: Iterator[Source] | tuple[()], unended: Mapping[int, 
             return
 
 
-def _transactional(sources: Iterator[Source] | tuple[Source, ...]) -> Iterator[tuple[int, BatchFacts]]:
+def _transactional(spans: Iterator[OpenSpan] | tuple[OpenSpan, ...]) -> Iterator[tuple[int, BatchFacts]]:
     """Yield each batch of a transaction, and each marker, with its base offset."""
-    for source in sources:
-        source.first_ordinal = max(source.first_ordinal, 0)
-        for slice_ in source.slices(verify=False):
+    for opened in spans:
+        for slice_ in opened.reader.slices(verify=False):
             for row in np.flatnonzero(slice_.table["attributes"] & TRANSACTIONAL):
                 yield int(slice_.table["base_offset"][row]), facts_of(slice_, int(row))
 
 
-def _place_at(source: Source, offset: int) -> Position:
-    """Return the place of the first batch that begins at or above an offset, or the end."""
-    with Source(source.segment, source.upper_offset, is_locked=False) as walked:
-        walked.first_ordinal = 0
-        place = walked.start
-        for slice_ in walked.slices(verify=False):
+def _position_at(span: Span, offset: int) -> Position:
+    """Return the position of the first batch that begins at or above an offset, or the end."""
+    with open_segment(span.segment, span.upper_offset, is_locked=False) as reader:
+        position = reader.start
+        for slice_ in reader.slices(verify=False):
             row = int(np.searchsorted(slice_.table["base_offset"], offset))
             if row < slice_.table.size:
                 return Position(
                     slice_.position_of(row), int(slice_.table["base_offset"][row]), 0, slice_.first_row + row
                 )
-            place = Position.behind(slice_)
-    return place
+            position = Position.behind(slice_)
+    return position
 
 
 def _shortened(segment: Segment, size_bytes: int) -> Segment:

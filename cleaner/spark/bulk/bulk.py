@@ -28,13 +28,23 @@ from pyspark.sql import SparkSession
 
 from cleaner.engine.compaction import Compacted, IntoCopy, Round, compact, copy_compacted
 from cleaner.engine.compaction.fates import ends_of
-from cleaner.engine.compaction.round import aborted_transactions, spans_of, times_of
+from cleaner.engine.compaction.passes import Span
+from cleaner.engine.compaction.round import aborted_transactions, horizons_of, spans_of
 from cleaner.engine.compaction.targets import InPlace
 from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import tasks
 from cleaner.spark.bulk.scratch import sweep
 from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
-from cleaner.spark.bulk.work import GroupWork, RewriteTask, Rewritten, Setting, Span, Surveyed, SurveyTask, Walked
+from cleaner.spark.bulk.work import (
+    GroupWork,
+    KeysFound,
+    RewriteTask,
+    Rewritten,
+    Setting,
+    SpanWork,
+    Surveyed,
+    SurveyTask,
+)
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from cleaner.spark.session import cause_of
 from policies.retain import ProducerEnd
@@ -42,7 +52,6 @@ from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import FileIdentity
-from storage.segment import Segment
 
 _PROBES_A_SLOT: Final = 4
 _FILES_PROBED_MAX: Final = 100
@@ -129,7 +138,7 @@ class Bulk:
         if len(prepared.rewritten) < len(prepared.units):
             raise Stopped
         for unit, rewritten in zip(prepared.units, prepared.rewritten, strict=True):
-            segments = [span.segment for span in unit.spans]
+            segments = [work.span.segment for work in unit.spans]
             if rewritten.segment is None:
                 target.keep(segments[0])
             else:
@@ -217,7 +226,7 @@ def _setting(round_: Round, number: int, directory: Path) -> Setting:
         planned.first_dirty_offset,
         planned.end_offset,
         round_.log_start_offset,
-        times_of(round_),
+        horizons_of(round_),
         round_.policy.index_interval_bytes,
         round_.policy.compaction_upgrade_format,
         directory,
@@ -228,9 +237,9 @@ def _identities(round_: Round) -> list[FileIdentity]:
     return [segment.log.identity for segment in round_.segments]
 
 
-def _groups_of(round_: Round) -> tuple[tuple[tuple[Segment, int], ...], ...]:
-    """The segments of each group, with the offsets they end below."""
-    by_base = {segment.base_offset: (segment, upper) for segment, upper in spans_of(round_)}
+def _groups_of(round_: Round) -> tuple[tuple[Span, ...], ...]:
+    """The spans of each group."""
+    by_base = {span.base_offset: span for span in spans_of(round_)}
     return tuple(tuple(by_base[base] for base in group) for group in round_.compaction.round.groups)
 
 
@@ -249,22 +258,18 @@ def _note(prepared: _Prepared, walked: Answers) -> None:
                 prepared.unkeyed += answer.unkeyed
 
 
-def _unit(
-    setting: Setting, numbers: tuple[int, int], group: Sequence[tuple[Segment, int]], surveyed: Sequence[Surveyed]
-) -> GroupWork:
+def _unit(setting: Setting, numbers: tuple[int, int], group: Sequence[Span], surveyed: Sequence[Surveyed]) -> GroupWork:
     """A unit with its number, and its first span's."""
     ordinals = [0, *accumulate(each.records for each in surveyed)]
     spans = [
-        Span(numbers[1] + place, segment, upper, ordinals[place], each.records, each.transactions)
-        for place, ((segment, upper), each) in enumerate(zip(group, surveyed, strict=True))
+        SpanWork(numbers[1] + place, span, ordinals[place], each.records, each.transactions)
+        for place, (span, each) in enumerate(zip(group, surveyed, strict=True))
     ]
     return GroupWork(numbers[0], setting, tuple(spans))
 
 
 def _rewrite_task(unit: GroupWork, bitmaps: dict[int, Path], walked: Answers) -> RewriteTask:
-    tombstones = []
-    for span in unit.spans:
-        answer = walked[span.number]
-        assert isinstance(answer, Walked)  # the others' rounds were left out
-        tombstones.append(answer.tombstones)
-    return RewriteTask(unit, bitmaps.get(unit.number), tuple(tombstones))
+    answers = [walked[span.number] for span in unit.spans]
+    found = tuple(answer.walked for answer in answers if isinstance(answer, KeysFound))
+    assert len(found) == len(answers)  # the others' rounds were left out
+    return RewriteTask(unit, bitmaps.get(unit.number), found)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk, units_by_number
-from cleaner.spark.bulk.work import PLACE_BITS, GroupWork, Span, Walked
+from cleaner.spark.bulk.work import PLACE_BITS, GroupWork, KeysFound, SpanWork
 from storage.errors import LogCleanerError
 
 _KEYS: Final = "round int, low bigint, high bigint, place bigint, is_dirty boolean"
@@ -23,7 +23,7 @@ _BITMAP_TASKS_A_SLOT: Final = 2
 _KEY_TASKS_A_SLOT: Final = 32
 """Enough that a slow one keeps nobody waiting; each costs some hundredths of a second."""
 
-Answers = dict[int, Walked | LogCleanerError]
+Answers = dict[int, KeysFound | LogCleanerError]
 """Of every span, by its number."""
 
 
@@ -69,7 +69,7 @@ def survivor_bitmaps(
 
 
 def _is_dirty(unit: GroupWork) -> bool:
-    return unit.spans[0].segment.base_offset >= unit.setting.first_dirty_offset
+    return unit.spans[0].span.base_offset >= unit.setting.first_dirty_offset
 
 
 def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], answers: Any) -> DataFrame:
@@ -87,7 +87,7 @@ def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, in
     return spark.range(0, count, 1, tasks).mapInArrow(walk, _KEYS)
 
 
-def _walked(walk: SpanWalk, round_: int, span: Span, answers: Any) -> Iterator[pa.RecordBatch]:
+def _walked(walk: SpanWalk, round_: int, span: SpanWork, answers: Any) -> Iterator[pa.RecordBatch]:
     """Rows of a span. What fails of it is an answer: the other rounds go on, and no task is tried again."""
     try:
         for digests, places, is_dirty in walk.rows():
@@ -103,7 +103,7 @@ def _walked(walk: SpanWalk, round_: int, span: Span, answers: Any) -> Iterator[p
     except LogCleanerError as error:
         answers.add({span.number: error})
     else:
-        answers.add({span.number: walk.walked})
+        answers.add({span.number: walk.found})
 
 
 def _words(secret: tuple[int, int]) -> tuple[np.uint64, np.uint64]:

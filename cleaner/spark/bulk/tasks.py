@@ -15,22 +15,21 @@ import numpy.typing as npt
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.digests import Digester
-from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.fates import Fates, resolve
 from cleaner.engine.compaction.key_map import Secret
-from cleaner.engine.compaction.resolve import resolve
+from cleaner.engine.compaction.passes import OpenSpan, Span, Tombstones, Walk
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.engine.compaction.sources import Source
 from cleaner.spark.bulk.scratch import new_suffix
 from cleaner.spark.bulk.work import (
     PLACE_BITS,
     GroupWork,
+    KeysFound,
     RewriteTask,
     Rewritten,
     Setting,
-    Span,
+    SpanWork,
     Surveyed,
     SurveyTask,
-    Walked,
 )
 from cleaner.spark.errors import UnseenLogDir
 from storage.arrays import Integers, Table, Words
@@ -38,7 +37,7 @@ from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
 from storage.names import FileState
-from storage.segment import Segment
+from storage.scan.segments import SegmentReader, open_segment
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]
@@ -59,68 +58,69 @@ def check_seen(files: list[FileSeen]) -> UnseenLogDir | None:
 
 def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
     """Count the records of every span, and follow the transactions to it; checks all checksums of batches."""
-    spans = [span for unit in task.units for span in unit]
-    if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s, _ in spans]):
+    segments = [span.segment for unit in task.units for span in unit]
+    if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s in segments]):
         return error
     fates = _fates(task.setting)
     try:
-        surveyed = [[_surveyed(segment, upper, fates) for segment, upper in unit] for unit in task.units]
+        surveyed = [[_surveyed(span, fates) for span in unit] for unit in task.units]
         resolve([fates], task.log, task.log_end_offset, lambda _: None, is_locked=False)
     except LogCleanerError as error:
         return error
     return surveyed
 
 
-def _surveyed(segment: Segment, upper_offset: int, fates: Fates) -> Surveyed:
-    transactions = fates.transactions_until(upper_offset)
-    source = Source(segment, upper_offset, is_locked=False)
-    source.first_ordinal = 0
-    for slice_ in source.slices(verify=False):
+def _surveyed(span: Span, fates: Fates) -> Surveyed:
+    transactions, records = fates.transactions_until(span.upper_offset), 0
+    for slice_ in _reader(span).slices(verify=False):
         slice_.verify(0, slice_.table.size)
         fates.dispose(slice_)
+        records += int(slice_.table["record_count"].sum(dtype=np.int64))
     fates.take_retained()
-    return Surveyed(source.records, transactions)
+    return Surveyed(records, transactions)
+
+
+def _reader(span: Span) -> SegmentReader:
+    return open_segment(span.segment, span.upper_offset, is_locked=False)
 
 
 def _fates(setting: Setting) -> Fates:
-    now_ms = setting.times.now_ms
+    now_ms = setting.horizons.now_ms
     return Fates(list(setting.aborted), setting.producers, setting.end_offset, now_ms, setting.log_start_offset)
 
 
 class SpanWalk:
     """The keys of one span, and what else the walk over its records finds."""
 
-    def __init__(self, span: Span, setting: Setting, unit: int, secret: Secret) -> None:
-        self._span = span
+    def __init__(self, work: SpanWork, setting: Setting, unit: int, secret: Secret) -> None:
+        self._work = work
         self._setting = setting
         self._unit = unit
         self._digester = Digester(secret, data_only=True, with_body=False)
-        self.walked = Walked([], 0)
+        self._opened = OpenSpan(work.span, _reader(work.span))
+        self._walk = Walk.of(self._opened, work.first_ordinal)
+        self._unkeyed = 0
+
+    @property
+    def found(self) -> KeysFound:
+        """The findings besides keys, once ``rows`` has ended."""
+        return KeysFound(self._walk.walked, self._unkeyed)
 
     def rows(self) -> Iterator[tuple[Table, Integers, Flags]]:
         """Digests of the records with a key, their places, and whether they lie in the dirty section.
 
-        ``walked`` is complete at the end. Raises: LogCleanerError.
+        Raises: LogCleanerError.
         """
-        source, tombstones, unkeyed = opened(self._span), [], 0
         fates = _fates(self._setting)
-        fates.follow_on(self._span.transactions)
-        for slice_ in source.slices(verify=True):
-            fates.dispose(slice_)
+        fates.follow_on(self._work.transactions)
+        for slice_ in self._opened.reader.slices(verify=True, start=self._walk.start):
+            is_ordinary = fates.dispose(slice_)
             for run in self._digester.runs(slice_):
                 digests = run.digests[run.digests["key_bytes"] >= 0]
-                unkeyed += run.digests.size - digests.size
+                self._unkeyed += run.digests.size - digests.size
                 places = digests["ordinal"] + (self._unit << PLACE_BITS)
                 yield digests, places, digests["offset"] >= self._setting.first_dirty_offset
-            tombstones.append(slice_.table["tombstones"].copy())
-        self.walked = Walked(tombstones, unkeyed)
-
-
-def opened(span: Span) -> Source:
-    """A span to read; its ordinals count from its unit's first record."""
-    source = Source(span.segment, span.upper_offset, is_locked=False)
-    source.first_ordinal = span.first_ordinal
-    return source
+            self._walk.add(slice_, is_ordinary=is_ordinary)
 
 
 class Bitmaps:
@@ -157,24 +157,23 @@ def rewrite(task: RewriteTask, run: str) -> Rewritten | LogCleanerError:
 
 def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     unit, setting = task.unit, task.unit.setting
-    sources = []
-    for span, tombstones in zip(unit.spans, task.tombstones, strict=True):
-        source = opened(span)
-        source.tombstones, source.records = tombstones, span.records
-        sources.append(source)
+    group = [(_reader(walked.span), walked) for walked in task.walked]
+    first, last = unit.spans[0].span.segment, unit.spans[-1].span.segment
     fates = _fates(setting)
     fates.follow_on(unit.spans[0].transactions)
     cleaned = CleanedSegment(
-        FileSystem(), setting.directory, unit.spans[0].segment.base_offset, setting.index_interval_bytes,
+        FileSystem(), setting.directory, first.base_offset, setting.index_interval_bytes,
         FileState.PLAIN, new_suffix(run),
     )  # fmt: skip
     try:
         with Crew(1) as crew:
             bitmap = _bitmap(task)
-            rewriter = Rewriter(bitmap, setting.times, fates, crew, lambda _: None, upgrades=setting.upgrades)
-            if not rewriter.rewrite(sources, cleaned):
-                return Rewritten(None, sources[0].segment.size_bytes, sources[0].records)
-        segment = cleaned.seal(sources[-1].segment.log.identity.mtime_ns, is_cold=True)
+            rewriter = Rewriter(
+                bitmap, setting.horizons, Tombstones.BY_HORIZON, fates, crew, lambda _: None, upgrades=setting.upgrades
+            )
+            if not rewriter.rewrite(group, cleaned):
+                return Rewritten(None, first.size_bytes, unit.spans[0].records)
+        segment = cleaned.seal(last.log.identity.mtime_ns, is_cold=True)
     except BaseException:
         cleaned.discard()
         raise

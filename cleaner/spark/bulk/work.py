@@ -12,17 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from cleaner.engine.compaction.rewrite import Times
+from cleaner.engine.compaction.passes import Horizons, Span, Walked
 from policies.retain import AbortedTransaction, ProducerEnd, TransactionFates
 from storage.segment import Segment
 
 PLACE_BITS: Final = 40
-
-Tombstones = list[npt.NDArray[np.int32]]
-"""Of every batch of a span; one array a slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +30,7 @@ class Setting:
     first_dirty_offset: int
     end_offset: int
     log_start_offset: int
-    times: Times
+    horizons: Horizons
     index_interval_bytes: int
     upgrades: bool
     directory: Path
@@ -48,8 +42,8 @@ class SurveyTask:
     """Walk over a round's headers."""
 
     setting: Setting
-    units: tuple[tuple[tuple[Segment, int], ...], ...]
-    """Spans of each of the round's units."""
+    units: tuple[tuple[Span, ...], ...]
+    """Of the round."""
     log: tuple[Segment, ...]
     """All segments: markers behind the round end transactions in it."""
     log_end_offset: int
@@ -64,13 +58,12 @@ class Surveyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A segment as its tasks need it."""
+class SpanWork:
+    """A span as its tasks need it."""
 
     number: int
     """In the run."""
-    segment: Segment
-    upper_offset: int
+    span: Span
     first_ordinal: int
     """Within its unit."""
     records: int
@@ -84,7 +77,7 @@ class GroupWork:
     number: int
     """In the run."""
     setting: Setting
-    spans: tuple[Span, ...]
+    spans: tuple[SpanWork, ...]
 
     @property
     def records(self) -> int:
@@ -93,11 +86,12 @@ class GroupWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class KeysFound:
     """What the walk over a span's records found besides keys."""
 
-    tombstones: Tombstones
+    walked: Walked
     unkeyed: int
+    """How many records have no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +101,8 @@ class RewriteTask:
     unit: GroupWork
     bitmap: Path | None
     """Of its survivors; None where there are none."""
-    tombstones: tuple[Tombstones, ...]
-    """Of each span."""
+    walked: tuple[Walked, ...]
+    """Its spans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.compaction import filters, key_map, sources
+from cleaner.engine.compaction import filters, key_map
 from storage.records import ControlType, encode_control_batch
+from storage.scan import segments
 from tests.faults import PowerCut, SteppingFileSystem
 from tests.partition_dirs import (
     COMPACT,
@@ -43,11 +44,11 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def read(monkeypatch):
     """Base offsets of the segments that rounds begin to read, in that order."""
-    begun, slices = [], sources.Source.slices
+    begun, slices = [], segments.SegmentReader.slices
     monkeypatch.setattr(
-        sources.Source,
+        segments.SegmentReader,
         "slices",
-        lambda self, **named: (begun.append(self.segment.base_offset), slices(self, **named))[1],
+        lambda self, **named: (begun.append(self.start.next_offset), slices(self, **named))[1],
     )
     return begun
 
@@ -179,13 +180,13 @@ def test_a_shorter_retention_reaches_tombstones_that_were_to_stay_for_ever(tmp_p
 def test_a_key_that_was_not_noted_is_not_made_up_for_by_one_that_expired(tmp_path, monkeypatch):
     directory = grown(drawn(tmp_path, keyed(0, "z=1", "y=1", "a")), "f=1")
     clean(directory)
-    collect = filters.Filters._collect
+    collect = filters.Filters.add
 
-    def forgetful(self, source, low_words):
-        collect(self, source, low_words[1:] if source.segment.base_offset == 0 else low_words)
+    def forgetful(self, walk, low_words):
+        collect(self, walk, low_words[1:] if walk.span.base_offset == 0 else low_words)
 
     with monkeypatch.context() as patched:
-        patched.setattr(filters.Filters, "_collect", forgetful)
+        patched.setattr(filters.Filters, "add", forgetful)
         clean(grown(directory, "g=1"), now_ms=NOW_MS + 2 * DAY_MS)
     assert offsets(directory)[:2] == [0, 1]
     for pair in ("z=2", "y=2"):
@@ -359,7 +360,7 @@ def test_a_filter_that_is_too_large_or_not_worth_it_is_not_made(tmp_path, cache,
 
 
 def test_a_segment_with_too_many_keys_has_none_whatever_else_was_collected(tmp_path, cache, monkeypatch, read):
-    monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
     monkeypatch.setattr(filters, "KEYS_MAX", 3)
     many = [keyed(n, f"k{n}=1") for n in range(5)]
     directory = grown(drawn(tmp_path, *many), "f=1")
@@ -410,7 +411,7 @@ class _Cut(SteppingFileSystem):
 def test_random_rounds_leave_what_they_leave_without_filters(tmp_path, monkeypatch, seed):
     """Both logs get the same records; rounds of the one with filters are cut at times, and done again."""
     random = Random(seed)
-    monkeypatch.setattr(sources, "WINDOW_BYTES", random.choice([1, 1 << 20]))
+    monkeypatch.setattr(segments, "WINDOW_BYTES", random.choice([1, 1 << 20]))
     ours, plain = PartitionDir(tmp_path / "ours"), PartitionDir(tmp_path / "plain")
     layers = configured(orders={**COMPACT, "segment.bytes": random.choice(["14", "600", "2000"])})
     now_ms, threads, is_grouped_alike = NOW_MS, random.choice([1, 2]), True

@@ -10,7 +10,7 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
-from cleaner.engine.compaction.rewrite import Times
+from cleaner.engine.compaction.passes import Horizons
 from cleaner.engine.compaction.survivors import Finder
 from policies.config.policy import BrokerPolicy
 from storage.codecs.compression import Compression
@@ -18,7 +18,7 @@ from storage.errors import InvalidConfig
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 
-TIMES = Times(NOW_MS, NOW_MS, 0)
+HORIZONS = Horizons(NOW_MS, NOW_MS, 0)
 BEYOND = 10**9
 AMPLE = 10**6
 
@@ -27,50 +27,51 @@ def no_fates():
     return Fates([], {}, BEYOND, NOW_MS)
 
 
-def survivors_of(sources, directory, first_dirty, keys_max):
-    finder = KafkaFinder(sources(directory), first_dirty, keys_max, no_fates, TIMES, lambda _: None)
+def survivors_of(spans, directory, first_dirty, keys_max):
+    finder = KafkaFinder(spans(directory), first_dirty, keys_max, no_fates, HORIZONS, lambda _: None)
     found = finder.find()
-    bits = [n for n in range(found.records) if int(found.bitmap[n >> 6]) >> (n & 63) & 1]
+    bits = [n for n in range(found.bitmap.size * 64) if int(found.bitmap[n >> 6]) >> (n & 63) & 1]
     return found, bits
 
 
 @pytest.mark.parametrize(
     ("first_dirty", "kept", "end"), [(2, [1, 2, 3, 4], 3), (3, [0, 2, 3, 4], 4), (4, [1, 3, 4], 5)]
 )
-def test_map_of_one_key_ends_each_round_behind_one_record(tmp_path, sources, first_dirty, kept, end):
+def test_map_of_one_key_ends_each_round_behind_one_record(tmp_path, spans, first_dirty, kept, end):
     directory = PartitionDir(tmp_path).segment(0, *(keyed(n, f"{n % 2}=v") for n in range(5)))
-    found, bits = survivors_of(sources, directory, first_dirty, 1)
+    found, bits = survivors_of(spans, directory, first_dirty, 1)
     assert (bits, found.end_offset) == (kept, end)
 
 
-def test_map_of_three_keys_takes_the_whole_dirty_section(tmp_path, sources):
+def test_map_of_three_keys_takes_the_whole_dirty_section(tmp_path, spans):
     directory = PartitionDir(tmp_path).segment(0, *(keyed(n, f"{n % 2}=v") for n in range(5)))
-    found, bits = survivors_of(sources, directory, 2, 3)
+    found, bits = survivors_of(spans, directory, 2, 3)
     assert (bits, found.end_offset, found.records) == ([3, 4], 5, 5)
 
 
-def test_full_map_ends_the_round_even_at_a_key_it_holds(tmp_path, sources):
+def test_full_map_ends_the_round_even_at_a_key_it_holds(tmp_path, spans):
     directory = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=1", "a=2", "b=2", "c=1"))
-    found, bits = survivors_of(sources, directory, 0, 2)
+    found, bits = survivors_of(spans, directory, 0, 2)
     assert (bits, found.end_offset) == ([0, 1, 2, 3, 4], 2)
 
 
-def test_records_beyond_the_map_stay_even_without_a_key_and_with_an_expired_tombstone(tmp_path, sources):
+def test_records_beyond_the_map_stay_even_without_a_key_and_with_an_expired_tombstone(tmp_path, spans):
     records = [Record(n, 0, key, None) for n, key in enumerate((b"a", None, b"b", None))]
     directory = PartitionDir(tmp_path).segment(0, encode_batch(records, delete_horizon_ms=NOW_MS))
-    found, bits = survivors_of(sources, directory, 0, 1)
+    found, bits = survivors_of(spans, directory, 0, 1)
     assert (bits, found.end_offset, found.unkeyed) == ([1, 2, 3], 1, 0)
 
 
-def test_segments_behind_the_end_are_not_looked_at(tmp_path, sources):
+def test_segments_behind_the_end_are_not_looked_at(tmp_path, spans):
     directory = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(10, keyed(10, "b=1"))
-    found, _ = survivors_of(sources, directory.segment(20, keyed(20, "c=1")), 0, 1)
-    assert (found.end_offset, found.records) == (10, 2)
+    found, _ = survivors_of(spans, directory.segment(20, keyed(20, "c=1")), 0, 1)
+    assert (found.end_offset, found.records) == (10, 1)
+    assert [walked.span.base_offset for walked in found.walked] == [0]
 
 
-def test_gap_at_the_end_of_a_segment_counts_as_looked_at(tmp_path, sources):
+def test_gap_at_the_end_of_a_segment_counts_as_looked_at(tmp_path, spans):
     directory = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(50, keyed(50, "b=1"))
-    assert survivors_of(sources, directory, 0, 1)[0].end_offset == 50
+    assert survivors_of(spans, directory, 0, 1)[0].end_offset == 50
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,9 @@ def directory_bytes(directory: PartitionDir) -> int:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("slots_log2", [20, 5])
 @pytest.mark.parametrize("seed", range(6))
-def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, sources, monkeypatch, seed, slots_log2, threads):
+def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, spans, monkeypatch, seed, slots_log2, threads):
     monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", slots_log2)
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 1500)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 1500)
     draw, directory, offset = random.Random(seed), PartitionDir(tmp_path), 0
     for _ in range(4):
         base, batches = offset, []
@@ -117,8 +118,8 @@ def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, sources, mo
     first_dirty = draw.randrange(offset)
     key_map = KeyMap(directory_bytes(directory), Budget(1024, 0.9), threads)
     with Crew(threads) as crew:
-        ours = Finder(sources(directory), first_dirty, key_map, no_fates, crew, lambda _: None).find()
-    twin, _ = survivors_of(sources, directory, first_dirty, AMPLE)
+        ours = Finder(spans(directory), first_dirty, key_map, no_fates, crew, lambda _: None).find()
+    twin, _ = survivors_of(spans, directory, first_dirty, AMPLE)
     assert ours.bitmap[: twin.bitmap.size].tolist() == twin.bitmap.tolist()
     assert not ours.bitmap[twin.bitmap.size :].any()
     assert (ours.records, ours.unkeyed, ours.end_offset) == (twin.records, twin.unkeyed, twin.end_offset)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.compaction import rewrite, sources
+from cleaner.engine.compaction import rewrite
 from cleaner.engine.outcome import PartitionResult
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper, iter_batches
+from storage.scan import segments
 from tests.legacy_logs import FORMATS, LEGACY_CODECS, Format, legacy_log_dir, mixed_versions, segment
 from tests.partition_dirs import (
     COMPACT,
@@ -259,8 +260,8 @@ def test_long_run_of_messages_that_stay_is_copied(tmp_path, monkeypatch):
 def test_size_of_windows_and_tables_changes_nothing(tmp_path, monkeypatch, seed, keys):
     wide, narrow = (legacy_log_dir(tmp_path / name, seed, "orders-0") for name in ("wide", "narrow"))
     compact(tmp_path / "wide", **keys)
-    monkeypatch.setattr(sources, "WINDOW_BYTES", 100)
-    monkeypatch.setattr(sources, "ROWS_MAX", 3)
+    monkeypatch.setattr(segments, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(segments, "ROWS_MAX", 3)
     compact(tmp_path / "narrow", **keys)
     left = [sorted((path.name, path.read_bytes()) for path in made.path.glob("*.log")) for made in (wide, narrow)]
     assert left[0] == left[1]

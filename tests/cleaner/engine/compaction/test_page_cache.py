@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.compaction import sources, survivors
-from cleaner.engine.compaction.sources import WINDOW_BYTES
+from cleaner.engine.compaction import survivors
+from storage.scan import files, segments
 from storage.scan.page_cache import absent_ranges, let_go
+from storage.scan.segments import WINDOW_BYTES
 from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 VALUE = "v" * 60_000
@@ -80,8 +81,8 @@ def test_hot_segments_stay_hot(directory):
 
 def test_hot_segments_are_asked_about_once(directory, monkeypatch):
     asked: list[int] = []
-    monkeypatch.setattr(sources, "WINDOW_BYTES", 64 << 10)
-    monkeypatch.setattr(sources, "absent_ranges", lambda *stretch: asked.append(stretch[1]) or absent_ranges(*stretch))
+    monkeypatch.setattr(segments, "WINDOW_BYTES", 64 << 10)
+    monkeypatch.setattr(files, "absent_ranges", lambda *stretch: asked.append(stretch[1]) or absent_ranges(*stretch))
     compact(directory)
     assert len(asked) == SEGMENTS
 
@@ -97,8 +98,8 @@ def test_cold_end_of_a_segment_is_as_cold_as_before_but_for_the_window_it_begins
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
         opened.read(hot_bytes)
     before, found, let_go_of = absent_bytes(made.log(0)), set(), set()
-    monkeypatch.setattr(sources, "absent_ranges", lambda *stretch: noted(found, absent_ranges(*stretch)))
-    monkeypatch.setattr(sources, "let_go", lambda file, ranges: let_go(file, noted(let_go_of, ranges)))
+    monkeypatch.setattr(files, "absent_ranges", lambda *stretch: noted(found, absent_ranges(*stretch)))
+    monkeypatch.setattr(files, "let_go", lambda file, ranges: let_go(file, noted(let_go_of, ranges)))
     compact(made)
     deleted = Path(f"{made.log(0)}.deleted")
     assert before - WINDOW_BYTES - READ_AHEAD_BYTES <= absent_bytes(deleted) < before - WINDOW_BYTES // 2

@@ -6,10 +6,10 @@ import pytest
 
 from cleaner.daemon.telling import bytes_to_read
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.compaction import sources
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
+from storage.scan import segments
 from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, configured, keyed, request
 
 
@@ -33,11 +33,11 @@ def a_log(log_dir, *, clean_to):
     return made.path
 
 
-@pytest.mark.parametrize("window_bytes", [sources.WINDOW_BYTES, 1500])
+@pytest.mark.parametrize("window_bytes", [segments.WINDOW_BYTES, 1500])
 @pytest.mark.parametrize("clean_to", [0, 2000])
 @pytest.mark.parametrize("segment_bytes", [14, 1 << 30], ids=["a group each", "one group"])
 def test_progress_adds_up_to_the_bytes_of_both_passes(tmp_path, monkeypatch, window_bytes, clean_to, segment_bytes):
-    monkeypatch.setattr(sources, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(segments, "WINDOW_BYTES", window_bytes)
     a_log(tmp_path, clean_to=clean_to)
     layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes)})
     heard = Adding()

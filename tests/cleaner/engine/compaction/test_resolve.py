@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.compaction import resolve
-from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.sources import Source
+from cleaner.engine.compaction import fates
+from cleaner.engine.compaction.fates import Fates, resolve
 from policies.retain import AbortedTransaction
 from storage.errors import CorruptIndex
 from storage.log.listing import list_partition
 from storage.records import ControlType, encode_control_batch
+from storage.scan.segments import open_segment
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.partition_dirs import (
     COMPACT,
@@ -111,7 +111,7 @@ def test_where_nothing_lies_behind_what_has_no_marker_is_left_at_that(tmp_path, 
 def resolve_up_to_21(walk, directory):
     """Resolve a walk in a log that ends at 21. Return the bytes of every slice read for that."""
     spent: list[int] = []
-    resolve.resolve([walk], list_partition(directory.path).segments, 21, spent.append, is_locked=True)
+    resolve([walk], list_partition(directory.path).segments, 21, spent.append, is_locked=True)
     return spent
 
 
@@ -177,12 +177,11 @@ def read_by(monkeypatch):
     """Base offsets of the segments that are opened to look for markers."""
     opened = []
 
-    class Noted(Source):
-        def __init__(self, segment, *rest, **options):
-            opened.append(segment.base_offset)
-            super().__init__(segment, *rest, **options)
+    def noted(segment, *rest, **options):
+        opened.append(segment.base_offset)
+        return open_segment(segment, *rest, **options)
 
-    monkeypatch.setattr(resolve, "Source", Noted)
+    monkeypatch.setattr(fates, "open_segment", noted)
     return opened
 
 

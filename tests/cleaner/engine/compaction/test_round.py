@@ -7,11 +7,11 @@ import struct
 
 import pytest
 
-from cleaner.engine.compaction import sources
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.records import ControlType, encode_control_batch, iter_batches
+from storage.scan import segments
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.partition_dirs import (
     COMPACT,
@@ -98,7 +98,7 @@ def test_long_and_short_runs_of_copies_give_the_same_log(tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("window_bytes", [64 << 20, 500])
 def test_first_change_late_in_a_segment_copies_what_lies_before_it(tmp_path, monkeypatch, window_bytes):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", window_bytes)
     pieces = [keyed(n, f"k{n}=1") for n in range(30)]
     directory = with_active(PartitionDir(tmp_path).segment(0, *pieces, keyed(30, "z=1", "z=2")))
     clean(directory, A_GROUP_EACH)
@@ -107,20 +107,22 @@ def test_first_change_late_in_a_segment_copies_what_lies_before_it(tmp_path, mon
 
 
 def test_a_beginning_of_which_nothing_stays_is_not_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "WINDOW_BYTES", 1)
-    began, walk = [], sources.Source.slices
+    monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
+    began, walk = [], segments.SegmentReader.slices
     monkeypatch.setattr(
-        sources.Source, "slices", lambda self, **named: (began.append(named.get("start")), walk(self, **named))[1]
+        segments.SegmentReader,
+        "slices",
+        lambda self, **named: (began.append(named.get("start")), walk(self, **named))[1],
     )
     dead = [keyed(n, f"k{n % 3}=1") for n in range(20)]
     directory = with_active(PartitionDir(tmp_path).segment(0, *dead, keyed(20, "z=1", *(f"k{n}=2" for n in range(3)))))
     clean(directory)
     assert offsets(directory) == [20, 21, 22, 23, 1000]
-    assert [place and (place.position, place.ordinal) for place in began] == [None, (sum(map(len, dead)), 20)]
+    assert [(start.position, start.ordinal) for start in began] == [(0, 0), (sum(map(len, dead)), 20)]
 
 
 def test_batch_larger_than_the_window_is_rewritten(tmp_path, monkeypatch):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 100)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 100)
     large = keyed(0, f"a={'x' * 5000}", f"b={'y' * 5000}", "a=1")
     directory = with_active(PartitionDir(tmp_path).segment(0, large))
     clean(directory)

@@ -95,9 +95,9 @@ def test_corrupt_batch_ends_the_search_with_its_path_and_position(tmp_path, surv
 
 
 @pytest.mark.parametrize(("budget", "share"), [(Budget(1 << 20, 0.9), 700 / 58982), (Budget(1 << 15, 0.1), 1.0)])
-def test_utilisation_is_the_share_of_the_budget_or_all_of_it(tmp_path, sources, budget, share):
-    opened = sources(in_segments(tmp_path, [str(n % 700) for n in range(3000)]))
-    key_map = KeyMap(sum(source.segment.size_bytes for source in opened), budget, 1)
+def test_utilisation_is_the_share_of_the_budget_or_all_of_it(tmp_path, spans, budget, share):
+    opened = spans(in_segments(tmp_path, [str(n % 700) for n in range(3000)]))
+    key_map = KeyMap(sum(one.span.size_bytes for one in opened), budget, 1)
     with Crew(1) as crew:
         found = Finder(opened, 0, key_map, lambda: Fates([], {}, 3000, NOW_MS), crew, lambda _: None).find()
     assert found.map_utilisation == pytest.approx(share)

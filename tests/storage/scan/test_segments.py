@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
+
 import pytest
 
-from cleaner.engine.compaction.sources import Position
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.log.listing import list_partition
+from storage.scan.segments import open_segment
+from storage.scan.slices import Position
 from tests.partition_dirs import PartitionDir, keyed
 
 BATCHES = [keyed(n, f"k{n}={'v' * (10 * n)}") for n in range(30)]
+
+
+@pytest.fixture
+def sources():
+    """Opens the readers of all segments of a directory, the last one up to the log end."""
+    with ExitStack() as stack:
+
+        def open_all(directory):
+            segments = list_partition(directory.path).segments
+            ends = [segment.base_offset for segment in segments[1:]] + [directory.end_offset]
+            return [
+                stack.enter_context(open_segment(segment, end, is_locked=True))
+                for segment, end in zip(segments, ends, strict=True)
+            ]
+
+        yield open_all
 
 
 @pytest.fixture
@@ -36,19 +56,17 @@ def expected():
 def test_every_batch_is_found_whatever_the_window_even_one_that_is_larger(
     directory, sources, monkeypatch, window_bytes
 ):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", window_bytes)
     (source,) = sources(directory)
-    source.first_ordinal = 0
     batches, rows = walk(source)
     assert batches == expected()
     assert [first for first, _ in rows] == [sum(size for _, size in rows[:n]) for n in range(len(rows))]
-    assert source.records == len(BATCHES)
     if window_bytes < 4096:
         assert len(rows) > 5
 
 
 def test_table_that_is_full_gives_another_slice(directory, sources, monkeypatch):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.ROWS_MAX", 7)
+    monkeypatch.setattr("storage.scan.segments.ROWS_MAX", 7)
     (source,) = sources(directory)
     batches, rows = walk(source)
     assert batches == expected()
@@ -57,26 +75,25 @@ def test_table_that_is_full_gives_another_slice(directory, sources, monkeypatch)
 
 @pytest.mark.parametrize("window_bytes", [64 << 20, 700, 1])
 def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, window_bytes):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", window_bytes)
     (source,) = sources(directory)
-    source.first_ordinal = 100
-    whole = list(source.slices(verify=True))
+    start = replace(source.start, ordinal=100)
+    whole = list(source.slices(verify=True, start=start))
+    assert Position.behind(whole[-1]).ordinal == 100 + len(BATCHES)
     for number, slice_ in enumerate(whole, 1):
         rest = list(source.slices(verify=True, start=Position.behind(slice_)))
         assert [(one.first_row, one.table.tolist()) for one in rest] == [
             (one.first_row, one.table.tolist()) for one in whole[number:]
         ]
-        assert source.records == len(BATCHES)
         if rest:
             again = source.slice_at(Position.behind(slice_), whole[number].table.size)
             assert again.table.tolist() == whole[number].table.tolist()
-    assert source.slice_at(source.start, whole[0].table.size).table.tolist() == whole[0].table.tolist()
+    assert source.slice_at(start, whole[0].table.size).table.tolist() == whole[0].table.tolist()
 
 
 def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", 700)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 700)
     (source,) = sources(directory)
-    source.first_ordinal = 0
     whole = list(source.slices(verify=True))
     places = [source.start, *(Position.behind(slice_) for slice_ in whole)]
     for place, known in reversed(list(zip(places, whole, strict=False))):
@@ -88,7 +105,7 @@ def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch
 
 @pytest.mark.parametrize("window_bytes", [64 << 20, 100])
 def test_file_that_ends_within_a_batch_is_corrupt_there(directory, sources, monkeypatch, window_bytes):
-    monkeypatch.setattr("cleaner.engine.compaction.sources.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", window_bytes)
     directory.log(0).write_bytes(b"".join(BATCHES)[:-1])
     (source,) = sources(directory)
     with pytest.raises(CorruptBatch) as caught:
@@ -106,10 +123,9 @@ def test_offsets_that_reach_the_next_segment_are_corrupt(directory, sources):
 def test_file_of_another_size_than_listed_is_refused(directory, sources):
     listed = list_partition(directory.path).segments[0]
     directory.log(0).write_bytes(b"".join(BATCHES) + b"more")
-    from cleaner.engine.compaction.sources import Source
 
     with pytest.raises(PlanOutOfDate, match="instead of"):
-        Source(listed, 30, is_locked=True)
+        open_segment(listed, 30, is_locked=True)
 
 
 def test_file_that_is_truncated_under_the_lock_is_an_error_not_a_signal(directory, sources):

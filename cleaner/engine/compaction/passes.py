@@ -1,0 +1,185 @@
+"""What the walks over a round's segments hand on: values that one walk makes and that nobody changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.arrays import Words
+from storage.records.record import NO_TIMESTAMP
+from storage.scan.segments import SegmentReader
+from storage.scan.slices import Position, Slice
+from storage.segment import Segment
+
+NEVER_MS: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A segment of a round, and the offset that its batches end below."""
+
+    segment: Segment
+    upper_offset: int
+    """The base offset of the next segment, or the end of the round."""
+    is_alone: bool = False
+    """Whether its group holds no other segment: then the segment stays as it is unless it loses something."""
+
+    @property
+    def base_offset(self) -> int:
+        """The base offset of the segment."""
+        return self.segment.base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the segment's ``.log``."""
+        return self.segment.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpan:
+    """A span and the reader of its segment."""
+
+    span: Span
+    reader: SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class Horizons:
+    """The moments by which a round decides about tombstones and markers, epoch ms."""
+
+    now_ms: int
+    new_ms: int | None
+    """From ``new_delete_horizon_ms``."""
+    legacy_ms: int
+    """From ``legacy_horizon_ms``: tombstones of v0 and v1 stay in segments modified later."""
+
+    @property
+    def stamped_ms(self) -> int:
+        """The new horizon as the kernels take it: negative for none."""
+        return NO_TIMESTAMP if self.new_ms is None else self.new_ms
+
+
+class Tombstones(Enum):
+    """What pass 2 does with the tombstones that survived pass 1."""
+
+    BY_HORIZON = auto()
+    """Those whose horizon has come go."""
+    DECIDED = auto()
+    """All of them stay: pass 1 decided about them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WalkedSlice:
+    """What the first walk over the records found out about a slice."""
+
+    start: Position
+    end: Position
+    is_ordinary: bool
+    """Whether all batches of it are ordinary (``Fates.dispose``). If so, work on it needs no slice before it."""
+    tombstones: npt.NDArray[np.int32]
+    """How many each batch holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walked:
+    """What the first walk over the records of a span found out."""
+
+    span: Span
+    slices: tuple[WalkedSlice, ...]
+    first_ordinal: int
+    records: int
+    has_empty_batches: bool
+    quiet_until_ms: int
+    """Until then nothing in the span is due but what newer records supersede; ``NEVER_MS`` if nobody asked."""
+
+    @property
+    def end_ordinal(self) -> int:
+        """The ordinal behind the last record."""
+        return self.first_ordinal + self.records
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """A span that no walk reads: its key filter says that nothing of it is superseded or due."""
+
+    span: Span
+    records: int
+
+
+Group = Sequence[tuple[SegmentReader, Walked]]
+"""The spans that become one segment, each with its reader."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survivors:
+    """The outcome of pass 1."""
+
+    bitmap: Words
+    """One bit for each record, by its ordinal."""
+    walked: tuple[Walked | Spared, ...]
+    """The spans below ``end_offset``, ascending."""
+    unkeyed: int
+    """How many records of data batches have no key; a compacted log cannot keep them."""
+    end_offset: int
+    """The first offset that the next round looks at."""
+    tombstones: Tombstones = Tombstones.BY_HORIZON
+    map_utilisation: float = 0.0
+    """Share of the offset map that was used; 1 if the map did not suffice at once."""
+
+    @property
+    def records(self) -> int:
+        """How many records the round's spans hold."""
+        return sum(walked.records for walked in self.walked)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marked:
+    """What a look-up of the keys of a slice found, by words of the bitmap of survivors."""
+
+    covered: Words
+    """The records below the dirty section."""
+    superseded: Words
+    """Those of them whose key is in the map, or that have none."""
+    kept_hashes: Words
+    """The low words of the hashes of the other keys, if they are wanted."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """A first walk over a span that is under way; ``walked`` is its outcome."""
+
+    span: Span
+    start: Position
+    quiet_until_ms: int = NEVER_MS
+    has_empty_batches: bool = False
+    slices: list[WalkedSlice] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, opened: OpenSpan, first_ordinal: int) -> Walk:
+        """Begin at the start of a segment, whose first record gets the ordinal."""
+        return cls(opened.span, replace(opened.reader.start, ordinal=first_ordinal))
+
+    def add(self, slice_: Slice, *, is_ordinary: bool) -> None:
+        """Add the next slice. The tombstones of its batches have been counted."""
+        start = self.slices[-1].end if self.slices else self.start
+        end = Position.behind(slice_)
+        self.slices.append(WalkedSlice(start, end, is_ordinary, slice_.table["tombstones"].copy()))
+        self.has_empty_batches |= not slice_.table["record_count"].all()
+
+    @property
+    def end_ordinal(self) -> int:
+        """The ordinal behind the last record that was walked over."""
+        return self.slices[-1].end.ordinal if self.slices else self.start.ordinal
+
+    @property
+    def walked(self) -> Walked:
+        """What was found, once all slices are added."""
+        first = self.start.ordinal
+        return Walked(
+            self.span, tuple(self.slices), first, self.end_ordinal - first, self.has_empty_batches, self.quiet_until_ms
+        )

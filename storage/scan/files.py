@@ -1,0 +1,215 @@
+"""The bytes of one ``.log``, window by window: mapped under the lock of its log dir, else read into memory.
+
+A mapped file's pages are populated before anybody touches them: a file that was truncated gives an error there, not a
+SIGBUS in a kernel.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+
+from storage.arrays import Bytes
+from storage.errors import PlanOutOfDate
+from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
+from storage.segment import Segment, open_to_read
+
+_READ_AHEAD_BYTES: Final = 16 << 20
+"""So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
+
+
+class FileBytes(Protocol):
+    """The bytes of one file."""
+
+    @property
+    def absent_bytes(self) -> int:
+        """The number of bytes that were not in the page cache before they were read."""
+        ...
+
+    def window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """Return a buffer that holds ``[start, end)`` of the file, and the position in the file of its first byte.
+
+        Raises: PlanOutOfDate, UnreadableFile.
+        """
+        ...
+
+    def leave(self, start: int, end: int) -> None:
+        """Say that nobody touches a stretch of the file any more."""
+        ...
+
+    def let_go(self) -> None:
+        """Leave the page cache as it was found. No window is in use."""
+        ...
+
+    def close(self) -> None:
+        """Let the file go, so that unlinking it gives its space back. Calling it again does nothing."""
+        ...
+
+
+class _Absent:
+    """The pages of a file that were not in the page cache before the first walk."""
+
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        self._path = path
+        self._size_bytes = size_bytes
+        self._ranges: list[Range] = []
+        self.noted_to = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of these pages."""
+        return sum(end - start for start, end in self._ranges)
+
+    def note(self, window_end: int) -> None:
+        """Note the absent pages of a window, before the system reads ahead of it."""
+        end = min(window_end + _READ_AHEAD_BYTES, self._size_bytes)
+        if self.noted_to >= self._size_bytes:
+            return
+        file = open_to_read(self._path)
+        try:
+            self._ranges += absent_ranges(file, self.noted_to, end)
+        finally:
+            os.close(file)
+        self.noted_to = end
+
+    def let_go(self) -> None:
+        """Take the pages out of the page cache again."""
+        if not self._ranges:
+            return
+        file = open_to_read(self._path)
+        try:
+            let_go(file, self._ranges)
+        finally:
+            os.close(file)
+
+
+class MappedFile:
+    """A file that is mapped as a whole. The first walk over it is one thread's; later several may read it again."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Map the ``.log``. Raises: UnreadableFile, PlanOutOfDate if the file has another size than was listed."""
+        self._path = segment.log.path
+        self._size_bytes = segment.size_bytes
+        self._map = _mapped(segment)
+        self._buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
+        self._absent = _Absent(self._path, self._size_bytes)
+        self._populated_to = 0
+        self._walked_to = 0
+        self._asks = True
+        """Whether absent pages must be asked for before they are brought in.
+
+        Asking takes half as long as bringing in, so it is done for the first windows, and again from the first one on
+        that had to be read from disk without having been asked for: that one stays in memory.
+        """
+
+    @property
+    def absent_bytes(self) -> int:
+        """The number of bytes that were not in the page cache before they were read."""
+        return self._absent.size_bytes
+
+    def window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """Return the whole file, of which ``[start, end)`` is in memory. Raises: PlanOutOfDate, UnreadableFile."""
+        assert self._buf is not None
+        if self._asks:
+            self._absent.note(end)
+        had_to_read = self._populate(self._buf, start, end)
+        if end > self._walked_to:
+            self._asks = had_to_read or (self._asks and start > 0)
+            self._walked_to, self._absent.noted_to = end, max(end, self._absent.noted_to)
+        return self._buf, 0
+
+    def leave(self, start: int, end: int) -> None:
+        """Take the pages that lie in a stretch of the file in full out of the mapping."""
+        if self._buf is not None:
+            unmap_pages(self._buf, start + -start % mmap.PAGESIZE, end - end % mmap.PAGESIZE)
+
+    def let_go(self) -> None:
+        """Leave the page cache as it was found. No window is in use."""
+        if self._buf is not None:
+            unmap_pages(self._buf, 0, self._size_bytes)
+            self._populated_to = 0
+        self._absent.let_go()
+
+    def close(self) -> None:
+        """Let the file go, so that unlinking it gives its space back. Calling it again does nothing."""
+        self._buf = None
+        if self._map is not None:
+            with suppress(BufferError):  # an error on its way up still holds a view; the map goes with it
+                self._map.close()
+
+    def _populate(self, buf: Bytes, start: int, end: int) -> bool:
+        """Bring in what of a window is not mapped. Return whether pages of it may have been read from disk."""
+        start = max(start, self._populated_to)
+        if end <= start:
+            return False
+        try:
+            had_to_read = populate(buf, start - start % mmap.PAGESIZE, end)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
+                raise PlanOutOfDate(self._path, "it was truncated while it was read") from error
+            return True
+        if start == self._populated_to:
+            self._populated_to = end
+        return had_to_read
+
+
+class ReadFile:
+    """A file of which every window is read into a buffer of its own."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Note where the ``.log`` is; it is opened for each window."""
+        self._path = segment.log.path
+        self._absent = _Absent(self._path, segment.size_bytes)
+
+    @property
+    def absent_bytes(self) -> int:
+        """The number of bytes that were not in the page cache before they were read."""
+        return self._absent.size_bytes
+
+    def window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """Read ``[start, end)`` of the file. Raises: PlanOutOfDate, UnreadableFile."""
+        self._absent.note(end)
+        return _read(self._path, start, end), start
+
+    def leave(self, start: int, end: int) -> None:
+        """Do nothing: a window goes with who holds it."""
+
+    def let_go(self) -> None:
+        """Leave the page cache as it was found."""
+        self._absent.let_go()
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+def _mapped(segment: Segment) -> mmap.mmap | None:
+    """Map the whole ``.log``. Return None for an empty one."""
+    descriptor = open_to_read(segment.log.path)
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        if size_bytes != segment.size_bytes:
+            raise PlanOutOfDate(segment.log.path, f"{size_bytes} bytes instead of {segment.size_bytes}")
+        return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ) if size_bytes else None
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, start: int, end: int) -> Bytes:
+    buf = np.empty(end - start, np.uint8)
+    descriptor = open_to_read(path)
+    try:
+        filled = 0
+        while filled < buf.size:
+            count = os.preadv(descriptor, [buf[filled:].data], start + filled)
+            if count == 0:
+                raise PlanOutOfDate(path, "it was truncated while it was read")
+            filled += count
+    finally:
+        os.close(descriptor)
+    return buf

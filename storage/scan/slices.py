@@ -1,0 +1,125 @@
+"""Slices, the batches that one window holds, and the causes of damage that a reader of batches tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage.arrays import Bytes, Table
+from storage.codecs.compression import Compression
+from storage.errors import CorruptBatch
+from storage.kernels.crc import first_bad_crc
+from storage.kernels.layout import CODEC_MASK
+from storage.kernels.status import Status
+from storage.records import Batch, LegacyBatch, parse_header
+from storage.scan.legacy_keys import legacy_batch
+
+CAUSES: Final = {
+    Status.END_OF_BUFFER: "the file ends within a batch",
+    Status.BAD_MAGIC: "unknown record format",
+    Status.BAD_SIZE: "impossible batch length",
+    Status.BAD_COUNT: "impossible record count",
+    Status.BAD_OFFSETS: "offsets that go back or lie outside their batch",
+    Status.BAD_VARINT: "a varint that does not end",
+    Status.BAD_LENGTH: "a record that does not end where it says",
+    Status.BAD_CRC: "CRC-32C mismatch",
+    Status.BAD_HEADERS: "record headers that do not parse",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The batches of one window, as rows of a table."""
+
+    buf: Bytes
+    """The window that ``table`` speaks of."""
+    file_position: int
+    """Of ``buf[0]``."""
+    table: Table
+    """``layout.BATCH``."""
+    first_row: int
+    """Place of ``table[0]`` among the segment's batches."""
+    path: Path
+    keys: Bytes | None = None
+    """Of a slice of v0 and v1 messages: the arena in which ``records_start`` of all rows lies."""
+
+    @property
+    def is_legacy(self) -> bool:
+        """Tell a slice of v0 and v1 messages; no slice holds both these and v2 batches."""
+        return self.keys is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell a slice of v2 batches without a compressed one."""
+        return not self.is_legacy and not (self.table["attributes"] & CODEC_MASK).any()
+
+    def legacy_batch(self, row: int) -> LegacyBatch:
+        """Return the message, or wrapper, of a row."""
+        return legacy_batch(self.buf, int(self.table["position"][row]), self.path, self.file_position)
+
+    def v2_batch(self, row: int) -> Batch:
+        """Return the v2 batch of a row, for Python to read. Raises: CorruptBatch."""
+        position, size = int(self.table["position"][row]), int(self.table["size"][row])
+        header = parse_header(self.buf.data, position, self.path, self.file_position)
+        return Batch(header, self.buf[position : position + size].data, self.path, self.file_position + position)
+
+    def verify(self, first: int, last: int) -> None:
+        """Check the CRC-32C of some rows: of v2 batches; older messages are checked as they are read.
+
+        Raises: CorruptBatch.
+        """
+        if self.is_legacy:
+            return
+        bad = first_bad_crc(self.buf, self.table, first, last)
+        if bad >= 0:
+            raise self.fail(Status.BAD_CRC, bad)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its batches, which lie side by side."""
+        return int(self.table["position"][-1] + self.table["size"][-1] - self.table["position"][0])
+
+    def position_of(self, row: int) -> int:
+        """Return the position in the file at which a batch starts."""
+        return self.file_position + int(self.table["position"][row])
+
+    def rows_before(self, position: int) -> int:
+        """Return the number of batches that start before a byte of the file."""
+        return int(np.searchsorted(self.table["position"], position - self.file_position))
+
+    def fail(self, status: int, row: int) -> CorruptBatch:
+        """Return the error of a kernel that stopped at ``row``."""
+        return CorruptBatch(self.path, self.position_of(row), CAUSES[Status(status)])
+
+    def codec_of(self, row: int) -> Compression:
+        """Return the codec of a row. Raises: CorruptBatch if nobody knows it."""
+        code = int(self.table["attributes"][row]) & CODEC_MASK
+        if code > max(Compression):
+            raise CorruptBatch(self.path, self.position_of(row), f"unknown compression codec {code}")
+        return Compression(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A point between two batches, where a walk can begin."""
+
+    position: int
+    """In the file."""
+    next_offset: int
+    """The least that the next batch can have."""
+    ordinal: int
+    row: int
+
+    @classmethod
+    def behind(cls, slice_: Slice) -> Position:
+        """Return the position at which the next slice begins."""
+        last = slice_.table[-1]
+        return cls(
+            slice_.file_position + int(last["position"] + last["size"]),
+            int(last["last_offset"]) + 1,
+            int(last["first_ordinal"] + last["record_count"]),
+            slice_.first_row + slice_.table.size,
+        )
