@@ -67,6 +67,12 @@ ONLY_IN = {
     "pyspark": "cleaner/spark",
     "pydantic": "cleaner/config/settings.py",
 }
+CLOCK = ROOT / "cleaner/engine/clock.py"
+"""The one module that asks what time it is. All others are handed a clock, or ask ``SystemClock``."""
+ASKS_THE_TIME = {
+    *("time.time", "time.time_ns", "time.ctime", "time.localtime", "time.gmtime", "time.CLOCK_REALTIME"),
+    *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+}
 FUNCTION_LINES_MAX = 60
 FILES_MAX = 18
 
@@ -180,3 +186,25 @@ def test_no_two_public_classes_share_a_name() -> None:
     ]
     public = [name for name in names if not name.startswith("_")]
     assert sorted({name for name in public if public.count(name) > 1}) == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_one_module_asks_the_wall_clock(path: Path) -> None:
+    assert path == CLOCK or questions_of_time(path.read_text()) == set()
+
+
+@pytest.mark.parametrize("text", ["import time\ntime.time_ns()", "from time import time", "datetime.now(UTC)"])
+def test_question_of_the_time_is_found(text: str) -> None:
+    assert questions_of_time(text)
+
+
+def questions_of_time(text: str) -> set[str]:
+    """Return what asks for the time of day; a stopwatch, which tells no time, is no such question."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            found.add(f"{owner}.{node.attr}")
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found & ASKS_THE_TIME

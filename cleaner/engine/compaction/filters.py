@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -20,6 +19,7 @@ from typing import IO, Final, Self
 
 import numpy as np
 
+from cleaner.engine.clock import SystemClock
 from cleaner.engine.compaction.fates import TRANSACTIONAL
 from cleaner.engine.compaction.key_filter import (
     About,
@@ -239,10 +239,10 @@ def directory_of(partition: Path) -> PrivateDirectory:
 
 def _sweep(root: PrivateDirectory) -> None:
     """Remove the filters of partitions that were not cleaned for long. Whatever has another name stays."""
-    unused_since = time.time() - _UNUSED_DAYS_MAX * 86_400
+    unused_since_ms = SystemClock().now_ms() - _UNUSED_DAYS_MAX * 86_400_000
     for name in filter(_OF_A_PARTITION.fullmatch, root.names()):
         with suppress(OSError), root.level(name) as directory:
-            if os.fstat(directory.descriptor).st_mtime < unused_since:
+            if os.fstat(directory.descriptor).st_mtime_ns // 1_000_000 < unused_since_ms:
                 for own in directory.names(*_OWN_SUFFIXES):
                     directory.remove(own)
                 os.rmdir(name, dir_fd=root.descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.options import parse_sink_options
 from cleaner.spark.table.parts import Part, PartWriter, Write, publish, remove_parts
 from storage.errors import InvalidConfig, NotALogDir
@@ -51,7 +51,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         _check(schema, said.topic)
         if not said.log_dir.is_dir():
             raise NotALogDir(said.log_dir, "is not a directory; make it first")
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = SystemClock().now_ms()
         self._topic = said.topic
         self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
 

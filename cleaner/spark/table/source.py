@@ -5,7 +5,6 @@ Each frame is planned once: the files and their lengths are fixed then. The kern
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from cleaner.arrow.schema import TYPES, ddl
+from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.bounds import check_chosen, check_named, range_of
 from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import Mode, Options, parse_options
@@ -103,7 +103,7 @@ class KafkaLogReader(DataSourceReader):
     def _slices(self, partition: FoundPartition) -> list[Extent]:
         narrowing, options = self._narrowing, self._options
         log = partition.open()
-        asked = range_of(log, partition.topic_partition, options, time.time_ns() // 1_000_000)
+        asked = range_of(log, partition.topic_partition, options, SystemClock().now_ms())
         offsets = OffsetRange(max(asked.start, narrowing.start_offset), min(asked.end, narrowing.end_offset))
         wanted = Wanted(offsets, narrowing.since_ms, options.partition_bytes_max, options.read_committed)
         return list(cut_partition(partition.topic_partition, log.segments, wanted))

@@ -6,7 +6,6 @@ took in between, it took from consumers, too; of what retention took, ``failOnDa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource as limits
 
+from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
 from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import LOG_END, Bound, Options
@@ -130,7 +130,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return find_partitions(self._options.paths, self._options.choice)
 
     def _end(self, partition: FoundPartition) -> int:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = SystemClock().now_ms()
         committed = self._options.read_committed
         return while_files_move(lambda: readable_end(partition.open(), read_committed=committed, now_ms=now_ms))
 
