@@ -88,13 +88,13 @@ def build_layers(
     node_id: str | None = None,
     set_options: Sequence[str] = (),
 ) -> ConfigLayers:
-    """Make the layers of what was read before.
+    """Make the layers from what was read before.
 
     Args:
         settings: of the configuration file.
-        server_properties: None where none was read.
-        cluster: None where there is no cluster metadata.
-        node_id: of the broker whose log dirs these are; None takes no broker's own dynamic configs.
+        server_properties: None if no such file was read.
+        cluster: the cluster metadata, if there is any.
+        node_id: as for ``with_cluster_metadata``.
         set_options: ``KEY=VALUE`` of each ``--set``.
 
     Raises:
@@ -103,14 +103,10 @@ def build_layers(
     problems: list[InvalidConfig] = []
     sources = ConfigSources(
         server_properties=_said_in(settings.server_properties, server_properties),
-        cluster_default=_said_by(cluster.cluster_default if cluster else {}, "all brokers"),
-        broker=_said_by(cluster.broker_configs.get(node_id or "", {}) if cluster else {}, f"broker {node_id}"),
         defaults=settings.defaults,
-        topic_metadata=_said_of_topics(cluster) if cluster else {},
         topics_file=settings.topics,
         overrides=_said_by_options(set_options, problems),
         kafka_defaults=settings.kafka_defaults,
-        topic_ids=cluster.topic_ids if cluster else None,
     )
     try:
         layers = ConfigLayers.read(sources)
@@ -118,7 +114,27 @@ def build_layers(
         problems += found.problems
     if problems:
         raise InvalidConfigs(tuple(problems))
-    return layers
+    return with_cluster_metadata(layers, cluster, node_id) if cluster else layers
+
+
+def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_id: str | None) -> ConfigLayers:
+    """Add what the cluster metadata states to layers that were made without it.
+
+    Args:
+        layers: from ``build_layers``.
+        cluster: the cluster metadata.
+        node_id: of the broker that has the log dirs; if it is None, no broker's own dynamic configs are taken.
+
+    Raises:
+        InvalidConfigs: everything that is wrong in the cluster metadata.
+    """
+    sources = ConfigSources(
+        cluster_default=_said_by(cluster.cluster_default, "all brokers"),
+        broker=_said_by(cluster.broker_configs.get(node_id or "", {}), f"broker {node_id}"),
+        topic_metadata=_said_of_topics(cluster),
+        topic_ids=cluster.topic_ids,
+    )
+    return layers.with_cluster(sources)
 
 
 def _said_in(path: Path | None, properties: Mapping[str, Property] | None) -> RawLayer | None:

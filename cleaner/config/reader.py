@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
-from cleaner.config.layers import LoadedLayers, Settings, build_layers
+from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing
@@ -89,18 +89,13 @@ class ConfigurationReader:
 
     def _read_with(self, settings: Settings) -> LoadedLayers:
         properties = read_properties(settings.server_properties) if settings.server_properties else None
-        stated = build_layers(settings, server_properties=properties, set_options=self._set_options).broker_policy()
+        layers = build_layers(settings, server_properties=properties, set_options=self._set_options)
+        stated = layers.broker_policy()
         log_dirs = _distinct(self._log_dirs or tuple(map(Path, stated.log_dirs)))
         cluster = self._cluster(stated, log_dirs) if settings.cluster_metadata else None
         own = {path: _own_properties(path) or {} for path in log_dirs}
         node_id = next(filter(None, map(_node_id, own.values())), None)
-        layers = build_layers(
-            settings,
-            server_properties=properties,
-            cluster=cluster,
-            node_id=node_id if cluster else None,
-            set_options=self._set_options,
-        )
+        layers = with_cluster_metadata(layers, cluster, node_id) if cluster else layers
         whose = _Whose(settings, properties, stated, cluster, node_id)
         facts = {path.resolve(): whose.facts(path, own[path]) for path in log_dirs}
         return LoadedLayers(layers, log_dirs, cluster, settings, facts)

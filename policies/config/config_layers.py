@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -79,12 +79,38 @@ class ConfigLayers:
             InvalidConfigs: everything that is wrong in any layer.
         """
         problems: list[InvalidConfig] = []
+        limits_stated = sources.kafka_defaults or sources.server_properties is not None
+        own: dict[Layer, RawLayer] = {
+            Layer.SERVER_PROPERTIES: sources.server_properties or {},
+            Layer.DEFAULTS: sources.defaults,
+            Layer.SET: sources.overrides,
+        }
         layers = cls(
-            broad=_read_broad(sources, problems),
-            topic_metadata={
-                topic: read_layer(Layer.TOPIC_METADATA, raw, problems) for topic, raw in sources.topic_metadata.items()
-            },
+            broad={Layer.KAFKA_DEFAULT: _kafka_defaults(limits_stated=limits_stated), **_read(own, problems)},
+            topic_metadata={},
             topics_file=_read_tables(sources.topics_file, problems),
+            topic_ids=None,
+        )
+        return layers._with_cluster(sources, problems)
+
+    def with_cluster(self, sources: ConfigSources) -> ConfigLayers:
+        """Return these layers with what the cluster metadata states; no other source is read again.
+
+        Raises:
+            InvalidConfigs: everything that is wrong in the cluster metadata, or contradicts the other layers.
+        """
+        return self._with_cluster(sources, [])
+
+    def _with_cluster(self, sources: ConfigSources, problems: list[InvalidConfig]) -> ConfigLayers:
+        stated: dict[Layer, RawLayer] = {
+            Layer.CLUSTER_DEFAULT: sources.cluster_default,
+            Layer.BROKER: sources.broker,
+        }
+        topics = sources.topic_metadata.items()
+        layers = replace(
+            self,
+            broad={**self.broad, **_read(stated, problems)},
+            topic_metadata={topic: read_layer(Layer.TOPIC_METADATA, raw, problems) for topic, raw in topics},
             topic_ids=sources.topic_ids,
         )
         problems += _contradictions(layers)
@@ -209,17 +235,8 @@ def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
     return defaults if limits_stated else {**defaults, **_NO_LIMITS}
 
 
-def _read_broad(sources: ConfigSources, problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:
-    limits_stated = sources.kafka_defaults or sources.server_properties is not None
-    raw: dict[Layer, RawLayer] = {
-        Layer.SERVER_PROPERTIES: sources.server_properties or {},
-        Layer.CLUSTER_DEFAULT: sources.cluster_default,
-        Layer.BROKER: sources.broker,
-        Layer.DEFAULTS: sources.defaults,
-        Layer.SET: sources.overrides,
-    }
-    read = {layer: read_layer(layer, said, problems) for layer, said in raw.items()}
-    return {Layer.KAFKA_DEFAULT: _kafka_defaults(limits_stated=limits_stated), **read}
+def _read(raw: Mapping[Layer, RawLayer], problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:
+    return {layer: read_layer(layer, said, problems) for layer, said in raw.items()}
 
 
 def _read_tables(tables: Mapping[str, RawLayer], problems: list[InvalidConfig]) -> tuple[tuple[str, StatedLayer], ...]:

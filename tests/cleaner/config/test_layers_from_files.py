@@ -7,8 +7,10 @@ import pytest
 
 from cleaner.config.layers import Settings, build_layers
 from cleaner.config.reader import load_layers
-from policies.config.config_sources import Said
-from storage.errors import InvalidConfigs, UnreadableFile
+from policies.config import config_layers
+from policies.config.config_sources import RawLayer, Said, StatedLayer
+from policies.config.policy import Layer
+from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.metadata.metadata_log import ClusterMetadata
 from storage.properties import parse_properties
 
@@ -126,3 +128,28 @@ def test_layers_need_neither_pydantic_nor_numba() -> None:
         "sys.exit(bool({'pydantic', 'numba', 'tomllib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_source_is_turned_into_its_layer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log dirs come first, since the cluster metadata lies in one of them: that is no reason to read twice."""
+    read: list[Layer] = []
+    read_layer = config_layers.read_layer
+
+    def counted(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> StatedLayer:
+        read.extend([layer] if raw else [])
+        return read_layer(layer, raw, problems)
+
+    monkeypatch.setattr(config_layers, "read_layer", counted)
+    path = tmp_path / "server.properties"
+    path.write_text(f"log.dirs={tmp_path}\nnode.id=5\n")
+    (tmp_path / "meta.properties").write_text("#\nversion=1\nnode.id=5\n")
+    write_metadata(tmp_path)
+    settings = Settings(
+        server_properties=path,
+        defaults={"segment.bytes": Said(50, "here")},
+        topics={"o*": {"segment.ms": Said(50, "here")}},
+    )
+    loaded = load_layers(settings, set_options=["delete.retention.ms=5"])
+    assert not loaded.layers.policy_for("orders").unknown
+    unsaid = {Layer.KAFKA_DEFAULT, Layer.CLUSTER_DEFAULT, Layer.TOPIC_METADATA, Layer.TOPICS_NAME}
+    assert sorted(read) == [layer for layer in Layer if layer not in unsaid]
