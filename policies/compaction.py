@@ -113,9 +113,9 @@ def grouped(
         first_uncleanable_offset: no offset of the last segment reaches it.
     """
     segments = [segment for segment in segments if segment.base_offset < end_offset]
-    upper_offsets = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
+    bases = [segment.base_offset for segment in segments]
     groups: list[_Group] = []
-    for segment, upper_offset in zip(segments, upper_offsets, strict=False):
+    for segment, upper_offset in zip(segments, [*bases, first_uncleanable_offset][1:], strict=True):
         if not groups or not groups[-1].has_room_for(segment, upper_offset - 1, policy):
             groups.append(_Group(segment.base_offset))
         groups[-1].add(segment)

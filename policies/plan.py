@@ -49,16 +49,24 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The oldest segments go. Where all of them do, an empty one is rolled at the log end first."""
+    """The removal of a log's oldest segments, with the verdict on each; made by ``deletion_of``."""
 
     segments: tuple[SegmentFacts, ...]
+    verdicts: tuple[Verdict, ...]
+    """The verdicts on ``segments``, in the same order."""
     new_log_start_offset: int
     roll_at_offset: int | None
+    """The log end offset if every segment goes: an empty segment is rolled there first."""
 
     @property
     def size_bytes(self) -> int:
-        """Of the segments' ``.log`` and index files."""
+        """Return the bytes of the segments' ``.log`` and index files."""
         return sum(segment.size_bytes + segment.companions_bytes for segment in self.segments)
+
+    @property
+    def decided(self) -> Iterator[tuple[SegmentFacts, Verdict]]:
+        """Return each segment with the verdict on it."""
+        return zip(self.segments, self.verdicts, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +271,7 @@ def plan_partition(
     guard = _unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
     if guard is not None:
         return _held_back(facts, policy, guard)
-    deletion = deletion_of(facts, outcome.deleted)
+    deletion = deletion_of(facts, outcome.verdicts, outcome.deleted)
     planned = PartitionPlan(facts, policy, outcome.verdicts, deletion)
     if not policy.cleanup_compact or request.only is Only.RETENTION or not facts.segments:
         return planned
@@ -311,20 +319,26 @@ def _retention(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> 
     return retention(facts, policy, request.now_ms)
 
 
-def deletion_of(facts: PartitionFacts, count: int) -> Deletion | None:
-    """The deletion of the ``count`` oldest segments; None of none."""
+def deletion_of(facts: PartitionFacts, verdicts: Sequence[Verdict], count: int) -> Deletion | None:
+    """Return the deletion of a partition's oldest segments; None if there are none to delete.
+
+    Args:
+        facts: of the partition.
+        verdicts: on its segments, in the same order.
+        count: how many segments go.
+    """
     if not count:
         return None
     new_start = facts.upper_offset(count - 1)
     roll_at = facts.log_end_offset if count == len(facts.segments) else None
-    return Deletion(facts.segments[:count], max(new_start, facts.log_start_offset), roll_at)
+    return Deletion(facts.segments[:count], tuple(verdicts[:count]), max(new_start, facts.log_start_offset), roll_at)
 
 
 def _with_compaction(
     planned: PartitionPlan, left: PartitionFacts, outcome: Retention, request: Request
 ) -> PartitionPlan:
     """Add the compaction of what retention leaves, and let its verdicts speak for those segments."""
-    policy, kept = planned.policy, outcome.verdicts[outcome.deleted :]
+    policy, kept = planned.policy, outcome.kept
     section = cleanable(left, policy, request.now_ms)
     why_not = refusal(left, policy, section, request.now_ms, forced=request.force_compaction)
     if why_not is not None:
@@ -339,7 +353,7 @@ def _with_compaction(
         compaction, checkpoint = Compaction(round_, segments), None
     return replace(
         planned,
-        verdicts=outcome.verdicts[: outcome.deleted] + verdicts,
+        verdicts=outcome.gone + verdicts,
         compaction=compaction,
         section=section,
         checkpoint_offset=checkpoint,

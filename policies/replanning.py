@@ -45,4 +45,4 @@ def _joined(first: PartitionPlan, second: PartitionPlan, deleted: int) -> Partit
     facts = replace(second.facts, segments=segments)
     count = deleted + (len(second.deletion.segments) if second.deletion else 0)
     verdicts = first.verdicts[:deleted] + second.verdicts
-    return replace(second, facts=facts, verdicts=verdicts, deletion=deletion_of(facts, count))
+    return replace(second, facts=facts, verdicts=verdicts, deletion=deletion_of(facts, verdicts, count))

@@ -191,12 +191,13 @@ def _restricted(planned: PartitionPlan, count: int, gain: Gain | None, *, is_com
             vain = Reason(ReasonCode.NO_GAIN, f"{gain}: something else keeps those blocks, and may keep these")
         return verdict._replace(action=Action.KEEP, reason=vain or _not_needed(verdict))
 
+    verdicts = tuple(of(place, verdict) for place, verdict in enumerate(planned.verdicts))
     return replace(
         planned,
-        deletion=deletion_of(planned.facts, count),
+        deletion=deletion_of(planned.facts, verdicts, count),
         compaction=planned.compaction if is_compacted else None,
         checkpoint_offset=None,
-        verdicts=tuple(of(place, verdict) for place, verdict in enumerate(planned.verdicts)),
+        verdicts=verdicts,
     )
 
 

@@ -20,15 +20,25 @@ Rule = Callable[[int], Reason | None]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The outcome for one partition: a verdict for every segment; those that go are a prefix."""
+    """The outcome for one partition: a verdict on every segment, first on those that go."""
 
     verdicts: tuple[Verdict, ...]
     deleted: int
 
     @property
     def deletes_everything(self) -> bool:
-        """Then a new, empty active segment is rolled at the log end first."""
+        """Whether every segment goes: then an empty segment is rolled at the log end first."""
         return 0 < self.deleted == len(self.verdicts)
+
+    @property
+    def gone(self) -> tuple[Verdict, ...]:
+        """Return the verdicts on the segments that go."""
+        return self.verdicts[: self.deleted]
+
+    @property
+    def kept(self) -> tuple[Verdict, ...]:
+        """Return the verdicts on the segments that stay."""
+        return self.verdicts[self.deleted :]
 
 
 def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retention:
@@ -46,7 +56,8 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     if policy.cleanup_delete:
         reasons += _pass(log, len(reasons), _over_size(log, len(reasons), policy))
         reasons += _pass(log, len(reasons), _expired(log, policy, now_ms))
-    gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, r) for s, r in zip(log.segments, reasons, strict=False)]
+    oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
+    gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, reason) for s, reason in oldest]
     return Retention((*gone, *_kept(log, len(gone), policy, now_ms)), len(gone))
 
 

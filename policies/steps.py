@@ -90,9 +90,10 @@ def _apart(step: PartitionPlan, count: int) -> tuple[PartitionPlan, PartitionPla
     """The deletion of its ``count`` oldest segments, and that of the others."""
     assert step.deletion is not None
     left: PartitionFacts = step.facts.without_oldest(count)
-    others = deletion_of(left, len(step.deletion.segments) - count)
-    rest = replace(step, facts=left, verdicts=step.verdicts[count:], deletion=others)
-    return replace(step, deletion=deletion_of(step.facts, count)), rest
+    verdicts = step.verdicts[count:]
+    others = deletion_of(left, verdicts, len(step.deletion.segments) - count)
+    rest = replace(step, facts=left, verdicts=verdicts, deletion=others)
+    return replace(step, deletion=deletion_of(step.facts, step.verdicts, count)), rest
 
 
 def _planned(plan: LogDirPlan) -> list[PartitionPlan]:

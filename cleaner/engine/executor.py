@@ -239,23 +239,17 @@ class Executor:
         check_unchanged(listing.segments, deletion.segments)
         ensure_changeable(listing, deletion.segments)
         undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
-        self._record("delete", facts.topic_partition, **deletion_entry(partition, deletion), **undo)
+        self._record("delete", facts.topic_partition, **deletion_entry(deletion), **undo)
         remove = remove_segments if self._is_at_once else retire_segments
         state_of = partial(producer_state_of, facts, listing, self._now_ms, self._means)
         remove(self._means.fs, listing, deletion, lambda: state_of().to_snapshot_bytes())
         self._deleted.append(partition)
         if self._is_at_once:
             self._cut_leader_epochs(listing.directory, deletion.new_log_start_offset)
-        for segment, verdict in zip(deletion.segments, partition.verdicts, strict=False):
-            size_bytes = segment.size_bytes + segment.companions_bytes
-            reason = verdict.reason.code.value
-            self._event(
-                "segment_deleted",
-                facts.topic_partition,
-                base_offset=segment.base_offset,
-                bytes=size_bytes,
-                reason=reason,
-            )
+        for segment, verdict in deletion.decided:
+            size_bytes, reason = segment.size_bytes + segment.companions_bytes, verdict.reason.code.value
+            fields = {"base_offset": segment.base_offset, "bytes": size_bytes, "reason": reason}
+            self._event("segment_deleted", facts.topic_partition, **fields)
         return replace(
             before,
             deleted_segments=before.deleted_segments + len(deletion.segments),
@@ -308,17 +302,7 @@ class Executor:
         done = self._compactor.compact(round_, means or self._means)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
-        after = replace(
-            before,
-            compacted_from_bytes=compaction.size_bytes,
-            compacted_to_bytes=done.size_bytes,
-            freed_bytes=before.freed_bytes + done.freed_bytes,
-            records_read=done.records_read,
-            records_kept=done.records_kept,
-            records_unkeyed=done.unkeyed,
-            map_utilisation=done.map_utilisation,
-        )
-        return self._with_space_back(partition, after)
+        return self._with_space_back(partition, before.with_compaction(compaction, done))
 
     def _checkpoint(self, name: str, changed: dict[TopicPartition, int | None]) -> None:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies.facts import Boot, LastRun
-from policies.plan import Compaction, Deletion, PartitionPlan
+from policies.plan import Compaction, Deletion
 from storage.directory import open_plain
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
@@ -223,8 +223,8 @@ def _ends_within_a_line(path: Path) -> bool:
         return file.read() not in (b"", b"\n")
 
 
-def deletion_entry(partition: PartitionPlan, deletion: Deletion) -> dict[str, object]:
-    """Return the fields of a ``delete`` line, but those that take it back."""
+def deletion_entry(deletion: Deletion) -> dict[str, object]:
+    """Return the fields of a ``delete`` line, without those that a restore needs."""
     return {
         "bytes": deletion.size_bytes,
         "log_start_offset": deletion.new_log_start_offset,
@@ -235,7 +235,7 @@ def deletion_entry(partition: PartitionPlan, deletion: Deletion) -> dict[str, ob
                 "code": v.reason.code.value,
                 "text": v.reason.text,
             }
-            for v in partition.verdicts[: len(deletion.segments)]
+            for v in deletion.verdicts
         ],
     }
 

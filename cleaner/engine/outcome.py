@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from policies.plan import PartitionKey
+from policies.plan import Compaction, PartitionKey
+
+if TYPE_CHECKING:
+    from cleaner.engine.compaction import Compacted
 
 
 class Basis(StrEnum):
@@ -40,7 +43,25 @@ class PartitionResult:
     error: str | None = None
     """Why the partition, or its compaction, was left as it was."""
     is_corrupt: bool = False
-    """It is damage in the files: nothing helps until they change."""
+    """The cause is damage in the files: another attempt fails, too, until they change."""
+
+    def with_compaction(self, compaction: Compaction, done: Compacted) -> PartitionResult:
+        """Add the figures of a compaction.
+
+        Args:
+            compaction: as planned.
+            done: what came of it.
+        """
+        return replace(
+            self,
+            compacted_from_bytes=compaction.size_bytes,
+            compacted_to_bytes=done.size_bytes,
+            freed_bytes=self.freed_bytes + done.freed_bytes,
+            records_read=done.records_read,
+            records_kept=done.records_kept,
+            records_unkeyed=done.unkeyed,
+            map_utilisation=done.map_utilisation,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.errors import told
-from policies.plan import LogDirPlan, PartitionPlan, path_of
+from policies.plan import Compaction, LogDirPlan, PartitionPlan, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
@@ -29,10 +29,10 @@ class Rehearsal:
         start_seconds = self._means.clock.seconds()
         try:
             listing = self._checked(partition)
-            begun = self._expected(replace(partition, compaction=None))
-            if partition.compaction:
-                ensure_changeable(listing, partition.compaction.segments, and_readable=True)
-            measured = self._measured(partition, expected, listing) if exact and partition.compaction else expected
+            begun, compaction = self._expected(replace(partition, compaction=None)), partition.compaction
+            if compaction:
+                ensure_changeable(listing, compaction.segments, and_readable=True)
+            measured = self._measured(partition, compaction, expected, listing) if exact and compaction else expected
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
                 return expected  # a live broker changed what was planned: the estimate has to do
@@ -72,19 +72,14 @@ class Rehearsal:
             ensure_changeable(listing, partition.deletion.segments)
         return listing
 
-    def _measured(self, partition: PartitionPlan, expected: PartitionResult, listing: Listing) -> PartitionResult:
+    def _measured(
+        self, partition: PartitionPlan, compaction: Compaction, expected: PartitionResult, listing: Listing
+    ) -> PartitionResult:
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
         round_ = round_of(partition, listing, self._now_ms, self._means, _log_start(partition))
         done = measure(round_, self._means)
-        return replace(
-            expected,
-            basis=Basis.EXACT,
-            compacted_to_bytes=done.size_bytes,
-            records_read=done.records_read,
-            records_kept=done.records_kept,
-            records_unkeyed=done.unkeyed,
-        )
+        return replace(expected.with_compaction(compaction, done), basis=Basis.EXACT)
 
 
 def _log_start(partition: PartitionPlan) -> int:

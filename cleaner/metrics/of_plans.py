@@ -102,7 +102,7 @@ def _reclaimable(planned: PartitionPlan) -> Counter[ReasonCode]:
     """Bytes by reason: of deletions with their index files, of a compaction the dirty ones."""
     taken: Counter[ReasonCode] = Counter()
     if planned.deletion:
-        for segment, verdict in zip(planned.deletion.segments, planned.verdicts, strict=False):
+        for segment, verdict in planned.deletion.decided:
             taken[verdict.reason.code] += segment.size_bytes + segment.companions_bytes
     if planned.compaction and planned.section:
         taken[ReasonCode.DIRTY] += planned.section.dirty_bytes

@@ -120,6 +120,7 @@ def check_partition(before, after) -> None:
         is_behind_linked |= segment.links > 1 and was.action is Action.DELETE
     if after.deletion:
         assert after.facts.segments[:count] == after.deletion.segments
+        assert after.verdicts[:count] == after.deletion.verdicts
         assert after.deletion.new_log_start_offset == after.facts.upper_offset(count - 1)
         assert (after.deletion.roll_at_offset is None) == (count < len(after.facts.segments))
     assert after.compaction is None

@@ -343,6 +343,7 @@ def check_offsets(log: PartitionFacts, planned: PartitionPlan) -> None:
     if deletion is not None:
         assert log.log_start_offset <= deletion.new_log_start_offset <= committed
         assert deletion.segments == log.segments[: len(deletion.segments)]
+        assert deletion.verdicts == planned.verdicts[: len(deletion.segments)]
         assert not any(s.size_bytes == 0 for s in deletion.segments if s is log.active)
         assert (deletion.roll_at_offset == log.log_end_offset) is (len(deletion.segments) == len(log.segments))
     if compaction is not None:

@@ -51,6 +51,15 @@ def test_a_deletion_moves_the_log_start_to_the_first_segment_left() -> None:
     assert (found.deletion.new_log_start_offset, found.deletion.roll_at_offset) == (20, None)
 
 
+def test_a_deletion_carries_the_verdict_on_each_of_its_segments() -> None:
+    found = planned(mixed(2, 1), EXPIRING)
+    assert found.deletion is not None
+    assert [(segment.base_offset, verdict) for segment, verdict in found.deletion.decided] == [
+        (0, found.verdicts[0]),
+        (10, found.verdicts[1]),
+    ]
+
+
 def test_a_deletion_of_everything_rolls_at_the_log_end() -> None:
     found = planned(old(2).log_end(25), EXPIRING)
     assert found.deletion is not None

@@ -52,5 +52,5 @@ def test_what_the_first_plan_deleted_stays_in_front():
     again = a_plan(old("a-0", 20).segment())
     (joined, *_) = replanned(FIRST, again, {key_of("a"): 1}).partitions
     assert [v.size_bytes for v in joined.verdicts][:2] == [10, 20]
-    assert [s.size_bytes for s in joined.deletion.segments] == [10, 20]
+    assert [(s.size_bytes, v.size_bytes) for s, v in joined.deletion.decided] == [(10, 10), (20, 20)]
     assert len(joined.facts.segments) == len(joined.verdicts) == 3

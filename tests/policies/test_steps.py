@@ -58,6 +58,7 @@ def test_two_steps_of_a_partition_say_together_what_the_whole_one_says():
     (whole,) = a_plan(EXPIRING, a=old("a-0", 10, 20, 30)).partitions
     older, newest = deletion_steps(a_plan(EXPIRING, a=old("a-0", 10, 20, 30)), at_once=True)
     assert older.deletion.segments + newest.deletion.segments == whole.deletion.segments
+    assert older.deletion.verdicts + newest.deletion.verdicts == whole.deletion.verdicts
     assert (older.deletion.new_log_start_offset, older.deletion.roll_at_offset) == (20, None)
     assert (newest.deletion.new_log_start_offset, newest.deletion.roll_at_offset) == (30, 30)
     assert [v.base_offset for v in newest.verdicts] == [20]

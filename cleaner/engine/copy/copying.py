@@ -247,14 +247,7 @@ class Copier:
         absorbed, done = self._compact(planned, left.listing, target, keep)
         self._cleaned[planned.facts.topic_partition] = done.end_offset
         tell_compacted(self._means.listener, planned.facts.topic_partition, compaction, done)
-        return absorbed, replace(
-            result,
-            compacted_from_bytes=compaction.size_bytes,
-            compacted_to_bytes=done.size_bytes,
-            records_read=done.records_read,
-            records_kept=done.records_kept,
-            records_unkeyed=done.unkeyed,
-        )
+        return absorbed, result.with_compaction(compaction, done)
 
     def _compact(
         self, planned: PartitionPlan, listing: Listing, target: Path, keep: Callable[[Segment], None]

@@ -7,6 +7,7 @@ import pytest
 from cleaner.engine.deletion import remove_segments, retire_segments
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
+from policies.reasons import Action, Reason, ReasonCode, Verdict
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
@@ -15,6 +16,7 @@ from storage.names import FileKind
 
 PARTITION = Path("/data/orders-0")
 SNAPSHOT_AT_END = b"state at the end"
+WHY = Reason(ReasonCode.RETENTION_TIME, "expired")
 
 
 def file(base, suffix):
@@ -37,7 +39,8 @@ def a_deletion(count, *, new_start, roll_at=None):
         SegmentFacts(s.base_offset, s.size_bytes, s.companions_bytes, 0, 0, s.mtime_ms, -1, s.log.identity)
         for s in list_partition(PARTITION).segments[:count]
     )
-    return Deletion(facts, new_start, roll_at)
+    verdicts = tuple(Verdict(s.base_offset, s.size_bytes, Action.DELETE, WHY) for s in facts)
+    return Deletion(facts, verdicts, new_start, roll_at)
 
 
 def delete(deletion, how=retire_segments):

@@ -58,7 +58,7 @@ def ignores_the_high_watermark(facts: PartitionFacts, policy: TopicPolicy, reque
 
 def deletes_the_active_segment(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> PartitionPlan:
     planned = plan_partition(facts, policy, request)
-    return replace(planned, deletion=planned.deletion and deletion_of(facts, len(facts.segments)))
+    return replace(planned, deletion=planned.deletion and deletion_of(facts, planned.verdicts, len(facts.segments)))
 
 
 def sets_the_log_start_back(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> PartitionPlan:
