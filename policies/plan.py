@@ -33,9 +33,10 @@ class Only(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked of a run, besides the configuration."""
+    """What was asked of a run, besides the configuration."""
 
     now_ms: int
+    """The moment of the run, epoch ms."""
     only: Only | None = None
     force_compaction: bool = False
     assume_committed: bool = False
@@ -45,6 +46,15 @@ class Request:
     """Keys of the guards that a person was shown and answered with yes; any other one still holds back."""
     in_place: bool = False
     """The run changes the log dir itself: then a configuration of another broker holds it back."""
+    topics: tuple[str, ...] = ()
+    """Globs over the names of topics or partitions; empty means all."""
+    delete_delay_ms: int | None = None
+    """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether what leaves a log is unlinked within the run."""
+        return self.delete_delay_ms == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +330,7 @@ def _retention(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> 
 
 
 def deletion_of(facts: PartitionFacts, verdicts: Sequence[Verdict], count: int) -> Deletion | None:
-    """Return the deletion of a partition's oldest segments; None if there are none to delete.
-
-    Args:
-        facts: of the partition.
-        verdicts: on its segments, in the same order.
-        count: how many segments go.
-    """
+    """Return the deletion of the ``count`` oldest segments, given the verdicts on all; None if none is to go."""
     if not count:
         return None
     new_start = facts.upper_offset(count - 1)

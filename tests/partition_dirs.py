@@ -10,10 +10,12 @@ from typing import Any, Self
 
 from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_keys import LONG_MAX
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_sources import Said
+from policies.config.configured import Configured
 from policies.facts import Boot
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem
@@ -111,7 +113,9 @@ def a_cleaner(
     clock: FakeClock | None = None,
     threads: int = 1,
 ) -> Cleaner:
-    return Cleaner([log_dir], layers, fs=fs, clock=clock or FakeClock(), threads=threads)
+    return Cleaner(
+        Configured((log_dir,), layers), Means(fs=fs or FileSystem(), clock=clock or FakeClock(), threads=threads)
+    )
 
 
 def request(now_ms: int = NOW_MS, **options: Any) -> Request:

@@ -51,7 +51,7 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     if args.yes or args.dry_run or not _on_a_terminal():
         return replace(request, confirmed=args.yes)
     in_place = not getattr(args, "output", None)
-    plan = cleaner.plan(replace(request, in_place=in_place), args.topic)
+    plan = cleaner.plan(replace(request, in_place=in_place))
     for guard in plan.guards:
         complain(guard)
     if plan.guard_keys:

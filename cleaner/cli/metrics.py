@@ -48,7 +48,7 @@ def tell_metrics(
     try:
         metrics = metrics_since(path, settings.metrics_per_partition, __version__)
         metrics.log_dirs({str(error.path): True for error in missing})
-        after = replace(plan.request, now_ms=ended_ms, only=None, force_compaction=False)
+        after = replace(plan.request, now_ms=ended_ms, only=None, force_compaction=False, topics=())
         metrics.planned(cleaner.plan(after), ended_ms)
         metrics.ran(plan, outcome, started_ms, ended_ms)
         write_textfile(path, metrics)

@@ -124,6 +124,8 @@ def open_cleaner(
     """
     from cleaner.cli.trust import tell_world_writable
     from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.locks import OwnLocks
+    from cleaner.engine.means import Means
     from storage.log_dir import LogDir
 
     reader = reader_of(args)
@@ -140,13 +142,10 @@ def open_cleaner(
     loaded, missing = read()
     tell_world_writable((*loaded.log_dirs, *loaded.files), listener)
     cleaner = Cleaner(
-        loaded.log_dirs,
-        loaded.layers,
-        listener=listener,
-        threads=threads,
-        force_lock=getattr(args, "force_lock", False),  # of commands that take a lock
+        loaded.configured,
+        Means(listener=listener, threads=threads),
+        locks=OwnLocks(forced=getattr(args, "force_lock", False)),  # of commands that take a lock
         compactor=compactor,
-        config_facts=loaded.facts,
         read_again=lambda: read()[0].configured,
     )
     warn_of_patterns(loaded)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.locks import LentLocks
+from cleaner.engine.means import Means
 from cleaner.errors import told
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLock
@@ -76,13 +77,10 @@ def _cleaner(task: CompactionTask, teller: _Teller) -> Cleaner:
     log_dir, wanted = task.partition
     lock = LogDirLock.inherited(Path(log_dir), task.lock)
     return Cleaner(
-        [Path(log_dir)],
-        task.configured.layers,
-        listener=teller,
-        threads=task.threads,
+        task.configured._replace(log_dirs=(Path(log_dir),)),
+        Means(listener=teller, threads=task.threads),
+        locks=LentLocks(lambda _path: lock),  # the daemon holds it, and so do we
         wanted=lambda topic_partition: topic_partition == wanted,
-        lock=lambda _log_dir, _fs: nullcontext(lock),  # the daemon holds it, and so do we
-        config_facts=task.configured.facts,
     )
 
 

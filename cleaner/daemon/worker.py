@@ -7,7 +7,7 @@ started it starts another, with the schedule as it is, in which the job that it 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,8 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted, everything
 from cleaner.engine.leftovers import next_removals
-from cleaner.engine.means import Stopped
+from cleaner.engine.locks import LentLocks
+from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.uncleanable import Uncleanable
 from cleaner.errors import told
@@ -408,14 +409,14 @@ class Worker:
             return wanted(topic_partition)
 
         cleaner = self._cleaner = Cleaner(
-            list(dirs),
-            self._configuration.loaded.layers,
-            clock=self._clock,
-            listener=Progress(self._teller, self._supervisor),
+            self._configuration.loaded.configured._replace(log_dirs=tuple(dirs)),
+            Means(
+                clock=self._clock,
+                listener=Progress(self._teller, self._supervisor),
+                may_begin=at_least_one(lambda: not (round_ and self._must_let_go(round_))),
+            ),
+            locks=LentLocks(lambda path: round_.lock_of(path) if round_ else None),
             wanted=wanted_and_alive,
-            may_begin=at_least_one(lambda: not (round_ and self._must_let_go(round_))),
-            lock=lambda log_dir, _fs: nullcontext(round_.lock_of(log_dir.path) if round_ else None),
-            config_facts=self._configuration.loaded.facts,
         )
         if self._supervisor.stopping():
             cleaner.stop()

@@ -12,6 +12,7 @@ from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.means import Means
 from cleaner.errors import told
+from policies.plan import Request
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import Recovery, plan_recovery, recover
@@ -36,15 +37,15 @@ class Begun:
     """What became of a run's beginning, once every lock is taken: recovery, and what had to make space for it."""
 
     means: Means
-    """Of the execution."""
+    request: Request
     errors: list[str] = field(default_factory=list)
     swept_bytes: int = 0
     full: set[LogDir] = field(default_factory=set)
     """Log dirs whose journal found no space. They stay as they are, unrecovered."""
 
-    def executor(self, log_dir: LogDir, now_ms: int, compactor: Compactor | None = None) -> Executor:
+    def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
         """Return an executor that does nothing if the log dir is to stay as it is."""
-        return Executor(log_dir, self.means, now_ms, compactor, is_journal_full=log_dir in self.full)
+        return Executor(log_dir, self.means, self.request, compactor, is_journal_full=log_dir in self.full)
 
 
 def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:

@@ -36,7 +36,7 @@ from cleaner.engine.uncleanable import Uncleanable
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan, Request
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.filesystem import OutOfSpace
@@ -55,7 +55,7 @@ class Executor:
         self,
         log_dir: LogDir,
         means: Means,
-        now_ms: int,
+        request: Request,
         compactor: Compactor | None = None,
         *,
         is_journal_full: bool = False,
@@ -64,18 +64,18 @@ class Executor:
 
         Args:
             log_dir: whose lock the caller holds.
-            means: of the execution; with a delete delay of 0, journal lines may wait for space.
-            now_ms: the moment of the plan, epoch ms.
+            means: of the run.
+            request: as planned with; if it unlinks at once, journal lines may wait for space.
             compactor: carries the compactions out.
             is_journal_full: recovery met a journal without space, and told so: no step is begun.
         """
         self.log_dir = log_dir
         self._compactor = compactor or Local()
         self._means = means
-        self._now_ms = now_ms
+        self._request = request
         self._writing = threading.Lock()
         """The journal and the checkpoints belong to all partitions."""
-        self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=self._is_at_once)
+        self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
         self.is_journal_full = is_journal_full
         """What would have to be journalled is not begun any more."""
         self.results: dict[PartitionKey, PartitionResult] = {}
@@ -95,8 +95,8 @@ class Executor:
 
         Those that make an empty segment in place of all that they unlink are left to ``settle``.
         """
-        for step in deletion_steps(plan, at_once=self._is_at_once):
-            if self._is_at_once and step.deletion and step.deletion.roll_at_offset is not None:
+        for step in deletion_steps(plan, at_once=self._request.is_at_once):
+            if self._request.is_at_once and step.deletion and step.deletion.roll_at_offset is not None:
                 self._postponed.append(step)
             else:
                 self._attempt(step, self._delete)
@@ -180,11 +180,7 @@ class Executor:
         for step in steps:
             directory = self._path_of(step.facts)
             with suppress(LogCleanerError, OSError):
-                yield round_of(step, list_partition(directory), self._now_ms, self._means), directory
-
-    @property
-    def _is_at_once(self) -> bool:
-        return self._means.delete_delay_ms == 0
+                yield round_of(step, list_partition(directory), self._request, self._means), directory
 
     def _attempt(
         self, partition: PartitionPlan, step: Callable[[PartitionPlan, PartitionResult], PartitionResult]
@@ -227,7 +223,7 @@ class Executor:
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
         """With no delay, what a compaction renamed is unlinked before the next one needs space."""
-        if not self._is_at_once:
+        if not self._request.is_at_once:
             return result
         swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
         return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes)
@@ -238,13 +234,13 @@ class Executor:
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
         ensure_changeable(listing, deletion.segments)
-        undo = {} if self._is_at_once else {"undo": undo_of(facts, deletion, listing)}
+        undo = {} if self._request.is_at_once else {"undo": undo_of(facts, deletion, listing)}
         self._record("delete", facts.topic_partition, **deletion_entry(deletion), **undo)
-        remove = remove_segments if self._is_at_once else retire_segments
-        state_of = partial(producer_state_of, facts, listing, self._now_ms, self._means)
+        remove = remove_segments if self._request.is_at_once else retire_segments
+        state_of = partial(producer_state_of, facts, listing, self._request.now_ms, self._means)
         remove(self._means.fs, listing, deletion, lambda: state_of().to_snapshot_bytes())
         self._deleted.append(partition)
-        if self._is_at_once:
+        if self._request.is_at_once:
             self._cut_leader_epochs(listing.directory, deletion.new_log_start_offset)
         for segment, verdict in deletion.decided:
             size_bytes, reason = segment.size_bytes + segment.companions_bytes, verdict.reason.code.value
@@ -254,7 +250,7 @@ class Executor:
             before,
             deleted_segments=before.deleted_segments + len(deletion.segments),
             deleted_bytes=before.deleted_bytes + deletion.size_bytes,
-            freed_bytes=before.freed_bytes + (deletion.size_bytes if self._is_at_once else 0),
+            freed_bytes=before.freed_bytes + (deletion.size_bytes if self._request.is_at_once else 0),
         )
 
     def _cut_leader_epochs(self, directory: Path, log_start_offset: int) -> None:
@@ -295,7 +291,7 @@ class Executor:
         facts, compaction = partition.facts, partition.compaction
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
-        round_ = round_of(partition, listing, self._now_ms, self._means)
+        round_ = round_of(partition, listing, self._request, self._means)
         ensure_changeable(listing, compaction.segments, and_readable=True)
         self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)

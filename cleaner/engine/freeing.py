@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Final
 
 from cleaner.engine.executor import Executor
 from cleaner.engine.gains import Gauge
@@ -36,6 +37,8 @@ from policies.rescue import (
 from policies.steps import deletion_steps, with_oldest_apart
 from storage.log_dir import LogDir
 from storage.segment import SegmentFile
+
+_NO_DELAY_MS: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,9 @@ class Rescue:
 
         Args:
             log_dirs: locked and recovered, for a ``run``.
-            means: with a delete delay of 0.
+            means: of the run.
             target: what is to be free on each file system.
-            make_plan: reads the facts and says what policy allows now.
+            make_plan: reads the facts and says what policy allows now; its request unlinks at once.
         """
         self._log_dirs = {str(log_dir.path): log_dir for log_dir in log_dirs}
         self._means = means
@@ -102,7 +105,7 @@ class Rescue:
         planned = self._make_plan()
         with ExitStack() as journals:
             for path, log_dir in self._log_dirs.items():
-                executor = Executor(log_dir, self._means, planned.request.now_ms)
+                executor = Executor(log_dir, self._means, planned.request)
                 self._executors[path] = journals.enter_context(closing(executor))
             swept_bytes = sum(self._sweep(log_dir_plan, errors) for log_dir_plan in planned.log_dirs)
             self._compact(self._delete(planned))
@@ -125,7 +128,7 @@ class Rescue:
                     swept[place] = swept[place].with_freed(sum(file.disk_bytes for file in files))
                     would_sweep += files
         chosen = narrowed(planned, swept, self._target)
-        rehearsal = Rehearsal(self._means, planned.request.now_ms)
+        rehearsal = Rehearsal(self._means, planned.request)
         results = {p.key: rehearsal.result(p, exact=False) for p in chosen.partitions if p.has_work}
         after = tuple(volume.with_freed(expected_bytes(chosen, volume)) for volume in swept)
         swept_bytes = sum(file.size_bytes for file in would_sweep)
@@ -136,12 +139,12 @@ class Rescue:
         """The leftovers that would go, partition by partition."""
         for log_dir_plan in plan.log_dirs:
             if log_dir_plan.facts.path in volume.log_dirs:
-                for _, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, self._means.delete_delay_ms):
+                for _, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, _NO_DELAY_MS):
                     yield gaining(due_leftovers(listing, self._means.clock.now_ms(), delay_ms, renamed_ms))
 
     def _sweep(self, plan: LogDirPlan, errors: list[str]) -> int:
         swept_bytes, path = 0, plan.facts.path
-        for left in leftovers_of(plan, self._means.delete_delay_ms):
+        for left in leftovers_of(plan, _NO_DELAY_MS):
             if not self._is_short(path):
                 break
             gauge = Gauge(self._log_dirs[path], self._means)

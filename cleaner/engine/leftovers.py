@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cleaner.engine.means import Means
 from cleaner.engine.undo_notes import RenameTimes, rename_times
 from cleaner.errors import told
-from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, path_of
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request, path_of
 from policies.restoring import RetiredFile
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
@@ -144,18 +144,20 @@ def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping
     return {}
 
 
-def sweep_log_dir(plan: LogDirPlan, means: Means, errors: list[str], *, only_journalled: bool = False) -> int:
-    """Unlink the leftovers of a log dir that are due; gives their bytes.
+def sweep_log_dir(
+    plan: LogDirPlan, request: Request, means: Means, errors: list[str], *, only_journalled: bool = False
+) -> int:
+    """Unlink the leftovers of a log dir that are due. Return their bytes.
 
     Args:
         plan: of the log dir.
-        means: with the delay that holds in place of the topics' own, if one does; asked before each partition whether
-            it may begin.
+        request: states the delay, unless the topics' own holds.
+        means: of the run.
         errors: what fails is added.
-        only_journalled: those alone that a line of the journal tells of.
+        only_journalled: leave alone what no line of the journal tells of.
     """
     swept_bytes = 0
-    for found in leftovers_of(plan, means.delete_delay_ms):
+    for found in leftovers_of(plan, request.delete_delay_ms):
         left = _journalled(found) if only_journalled else found
         if not any(due_leftovers(left.listing, means.clock.now_ms(), left.delay_ms, left.renamed_ms)):
             continue

@@ -1,12 +1,12 @@
-"""What an execution works with: disk, clock, listener, broker-wide configuration, and the wish to stop."""
+"""What a run works with: disk, clock, listener, threads, and the wish to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cleaner.engine.clock import Clock
-from cleaner.engine.outcome import Listener
+from cleaner.engine.clock import Clock, SystemClock
+from cleaner.engine.outcome import Listener, Silent
 from policies.config.policy import BrokerPolicy
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
@@ -21,18 +21,19 @@ class Stopped(LogCleanerError):
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Handed to every step of an execution."""
+    """What every step of a run is handed. What was asked of the run is its ``Request``."""
 
-    fs: FileSystem
-    clock: Clock
-    listener: Listener
-    broker: BrokerPolicy
-    threads: int
-    """Of one compaction."""
-    stopping: Callable[[], bool]
-    """Asked between steps: True once a signal wants the run to end."""
-    delete_delay_ms: int | None
-    """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
+    fs: FileSystem = field(default_factory=FileSystem)
+    """Every change of a log dir goes through it."""
+    clock: Clock = field(default_factory=SystemClock)
+    listener: Listener = field(default_factory=Silent)
+    """Hears events and progress."""
+    broker: BrokerPolicy = field(default_factory=BrokerPolicy)
+    """What is configured for all topics alike. A ``Cleaner`` fills it in."""
+    threads: int = 1
+    """The threads of a compaction: a large one uses all of them, small ones go side by side with one each."""
+    stopping: Callable[[], bool] = lambda: False
+    """Asked between steps: True once the run is to end. A ``Cleaner`` fills it in."""
     may_begin: Callable[[], bool] = lambda: True
     """Asked before a partition is begun; False leaves it, and the ones behind it, to a later run."""
     side_by_side: int = 1

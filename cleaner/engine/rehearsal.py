@@ -10,18 +10,18 @@ from cleaner.engine.leftovers import due_leftovers, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.errors import told
-from policies.plan import Compaction, LogDirPlan, PartitionPlan, path_of
+from policies.plan import Compaction, LogDirPlan, PartitionPlan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
 
 
 class Rehearsal:
-    """Changes nothing, takes no lock."""
+    """Computes what a run would do; changes nothing, takes no lock."""
 
-    def __init__(self, means: Means, now_ms: int) -> None:
+    def __init__(self, means: Means, request: Request) -> None:
         self._means = means
-        self._now_ms = now_ms
+        self._request = request
 
     def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
         """What one partition's actions would give: exact for deletions, and for compactions where the data is read."""
@@ -44,7 +44,7 @@ class Rehearsal:
         now_ms = self._means.clock.now_ms()
         return sum(
             file.identity.size_bytes
-            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._means.delete_delay_ms)
+            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._request.delete_delay_ms)
             for file in due_leftovers(listing, now_ms, delay_ms, renamed_ms)
         )
 
@@ -57,7 +57,7 @@ class Rehearsal:
             Basis.ESTIMATE if compaction else Basis.EXACT,
             deleted_segments=len(deletion.segments) if deletion else 0,
             deleted_bytes=deleted_bytes,
-            freed_bytes=deleted_bytes if self._means.delete_delay_ms == 0 else 0,
+            freed_bytes=deleted_bytes if self._request.is_at_once else 0,
             compacted_from_bytes=from_bytes,
             compacted_to_bytes=from_bytes,
         )
@@ -77,7 +77,7 @@ class Rehearsal:
     ) -> PartitionResult:
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
-        round_ = round_of(partition, listing, self._now_ms, self._means, _log_start(partition))
+        round_ = round_of(partition, listing, self._request, self._means, _log_start(partition))
         done = measure(round_, self._means)
         return replace(expected.with_compaction(compaction, done), basis=Basis.EXACT)
 

@@ -27,12 +27,10 @@ class CleaningReport:
     Attributes:
         plan: the plan.
         outcome: what was done, or would be.
-        delete_delay_ms: ``--delete-delay``, if it was given.
     """
 
     plan: Plan
     outcome: Outcome
-    delete_delay_ms: int | None = None
     width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
@@ -57,7 +55,7 @@ class CleaningReport:
         """Yield the plan, what became of it, the totals and the next step."""
         from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
 
-        fill(page, self.plan, self.outcome, delete_delay_ms=self.delete_delay_ms)
+        fill(page, self.plan, self.outcome)
         yield page.text
 
 

@@ -24,23 +24,22 @@ _JOURNAL_BYTES: Final = 4096
 _WORD_WIDTH: Final = len("would compact")
 
 
-def fill(page: Page, plan: Plan, outcome: Outcome, *, delete_delay_ms: int | None = None) -> None:
+def fill(page: Page, plan: Plan, outcome: Outcome) -> None:
     """Fill a page with the plan, what became of it, the totals and the next step.
 
     Args:
         page: the page.
         plan: the plan.
         outcome: what was done, or would be.
-        delete_delay_ms: ``--delete-delay``, if it was given.
     """
     if outcome.dry_run:
         page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
         page.line()
     for log_dir in plan.log_dirs:
-        _log_dir(log_dir, outcome, page, now_ms=plan.request.now_ms, at_once=delete_delay_ms == 0)
+        _log_dir(log_dir, outcome, page, now_ms=plan.request.now_ms, at_once=plan.request.is_at_once)
     totals = Totals.of(plan, outcome)
     _totals(totals, outcome, page)
-    _next_step(plan, totals, outcome, page, delete_delay_ms)
+    _next_step(plan, totals, outcome, page)
 
 
 def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, at_once: bool) -> None:
@@ -221,7 +220,7 @@ def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
     return figures
 
 
-def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_delay_ms: int | None) -> None:
+def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
     has_work = plan.has_work or outcome.swept_bytes > 0
     if outcome.interrupted:
         page.line(
@@ -230,8 +229,8 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_
         )
     elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
-    if totals.waiting_bytes > 0 and delete_delay_ms != 0:
-        _deletion_note(plan, totals, outcome, page, delete_delay_ms)
+    if totals.waiting_bytes > 0 and not plan.request.is_at_once:
+        _deletion_note(plan, totals, outcome, page)
     if outcome.dry_run and totals.is_estimate:
         page.line("What compaction makes of it is not known without reading; --exact reads and says it.")
     if outcome.dry_run and has_work:
@@ -242,9 +241,10 @@ def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:
     return bool(totals.failed or outcome.errors or any(log_dir.facts.errors for log_dir in plan.log_dirs))
 
 
-def _deletion_note(plan: Plan, totals: Totals, outcome: Outcome, page: Page, delete_delay_ms: int | None) -> None:
+def _deletion_note(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
     """When the space comes back."""
-    delay = _delay(plan) if delete_delay_ms is None else duration(delete_delay_ms)
+    asked_ms = plan.request.delete_delay_ms
+    delay = _delay(plan) if asked_ms is None else duration(asked_ms)
     would = "would wait" if outcome.dry_run else "wait"
     page.line(
         f"{size(totals.waiting_bytes)} {would} in .deleted files for file.delete.delay.ms ({delay}); "

@@ -190,7 +190,7 @@ class Life:
         return facts
 
     def _means(self) -> Means:
-        return Means(FS, FakeClock(), Silent(), self.layers.broker_policy(), 1, lambda: False, None)
+        return Means(FS, FakeClock(), Silent(), self.layers.broker_policy(), 1)
 
 
 def _bytes(key: object) -> bytes:

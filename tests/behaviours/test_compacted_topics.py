@@ -40,7 +40,7 @@ def drawn(log_dir, **batch):
 def clean(log_dir, now_ms=NOW_MS, **config):
     """One run; gives the cleaner's checkpoint of the partition."""
     layers = configured(orders={**COMPACT, **config})
-    _, outcome = a_cleaner(log_dir, layers).clean(request(now_ms), delete_delay_ms=0)
+    _, outcome = a_cleaner(log_dir, layers).clean(request(now_ms, delete_delay_ms=0))
     assert not [result.error for result in outcome.results.values() if result.error]
     path = log_dir / "cleaner-offset-checkpoint"
     return parse_offset_checkpoint(path.read_bytes(), path).get(ORDERS) if path.exists() else None

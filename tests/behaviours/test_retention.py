@@ -43,7 +43,7 @@ def retained(life, high_watermark, log_start=None, **config):
     if log_start is not None:
         (life.log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {log_start}\n")
     layers = configured(orders={**EXPIRING, **config})
-    _, outcome = a_cleaner(life.log_dir, layers).clean(request(), delete_delay_ms=0)
+    _, outcome = a_cleaner(life.log_dir, layers).clean(request(delete_delay_ms=0))
     assert not outcome.errors
     life.reopen()
     return life.bases()

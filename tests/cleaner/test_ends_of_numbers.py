@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.topics import TopicsReport
@@ -32,6 +33,7 @@ from policies.config.config_keys import (
 )
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_values import parse_value
+from policies.config.configured import Configured
 from policies.plan import Plan
 from storage.errors import InvalidConfigs
 from storage.records import Record
@@ -142,7 +144,7 @@ def layers_of(key: ConfigKey, value: int | float) -> ConfigLayers:
 
 def a_cleaner(log_dir: Path, layers: ConfigLayers) -> Cleaner:
     clock = StoppingClock()
-    clock.cleaner = Cleaner([log_dir], layers, clock=clock, threads=2)
+    clock.cleaner = Cleaner(Configured((log_dir,), layers), Means(clock=clock, threads=2))
     return clock.cleaner
 
 
@@ -224,8 +226,8 @@ def test_as_many_threads_as_an_int_can_say_do_what_one_does(drawn: Path, tmp_pat
         shutil.copytree(drawn, log_dir)
         layers = layers_of(key, 1)
         for chosen in (["compacted-0"], []):  # one by all threads, then the others side by side
-            cleaner = Cleaner([log_dir], layers, clock=FakeClock(), threads=threads)
-            _, outcome = cleaner.clean(request(confirmed=True), chosen)
+            cleaner = Cleaner(Configured((log_dir,), layers), Means(clock=FakeClock(), threads=threads))
+            _, outcome = cleaner.clean(request(confirmed=True, topics=tuple(chosen)))
             assert not outcome.errors
         left.append(contents(log_dir))
     assert left[0] == left[1]

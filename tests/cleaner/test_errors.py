@@ -67,7 +67,7 @@ def test_segment_that_somebody_rolled_since_the_plan_is_a_change_and_planned_ane
         return made
 
     cleaner.plan = planned  # type: ignore[method-assign, assignment]
-    _, outcome = cleaner.clean(request(), delete_delay_ms=0)
+    _, outcome = cleaner.clean(request(delete_delay_ms=0))
     (result,) = outcome.results.values()
     assert (result.error, result.deleted_segments) == (None, 1)
     assert partition.log(1).exists()

@@ -43,7 +43,7 @@ def clean(log_dir: Path, fs: FileSystem) -> object:
 
 def clean_at_once(log_dir: Path, fs: FileSystem) -> object:
     """What is retired is unlinked."""
-    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).clean(request(AT_MS), delete_delay_ms=0)
+    return a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).clean(request(AT_MS, delete_delay_ms=0))
 
 
 def free(log_dir: Path, fs: FileSystem) -> object:

@@ -22,9 +22,11 @@ from typing import Self
 from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome
 from cleaner.report.topics import TopicsReport
 from policies import Request
+from policies.config.configured import Configured
 from policies.plan import Plan
 from storage.checkpoints import parse_offset_checkpoint
 from storage.errors import LogCleanerError
@@ -95,7 +97,7 @@ def try_damages(subject: Subject, damages: Sequence[Damage], scratch: Path) -> s
 def cleaned(path: Path, now_ms: int, options: Sequence[str]) -> tuple[Plan, Outcome]:
     """A dry run that reads everything, then the run."""
     loaded = load_layers(Settings(kafka_defaults=True), [path], options)
-    cleaner = Cleaner(loaded.log_dirs, loaded.layers, fs=_WithoutFsync(), clock=FakeClock(now_ms))
+    cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers), Means(fs=_WithoutFsync(), clock=FakeClock(now_ms)))
     request = Request(now_ms, confirmed=True)
     planned = cleaner.plan(request)
     TopicsReport(planned).rows()

@@ -12,6 +12,7 @@ from cleaner import Cleaner
 from policies import Request
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_sources import ConfigSources, Said
+from policies.config.configured import Configured
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
 from storage.records import iter_batches
@@ -85,8 +86,8 @@ def untouched(before: Mapping[str, File], after: Mapping[str, File]) -> frozense
 def clean_with_ours(log_dir: Path, config: Config, now_ms: int) -> PartitionPlan:
     """One run of our engine; gives what it planned."""
     overrides = {key: Said(str(value), "the test") for key, value in config.items()}
-    cleaner = Cleaner([log_dir], ConfigLayers.read(ConfigSources(overrides=overrides)))
-    plan, outcome = cleaner.clean(Request(now_ms, confirmed=True), delete_delay_ms=0)
+    cleaner = Cleaner(Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides))))
+    plan, outcome = cleaner.clean(Request(now_ms, confirmed=True, delete_delay_ms=0))
     assert not plan.failures
     assert not outcome.errors
     assert not [result.error for result in outcome.results.values() if result.error]

@@ -13,8 +13,10 @@ from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compare.comparing import ComparedDir, compared
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
+from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_layers import ConfigLayers
+from policies.config.configured import Configured
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log import Log as Appending
@@ -53,7 +55,7 @@ def assert_whole(copy: Path) -> None:
 
 def test_copy_that_leaves_nothing_out_is_the_same_log_dir(samples: Samples, referee: Referee, tmp_path: Path) -> None:
     source, layers, request = a_source(samples, tmp_path / "data", "retention.ms=-1")
-    Cleaner([source], layers).copy(request, tmp_path / "copy", tool_version="1")
+    Cleaner(Configured((source,), layers)).copy(request, tmp_path / "copy", tool_version="1")
     assert_whole(tmp_path / "copy")
     assert logs(referee, tmp_path / "copy") == logs(referee, source)
 
@@ -62,9 +64,9 @@ def test_cleaned_copy_is_what_a_clean_in_place_leaves_and_every_record_is_accoun
     samples: Samples, referee: Referee, tmp_path: Path
 ) -> None:
     source, layers, request = a_source(samples, tmp_path / "data")
-    Cleaner([source], layers).copy(request, tmp_path / "copy", tool_version="1")
+    Cleaner(Configured((source,), layers)).copy(request, tmp_path / "copy", tool_version="1")
     in_place = shutil.copytree(source, tmp_path / "in-place")
-    Cleaner([in_place], layers).clean(request, delete_delay_ms=0)
+    Cleaner(Configured((in_place,), layers)).clean(request, delete_delay_ms=0)
     assert_whole(tmp_path / "copy")
     assert logs(referee, tmp_path / "copy") == logs(referee, in_place)
     differences = list(compared(ComparedDir.open(source), ComparedDir.open(tmp_path / "copy"), request.now_ms))
@@ -99,10 +101,10 @@ def test_next_copy_after_a_session_in_between_is_of_the_later_moment(
             return super().create(path, like, purpose)
 
     with pytest.raises(PlanOutOfDate):
-        Cleaner([source], layers, fs=Beside()).copy(request, tmp_path / "mixed", tool_version="1")
+        Cleaner(Configured((source,), layers), Means(fs=Beside())).copy(request, tmp_path / "mixed", tool_version="1")
     assert not (tmp_path / "mixed" / MANIFEST_FILE).exists()
-    Cleaner([source], layers).copy(request, tmp_path / "copy", tool_version="1")
+    Cleaner(Configured((source,), layers)).copy(request, tmp_path / "copy", tool_version="1")
     assert_whole(tmp_path / "copy")
     in_place = shutil.copytree(source, tmp_path / "in-place")
-    Cleaner([in_place], layers).clean(request, delete_delay_ms=0)
+    Cleaner(Configured((in_place,), layers)).clean(request, delete_delay_ms=0)
     assert logs(referee, tmp_path / "copy") == logs(referee, in_place)

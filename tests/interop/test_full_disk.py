@@ -78,7 +78,7 @@ def test_kafka_opens_what_is_left_on_a_disk_that_was_full(
         fill_names(log_dir)
         cleaner = a_cleaner(log_dir, LAYERS, clock=FakeClock())
         if command == "clean":
-            _, outcome = cleaner.clean(request(), delete_delay_ms=0)
+            _, outcome = cleaner.clean(request(delete_delay_ms=0))
         else:
             outcome = cleaner.free(request(only=Only.RETENTION), SpaceTarget(100, is_percent=True)).outcome
         assert outcome.errors == ()
@@ -96,7 +96,7 @@ def test_kafka_opens_what_a_power_loss_leaves_of_a_deletion_without_a_delay(refe
     def run(disk: CrashingFileSystem) -> None:
         shutil.rmtree(path, ignore_errors=True)
         made = a_partition(path, "clicks-0", segments=5, expired=3, value="v")
-        a_cleaner(committed(path, made), LAYERS, disk).clean(request(), delete_delay_ms=0)
+        a_cleaner(committed(path, made), LAYERS, disk).clean(request(delete_delay_ms=0))
 
     states = list(every_state(path, tmp_path, run))
     logs = referee.read(states, now_ms=NOW_MS, checkpoints=True, config=CONFIG)

@@ -12,6 +12,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies import Request
+from policies.config.configured import Configured
 from policies.plan import Only
 from policies.restoring import RestoreCode
 from storage.filesystem import FileSystem
@@ -46,7 +47,7 @@ def test_broker_that_starts_within_a_restore_has_a_log_without_a_gap(
     before = samples.copy("before", tmp_path / "before", [partition])
     cleaned = shutil.copytree(before, tmp_path / "cleaned")
     loaded = load_layers(deleted_from_by_name(cleaned), [cleaned], ["retention.ms=-1", limit])
-    Cleaner(loaded.log_dirs, loaded.layers).clean(Request(NOW_MS))
+    Cleaner(Configured(loaded.log_dirs, loaded.layers)).clean(Request(NOW_MS))
     whole = read(referee, before, partition)
     work, logs = tmp_path / "work", []
 

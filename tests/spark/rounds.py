@@ -11,8 +11,10 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compactor import Compactor
+from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_layers import ConfigLayers
+from policies.config.configured import Configured
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, FakeClock, PartitionDir, committed, configured, keyed, request
 
@@ -21,8 +23,8 @@ SKEWED_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"
 
 def cleaned(log_dir: Path, layers: ConfigLayers, compactor: Compactor | None = None, **asked: Any) -> Any:
     """Clean in place by an engine; gives the outcome."""
-    cleaner = Cleaner([log_dir], layers, clock=FakeClock(), compactor=compactor)
-    return cleaner.clean(request(**asked), delete_delay_ms=0)[1]
+    cleaner = Cleaner(Configured((log_dir,), layers), Means(clock=FakeClock()), compactor=compactor)
+    return cleaner.clean(request(**asked, delete_delay_ms=0))[1]
 
 
 def contents(log_dir: Path) -> dict[str, tuple[bytes, int]]:

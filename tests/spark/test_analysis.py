@@ -27,6 +27,7 @@ from cleaner.spark.errors import AnalysisFailed
 from cleaner.spark.session import cause_of
 from policies import Plan, Request
 from policies.config.config_sources import Said
+from policies.config.configured import Configured
 from policies.plan import path_of
 from policies.reasons import Action
 from policies.retention import retention
@@ -88,7 +89,7 @@ def analyzed(spark: Any, samples: Samples, old_samples: Samples, tmp_path_factor
     log_dirs = [real, old, drawn(root / "drawn")]
     compacted = dict.fromkeys(COMPACTED, COMPACT) | {"days": EXPIRING}
     said = {topic: {key: Said(value, "test") for key, value in keys.items()} for topic, keys in compacted.items()}
-    cleaner = Cleaner(log_dirs, build_layers(Settings(topics=said)))
+    cleaner = Cleaner(Configured(tuple(log_dirs), build_layers(Settings(topics=said))))
     plan = cleaner.plan(Request(NOW_MS, force_compaction=True, confirmed=True))
     snapshot = take_snapshot(plan)
     (root / "drawn" / "gone-0" / f"{0:020d}.log").unlink()

@@ -126,7 +126,7 @@ def test_offsets_are_text_that_does_not_depend_on_the_order_of_finding() -> None
 def test_offsets_that_were_deleted_or_cut_off_are_told_or_left_out(
     orders: PartitionDir, tmp_path: Path, start: int, end: int
 ) -> None:
-    a_cleaner(tmp_path, configured(orders=EXPIRING)).clean(request(), delete_delay_ms=0)
+    a_cleaner(tmp_path, configured(orders=EXPIRING)).clean(request(delete_delay_ms=0))
     with pytest.raises(NoSuchOffset, match="is not there"):
         stream(tmp_path).partitions(at(start), at(end))
     left = rows(stream(tmp_path, failOnDataLoss="false"), at(start), at(end))
@@ -136,7 +136,7 @@ def test_offsets_that_were_deleted_or_cut_off_are_told_or_left_out(
 def test_segments_that_go_between_plan_and_read_are_told_or_left_out(orders: PartitionDir, tmp_path: Path) -> None:
     careful, careless = stream(tmp_path), stream(tmp_path, failOnDataLoss="false")
     planned = careful.partitions(at(0), at(4))
-    a_cleaner(tmp_path, configured(orders=EXPIRING)).clean(request(), delete_delay_ms=0)
+    a_cleaner(tmp_path, configured(orders=EXPIRING)).clean(request(delete_delay_ms=0))
     with pytest.raises(SegmentGone):
         [list(careful.read(partition)) for partition in planned]
     left = [row for partition in planned for batch in careless.read(partition) for row in batch.to_pylist()]
@@ -148,7 +148,7 @@ def test_a_compaction_between_plan_and_read_takes_only_what_it_takes_from_a_cons
 ) -> None:
     source = stream(tmp_path)
     planned = source.partitions(at(0), at(4))
-    a_cleaner(tmp_path, configured(orders=COMPACT)).clean(request(), delete_delay_ms=0)
+    a_cleaner(tmp_path, configured(orders=COMPACT)).clean(request(delete_delay_ms=0))
     found = [row for partition in planned for batch in source.read(partition) for row in batch.to_pylist()]
     assert [(row["offset"], row["key"]) for row in found] == [(1, b"b"), (2, b"a"), (3, b"c")]
 
@@ -202,13 +202,13 @@ def test_no_record_is_missed_or_doubled_across_restarts_while_the_log_grows_and_
     append(10, NOW_MS - 2 * DAY_MS)
     assert run_query(spark, log_dir, to, maxOffsetsPerTrigger="7") == list(range(20))
     append(10, NOW_MS)
-    a_cleaner(committed_at(log_dir, 40), configured(orders=EXPIRING)).clean(request(), delete_delay_ms=0)
+    a_cleaner(committed_at(log_dir, 40), configured(orders=EXPIRING)).clean(request(delete_delay_ms=0))
     with Log.open(name, config, FileSystem()) as log:
         assert 0 < log.log_start_offset <= 20
     assert run_query(spark, log_dir, to) == list(range(40))
     append(10, NOW_MS)
     a_cleaner(committed_at(log_dir, 60), configured(orders=EXPIRING)).clean(
-        request(NOW_MS + 2 * DAY_MS), delete_delay_ms=0
+        request(NOW_MS + 2 * DAY_MS, delete_delay_ms=0)
     )
     append(1, NOW_MS + 2 * DAY_MS)
     with pytest.raises(StreamingQueryException, match="offset 40 is not there"):

@@ -14,13 +14,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from cleaner.engine.copy.moment import SourceChanged
-from cleaner.engine.means import Stopped
+from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
 from cleaner.spark.bulk.scratch import new_suffix, sweep
 from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk
 from cleaner.spark.bulk.work import PLACE_BITS, GroupWork
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
+from policies.config.configured import Configured
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
@@ -161,7 +162,7 @@ def test_copy_by_a_cluster_is_the_copy_made_here(tmp_path: Path, here: Here) -> 
 
     layers = skewed(tmp_path / "data", 1, 3)
     for name, compactor in (("one", None), ("other", here)):
-        cleaner = Cleaner([tmp_path / "data"], layers, clock=FakeClock(), compactor=compactor)
+        cleaner = Cleaner(Configured((tmp_path / "data",), layers), Means(clock=FakeClock()), compactor=compactor)
         cleaner.copy(request(), tmp_path / name, tool_version="1")
     manifests = [(tmp_path / name / "logcleaner-manifest.json").read_text() for name in ("one", "other")]
     assert manifests[0].replace('"local"', '"spark"') == manifests[1]
@@ -189,7 +190,7 @@ def test_source_that_changes_while_a_cluster_works_on_a_copy_leaves_no_manifest(
             real(*args)
 
     monkeypatch.setattr(here, step, disturbed)
-    cleaner = Cleaner([tmp_path / "data"], LAYERS, clock=FakeClock(), compactor=here)
+    cleaner = Cleaner(Configured((tmp_path / "data",), LAYERS), Means(clock=FakeClock()), compactor=here)
     with pytest.raises(SourceChanged) as caught:
         cleaner.copy(request(), tmp_path / "copy", tool_version="1")
     assert caught.value.path == made.log(base_offset)

@@ -104,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         plan, outcome, signalled = _act(args, cleaner, confirmed)
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    delete_delay_ms = 0 if args.output else args.delete_delay  # in a copy nothing waits
-    report = CleaningReport(plan, outcome, delete_delay_ms)
+    report = CleaningReport(plan, outcome)
     show(report, as_json=args.json, every_segment=args.verbose > 0)
     if args.output and not args.json:
         _tell_output(args.output)
@@ -136,19 +135,26 @@ def _request(args: argparse.Namespace) -> Request:
     if now_ms > wall_ms and not args.dry_run:
         raise InvalidConfig("--now", now_ms, f"lies after the clock's {wall_ms}: it would delete early; add --dry-run")
     only = Only(args.only) if args.only else None
-    return Request(now_ms, only, args.force_compaction, args.assume_committed)
+    return Request(
+        now_ms,
+        only,
+        args.force_compaction,
+        args.assume_committed,
+        topics=tuple(args.topic),
+        delete_delay_ms=0 if args.output else args.delete_delay,  # in a copy nothing waits
+    )
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
     """The plan, what became of it, and the exit status of the signal that came meanwhile, else 0."""
     if args.dry_run:
-        plan = cleaner.plan(request, args.topic)
-        return plan, cleaner.would_do(plan, exact=args.exact, delete_delay_ms=args.delete_delay), 0
+        plan = cleaner.plan(request)
+        return plan, cleaner.would_do(plan, exact=args.exact), 0
     with stopping_on_signals(cleaner) as signals:
         if args.output:
-            plan, outcome = cleaner.copy(request, args.output, args.topic, tool_version=__version__)
+            plan, outcome = cleaner.copy(request, args.output, tool_version=__version__)
         else:
-            plan, outcome = cleaner.clean(request, args.topic, delete_delay_ms=args.delete_delay)
+            plan, outcome = cleaner.clean(request)
     return plan, outcome, 128 + signals[0] if signals else 0
 
 

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         rescued, signalled = _act(args, cleaner, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
-    report = CleaningReport(rescued.plan, rescued.outcome, delete_delay_ms=0)
+    report = CleaningReport(rescued.plan, rescued.outcome)
     show(report, as_json=args.json, every_segment=args.verbose > 0)
     tell_failures(rescued.plan, rescued.outcome, listener)
     if not args.json:
@@ -97,11 +97,12 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[R
     """What became of it, and the exit status of the signal that came meanwhile, else 0."""
     from policies.plan import Only, Request
 
-    request = Request(clock_ms(), None if args.compact else Only.RETENTION, confirmed=args.yes)
+    only = None if args.compact else Only.RETENTION
+    request = Request(clock_ms(), only, confirmed=args.yes, topics=tuple(args.topic))
     if args.dry_run or is_met:
-        return cleaner.would_free(request, args.target, args.topic), 0
+        return cleaner.would_free(request, args.target), 0
     with stopping_on_signals(cleaner) as signals:
-        rescued = cleaner.free(request, args.target, args.topic)
+        rescued = cleaner.free(request, args.target)
     return rescued, 128 + signals[0] if signals else 0
 
 

@@ -58,20 +58,22 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     """Configuration and Spark are seen to before anything is read."""
     from cleaner.engine.cleaner import Cleaner
     from cleaner.spark import open_session
+    from policies.config.configured import Configured
     from policies.plan import Request
     from storage.log_dir import LogDir
 
     loaded, missing = without_missing(load(args), args.log_dir)
     check_topics(args.topic, [LogDir(path) for path in loaded.log_dirs])
     warn_of_patterns(loaded)
-    cleaner = Cleaner(loaded.log_dirs, loaded.layers)
+    cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers))
     spark = open_session(args.master)
     try:
         from cleaner.spark.analysis.analyzing import analyze
         from cleaner.spark.analysis.snapshot import take_snapshot
         from cleaner.spark.stage_lines import StageLines
 
-        snapshot = take_snapshot(cleaner.plan(Request(clock_ms(), force_compaction=True), args.topic))
+        request = Request(clock_ms(), force_compaction=True, topics=tuple(args.topic))
+        snapshot = take_snapshot(cleaner.plan(request))
         with StageLines(spark.sparkContext.statusTracker()) as lines:
             analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
     finally:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from policies.plan import Request
 
     cleaner, _, missing = open_cleaner(args, Silent())
-    plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True), args.topic)
+    plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)))
     uncleanable = cleaner.uncleanable(plan)
     show(TopicsReport(plan, uncleanable), as_json=args.json)
     for error in missing:

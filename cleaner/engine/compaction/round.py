@@ -26,7 +26,7 @@ from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means
 from policies.compaction import grouped
 from policies.config.policy import TopicPolicy
-from policies.plan import Compaction, PartitionPlan
+from policies.plan import Compaction, PartitionPlan, Request
 from policies.retain import AbortedTransaction, new_delete_horizon_ms
 from storage.arrays import Words
 from storage.kernels.bitmap import count_bits
@@ -53,17 +53,19 @@ class Round:
     producers: ProducerState
     now_ms: int
     log_end_offset: int
+    is_at_once: bool = False
+    """Each group's sources are unlinked before the next group needs space."""
 
 
 def round_of(
-    partition: PartitionPlan, listing: Listing, now_ms: int, means: Means, log_start_offset: int | None = None
+    partition: PartitionPlan, listing: Listing, request: Request, means: Means, log_start_offset: int | None = None
 ) -> Round:
     """The round that a plan asks for.
 
     Args:
         partition: with a compaction.
         listing: of its directory, as retention left it.
-        now_ms: the moment of the run.
+        request: states the moment of the run, and whether it unlinks at once.
         means: of the execution.
         log_start_offset: the planned one, where the deletion is only rehearsed; else as the facts have it.
 
@@ -72,9 +74,10 @@ def round_of(
     facts, compaction = partition.facts, partition.compaction
     assert compaction is not None
     segments = tuple(check_unchanged(listing.segments, compaction.segments))
-    producers = producer_state_of(facts, listing, now_ms, means)
+    producers = producer_state_of(facts, listing, request.now_ms, means)
     start, end = facts.log_start_offset if log_start_offset is None else log_start_offset, facts.log_end_offset
-    return Round(listing, segments, compaction, partition.policy, start, producers, now_ms, end)
+    asked = request.now_ms, end, request.is_at_once
+    return Round(listing, segments, compaction, partition.policy, start, producers, *asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def compact(round_: Round, means: Means) -> Compacted:
             was, or some of its groups are swapped in whole: either is a valid log, and the round can be repeated.
         Stopped: asked to end; groups swapped in before stay.
     """
-    target = InPlace(round_.listing, round_.policy.index_interval_bytes, means)
+    target = InPlace(round_.listing, round_.policy.index_interval_bytes, means.fs, at_once=round_.is_at_once)
     done = _run(round_, means, target, is_locked=True)
     return replace(done, freed_bytes=target.freed_bytes)
 

@@ -9,7 +9,6 @@ from typing import Protocol
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.sources import Source
 from cleaner.engine.deletion import retire_snapshots
-from cleaner.engine.means import Means
 from storage.filesystem import FileSystem, Purpose, Unwritten
 from storage.log.listing import Listing
 from storage.log.swap import remove_retired, swap_in
@@ -36,35 +35,37 @@ class Destination(Protocol):
 class InPlace:
     """Swaps each group in; needs the lock."""
 
-    def __init__(self, listing: Listing, index_interval_bytes: int, means: Means) -> None:
+    def __init__(self, listing: Listing, index_interval_bytes: int, fs: FileSystem, *, at_once: bool) -> None:
+        """Write nothing yet. ``at_once``: unlink what a group replaces, since the next one may need the space."""
         self._listing = listing
         self._interval_bytes = index_interval_bytes
-        self._means = means
+        self._fs = fs
+        self._is_at_once = at_once
         self.freed_bytes = 0
         """Of the files that were replaced and unlinked."""
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Writes ``.cleaned`` files beside the sources."""
-        return CleanedSegment(self._means.fs, self._listing.directory, base_offset, self._interval_bytes)
+        return CleanedSegment(self._fs, self._listing.directory, base_offset, self._interval_bytes)
 
     def replace(self, group: Sequence[Source], cleaned: CleanedSegment) -> None:
         """Swap it in."""
         segments = [source.segment for source in group]
         self._swap(segments, cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group)))
-        if self._means.delete_delay_ms == 0:  # the next group may need the space
+        if self._is_at_once:
             for source in group:
                 source.close()
-            self.freed_bytes += remove_retired(self._means.fs, segments)
+            self.freed_bytes += remove_retired(self._fs, segments)
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
         """Swap in what another process wrote, fsynced, in this directory under names that mean nothing."""
-        self._swap(segments, renamed(self._means.fs, written, FileState.CLEANED))
-        if self._means.delete_delay_ms == 0:
-            self.freed_bytes += remove_retired(self._means.fs, segments)
+        self._swap(segments, renamed(self._fs, written, FileState.CLEANED))
+        if self._is_at_once:
+            self.freed_bytes += remove_retired(self._fs, segments)
 
     def _swap(self, segments: Sequence[Segment], sealed: Segment) -> None:
-        swap_in(self._means.fs, sealed, segments)
-        retire_snapshots(self._means.fs, self._listing, segments[1:])  # of bases that the group's segment took in
+        swap_in(self._fs, sealed, segments)
+        retire_snapshots(self._fs, self._listing, segments[1:])  # of bases that the group's segment took in
 
     def keep(self, segment: Segment) -> None:
         """It stays where it is."""

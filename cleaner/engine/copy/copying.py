@@ -31,7 +31,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.errors import told
 from policies.facts import UnreadablePartition
-from policies.plan import LogDirPlan, PartitionKey, PartitionPlan
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import OutOfSpace, Purpose
@@ -85,7 +85,7 @@ class Copier:
         log_dir: LogDir,
         plan: LogDirPlan,
         moment: Moment,
-        now_ms: int,
+        request: Request,
         means: Means,
         tool_version: str,
         compactor: Compactor,
@@ -96,7 +96,7 @@ class Copier:
             log_dir: the original, under its lock if it has one.
             plan: what the copy leaves out.
             moment: the original as it was before the plan was made.
-            now_ms: the moment of the run, epoch ms.
+            request: as planned with.
             means: of the execution.
             tool_version: for the manifest.
             compactor: carries the compactions out.
@@ -105,7 +105,7 @@ class Copier:
         self._log_dir = log_dir
         self._plan = plan
         self._moment = moment
-        self._now_ms = now_ms
+        self._request = request
         self._means = means
         self._tool_version = tool_version
         self._cleaned: dict[TopicPartition, int] = {}
@@ -146,7 +146,7 @@ class Copier:
         self._copy_files(set(self._moment.root.plain_files()) - _NOT_COPIED, self._log_dir.path, output)
         self._write_checkpoints(checkpoints, set(left_out), output)
         self._compactor.close()
-        made = self._now_ms, self._compactor.name, self._tool_version
+        made = self._request.now_ms, self._compactor.name, self._tool_version
         manifest = manifest_of(self._plan, copied, output.path, left_out, made)
         output.settle()
         self._moment.ensure_unchanged()
@@ -181,7 +181,7 @@ class Copier:
     def _round(self, planned: PartitionPlan, listing: Listing) -> Round:
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels
 
-        return round_of(planned, listing, self._now_ms, self._means)
+        return round_of(planned, listing, self._request, self._means)
 
     def _partition(self, planned: PartitionPlan | UnreadablePartition, output: OutputDir) -> PartitionCopy:
         if self._means.stopping():
@@ -264,7 +264,7 @@ class Copier:
         assert deletion is not None
         if (offset := deletion.roll_at_offset) is not None:
             if not any(snapshot.name.base_offset == offset for snapshot in listing.snapshots):
-                state = producer_state_of(planned.facts, self._recovered(planned), self._now_ms, self._means)
+                state = producer_state_of(planned.facts, self._recovered(planned), self._request.now_ms, self._means)
                 write_snapshot(fs, target, offset, state.to_snapshot_bytes())
             create_segment(fs, target, offset)
         truncate_leader_epochs(fs, target, deletion.new_log_start_offset)

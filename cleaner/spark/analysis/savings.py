@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cleaner.engine.clock import SystemClock
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import PartitionResult, Silent
+from cleaner.engine.outcome import PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
 from policies.config.policy import BrokerPolicy
-from policies.plan import PartitionPlan
-from storage.filesystem import FileSystem
+from policies.plan import PartitionPlan, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +28,5 @@ def rehearse(place: int, planned: PartitionPlan, broker: BrokerPolicy, now_ms: i
         broker: what holds for all topics alike.
         now_ms: epoch ms.
     """
-    means = Means(FileSystem(), SystemClock(), Silent(), broker, 1, lambda: False, None)
-    return Rehearsed(place, Rehearsal(means, now_ms).result(planned, exact=True))
+    rehearsal = Rehearsal(Means(broker=broker), Request(now_ms))
+    return Rehearsed(place, rehearsal.result(planned, exact=True))

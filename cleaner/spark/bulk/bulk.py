@@ -102,7 +102,7 @@ class Bulk:
         """Step 5 in place."""
         if round_.policy.compaction_rounds == "kafka":
             return compact(round_, means)
-        target = InPlace(round_.listing, round_.policy.index_interval_bytes, means)
+        target = InPlace(round_.listing, round_.policy.index_interval_bytes, means.fs, at_once=round_.is_at_once)
         return self._adopt(round_, target)
 
     def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
+from policies.config.configured import Configured
 from policies.plan import PartitionKey
 from tests.cleaner.report.plans import a_dry_run, a_plan, a_run
 
@@ -26,30 +28,26 @@ class FakeCleaner:
     while_cleaning: Callable[[], object] = lambda: None
     log_dirs: Sequence[Path] = ()
     threads: int = 0
-    force_lock: bool = False
     asked: list[tuple[str, Any]] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     stopped: bool = False
 
     def open(
         self,
-        log_dirs: Sequence[Path],
-        layers: object,
+        configured: Configured,
+        means: Means,
         *,
-        listener: Any,
-        threads: int,
-        force_lock: bool,
+        locks: object,
         compactor: object,
-        config_facts: object,
         read_again: Callable[[], Any],
     ) -> FakeCleaner:
         self.read_again = read_again
-        self.log_dirs, self.threads, self.listener, self.force_lock = log_dirs, threads, listener, force_lock
+        self.log_dirs, self.threads, self.listener = configured.log_dirs, means.threads, means.listener
         self.compactor = compactor
         return self
 
-    def plan(self, request: Request, topics: Sequence[str] = ()) -> Plan:
-        self._remember("plan", request, topics)
+    def plan(self, request: Request) -> Plan:
+        self._remember("plan", request)
         return self.given
 
     def uncleanable(self, plan: Plan) -> dict[PartitionKey, str]:
@@ -59,24 +57,23 @@ class FakeCleaner:
         self.asked.append(("would_do", options))
         return self.dry_outcome(plan)
 
-    def clean(self, request: Request, topics: Sequence[str] = (), **options: object) -> tuple[Plan, Outcome]:
-        self._remember("clean", request, topics)
-        self.asked.append(("options", options))
+    def clean(self, request: Request) -> tuple[Plan, Outcome]:
+        self._remember("clean", request)
         self.while_cleaning()
         return self.given, self.done_outcome(self.given)
 
-    def copy(self, request: Request, output: Path, topics: Sequence[str] = (), **options: object) -> Any:
-        self._remember("copy", request, topics)
+    def copy(self, request: Request, output: Path, **options: object) -> Any:
+        self._remember("copy", request)
         self.asked.append(("output", output))
         return self.given, self.done_outcome(self.given)
 
     def stop(self) -> None:
         self.stopped = True
 
-    def _remember(self, what: str, request: Request, topics: Sequence[str]) -> None:
+    def _remember(self, what: str, request: Request) -> None:
         if self.raises:
             raise self.raises
-        self.asked.append((what, tuple(topics)))
+        self.asked.append((what, request.topics))
         self.requests.append(request)
 
 

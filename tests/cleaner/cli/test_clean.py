@@ -117,13 +117,15 @@ def test_dry_run_never_cleans(engine, run: Run, tmp_path) -> None:
     run("clean", "--dry-run", "--exact", "--delete-delay", "0", "--topic", "orders", "p*")
     assert engine.asked == [
         ("plan", ("orders", "p*")),
-        ("would_do", {"exact": True, "delete_delay_ms": 0}),
+        ("would_do", {"exact": True}),
     ]
+    assert engine.requests[0].delete_delay_ms == 0
 
 
 def test_options_reach_the_engine(engine, run: Run) -> None:
     run("clean", "--only", "compaction", "--force-compaction", "--delete-delay", "2m", "--threads", "3")
-    assert engine.asked == [("clean", ()), ("options", {"delete_delay_ms": 120_000})]
+    assert engine.asked == [("clean", ())]
+    assert engine.requests[0].delete_delay_ms == 120_000
     assert engine.requests[0].only is Only.COMPACTION
     assert engine.requests[0].force_compaction
     assert engine.threads == 3
@@ -234,7 +236,7 @@ class TestGuards:
         (line,) = capsys.readouterr().err.splitlines()
         assert "MAX_DELETE_RATIO: /data/guarded-0: 2 of 3 segments" in line
         assert "say --yes" in line
-        assert [what for what, _ in engine.asked] == ["clean", "options"]
+        assert [what for what, _ in engine.asked] == ["clean"]
         assert not engine.requests[0].confirmed
 
     @pytest.mark.parametrize("options", [("--yes",), ("--yes", "--dry-run")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -20,6 +21,7 @@ from cleaner.daemon.messages import Advanced, Done, TaskRefused, ToldEvent
 from cleaner.daemon.observer import JobDone, JobKind, Unobserved
 from cleaner.daemon.telling import Teller
 from cleaner.daemon.worker import Worker
+from cleaner.engine.means import Means
 from cleaner.events import EventLog
 from policies.config.config_layers import ConfigLayers
 from storage.errors import NotALogDir
@@ -591,9 +593,15 @@ class NoJournal(FileSystem):
         return super().create(path, like, purpose)
 
 
+def use(fs: FileSystem, monkeypatch) -> None:
+    """Let the worker, and the child, change log dirs through this file system."""
+    for module in ("worker", "compacting"):
+        monkeypatch.setattr(f"cleaner.daemon.{module}.Means", partial(Means, fs))
+
+
 @pytest.fixture
 def full(world, monkeypatch):
-    monkeypatch.setattr("cleaner.engine.cleaner.FileSystem", NoJournal)
+    use(NoJournal(), monkeypatch)
     monkeypatch.setattr(NoJournal, "is_full", True)
     return world
 
@@ -645,7 +653,7 @@ def test_what_a_crash_left_waits_for_the_journal_and_is_then_recovered(log_dir, 
 
 def test_removal_goes_on_without_a_journal(deleting, monkeypatch):
     deleting.after(30_000).after(15_000)
-    monkeypatch.setattr("cleaner.engine.cleaner.FileSystem", NoJournal)
+    use(NoJournal(), monkeypatch)
     monkeypatch.setattr(NoJournal, "is_full", True)
     (deleting.log_dir / JOURNAL_FILE).rename(deleting.log_dir / ROTATED_JOURNAL_FILE)
     PartitionDir(deleting.log_dir, "orders-1").segment(0, keyed(0, "a=1", timestamp_ms=NOW_MS - 3 * DAY_MS))

@@ -286,7 +286,7 @@ def test_file_that_vanishes_between_plan_and_execution_is_told(log_dir):
     cleaner = a_cleaner(log_dir, LAYERS)
     planned = cleaner.plan(request())
     log(log_dir, 10).unlink()
-    executor = Executor(LogDir(log_dir), cleaner._means, NOW_MS)
+    executor = Executor(LogDir(log_dir), cleaner._means, planned.request)
     executor.compact(planned.log_dirs[0])
     errors = {key[1]: result.error for key, result in executor.results.items()}
     assert "it is gone" in errors[ORDERS]
@@ -305,7 +305,7 @@ def test_file_that_changed_between_plan_and_execution_leaves_its_partition_alone
     planned = cleaner.plan(request())
     os.utime(log_dir / partition / f"{0:020d}{suffix}")
     before = contents(log_dir / partition)
-    executor = Executor(LogDir(log_dir), cleaner._means, NOW_MS)
+    executor = Executor(LogDir(log_dir), cleaner._means, planned.request)
     executor.delete(planned.log_dirs[0])
     executor.compact(planned.log_dirs[0])
     errors = {str(key[1]): result.error for key, result in executor.results.items()}
@@ -360,7 +360,7 @@ def test_full_disk_for_the_journal_does_not_hinder_a_deletion_that_makes_space(t
     )
     committed(tmp_path, made)
     disk = FullDisk(0, frozenset({Purpose.JOURNAL}))
-    a_cleaner(tmp_path, LAYERS, disk).clean(request(), delete_delay_ms=delete_delay_ms)
+    a_cleaner(tmp_path, LAYERS, disk).clean(request(delete_delay_ms=delete_delay_ms))
     assert made.log(0).exists() == (not is_deleted)
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.means import Means
+from policies.config.configured import Configured
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem, Purpose
 from tests.partition_dirs import (
@@ -105,8 +107,8 @@ def run(tmp_path, name, meddle, suffix=".log", *, times=1, delete_delay_ms=None)
     make, base = MADE[name]
     log_dir = committed(tmp_path, make(tmp_path))
     fs, heard = Meddled(log_dir / name / f"{base:020d}{suffix}", meddle, times), Heard()
-    cleaner = Cleaner([log_dir], LAYERS, fs=fs, clock=FakeClock(), listener=heard)
-    planned, outcome = cleaner.clean(request(), delete_delay_ms=delete_delay_ms)
+    cleaner = Cleaner(Configured((log_dir,), LAYERS), Means(fs=fs, clock=FakeClock(), listener=heard))
+    planned, outcome = cleaner.clean(request(delete_delay_ms=delete_delay_ms))
     (result,) = outcome.results.values()
     return log_dir, planned, result, heard.names
 
@@ -167,7 +169,7 @@ def test_file_that_never_rests_fails_its_partition_after_one_new_plan(tmp_path, 
 def test_other_partition_has_its_turn_all_the_same(tmp_path):
     log_dir = committed(tmp_path, clicks(tmp_path), orders(tmp_path))
     fs = Meddled(log_dir / DELETING / f"{1:020d}.index", touched, times=100)
-    _, outcome = Cleaner([log_dir], LAYERS, fs=fs, clock=FakeClock()).clean(request())
+    _, outcome = Cleaner(Configured((log_dir,), LAYERS), Means(fs=fs, clock=FakeClock())).clean(request())
     assert [bool(result.error) for result in outcome.results.values()] == [True, False]
     assert logs(log_dir, COMPACTING) == LEFT[COMPACTING]
 
@@ -178,7 +180,7 @@ def test_free_plans_anew_once_too(tmp_path, name, times, is_freed):
     make, base = MADE[name]
     log_dir = committed(tmp_path, make(tmp_path))
     fs = Meddled(log_dir / name / f"{base:020d}.index", touched, times)
-    rescued = Cleaner([log_dir], LAYERS, fs=fs, clock=FakeClock()).free(request(), EVERYTHING)
+    rescued = Cleaner(Configured((log_dir,), LAYERS), Means(fs=fs, clock=FakeClock())).free(request(), EVERYTHING)
     (result,) = rescued.outcome.results.values()
     assert (result.error is None) == is_freed
     assert (logs(log_dir, name) == LEFT[name]) == is_freed

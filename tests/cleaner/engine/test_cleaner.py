@@ -7,6 +7,7 @@ import os
 import pytest
 
 from cleaner.engine.journal import read_journal
+from policies.config.configured import Configured
 from storage.errors import NotALogDir
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked
@@ -82,7 +83,7 @@ def test_moment_of_the_run_does_not_shorten_the_delay(tmp_path, clicks):
 
 def test_without_a_delay_the_space_is_free_at_once(tmp_path, clicks):
     clock = FakeClock((1 << 62) // 1_000_000)
-    _, outcome = a_cleaner(tmp_path, LAYERS, clock=clock).clean(request(), delete_delay_ms=0)
+    _, outcome = a_cleaner(tmp_path, LAYERS, clock=clock).clean(request(delete_delay_ms=0))
     (result,) = outcome.results.values()
     assert deleted(clicks) == []
     assert result.freed_bytes == result.deleted_bytes > 0
@@ -97,7 +98,7 @@ def test_delay_of_the_topic_holds(tmp_path, clicks):
 
 def test_leftovers_of_a_topic_nobody_speaks_of_stay(tmp_path, clicks):
     a_cleaner(tmp_path, LAYERS).clean(request())
-    a_cleaner(tmp_path, configured(), clock=FakeClock(1 << 60)).clean(request(), delete_delay_ms=0)
+    a_cleaner(tmp_path, configured(), clock=FakeClock(1 << 60)).clean(request(delete_delay_ms=0))
     assert len(deleted(clicks)) == 3
 
 
@@ -132,7 +133,7 @@ def test_second_locked_log_dir_releases_the_first(tmp_path):
         committed(tmp_path / name, PartitionDir(tmp_path / name, "clicks-0").segment(0))
     from cleaner.engine.cleaner import Cleaner
 
-    cleaner = Cleaner([tmp_path / "one", tmp_path / "two"], LAYERS)
+    cleaner = Cleaner(Configured((tmp_path / "one", tmp_path / "two"), LAYERS))
     with LogDir(tmp_path / "two").lock(FileSystem()), pytest.raises(LogDirLocked):
         cleaner.clean(request())
     assert LogDir(tmp_path / "one").locked_by() is None
@@ -176,7 +177,7 @@ def test_dry_run_leaves_an_interrupted_swap_and_plans_as_if_recovered(tmp_path, 
 
 @pytest.mark.parametrize("topics", [("clicks",), ("orders-1",)])
 def test_swap_of_a_partition_that_was_not_named_is_left(tmp_path, interrupted, topics):
-    a_cleaner(tmp_path, LAYERS).clean(request(), topics)
+    a_cleaner(tmp_path, LAYERS).clean(request(topics=tuple(topics)))
     assert list_partition(interrupted.path).needs_recovery
 
 

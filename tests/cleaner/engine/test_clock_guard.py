@@ -78,7 +78,7 @@ def test_choice_of_topics_does_not_hide_what_vouches_for_the_clock(tmp_path, cli
     PartitionDir(tmp_path, "live-0").segment(0, keyed(0, "x=1"), mtime_ms=LATER_MS)
     age(tmp_path)
     os.utime(tmp_path / "live-0" / f"{0:020d}.log", ns=(LATER_MS * 1_000_000,) * 2)
-    planned = a_cleaner(tmp_path, LAYERS, clock=FakeClock(LATER_MS)).plan(request(LATER_MS), ["clicks"])
+    planned = a_cleaner(tmp_path, LAYERS, clock=FakeClock(LATER_MS)).plan(request(LATER_MS, topics=("clicks",)))
     assert planned.log_dirs[0].guard is None
 
 

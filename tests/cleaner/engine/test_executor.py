@@ -8,6 +8,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.means import Means
+from policies.config.configured import Configured
 from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, Purpose
@@ -116,7 +118,7 @@ def test_journal_says_what_why_and_how_many_bytes(log_dir):
 
 def test_events_and_progress_are_told(log_dir):
     heard = Listening()
-    Cleaner([log_dir], LAYERS, clock=FakeClock(), listener=heard).clean(request())
+    Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock(), listener=heard)).clean(request())
     names = ["segment_deleted", "segment_deleted", "compaction_begun", "segments_compacted"]
     assert [name for name, _ in heard.events] == names
     assert heard.events[0][1]["reason"] == "RETENTION_TIME"
@@ -226,7 +228,7 @@ def test_deletion_without_a_delay_cut_short_anywhere_loses_nothing_else_and_conv
         clean(committed(path, clicks(path)), disk)
 
     def clean(log_dir, disk=None):
-        a_cleaner(log_dir, layers, disk).clean(request(NOW_MS + 1), delete_delay_ms=0)
+        a_cleaner(log_dir, layers, disk).clean(request(NOW_MS + 1, delete_delay_ms=0))
 
     run(None)
     expected = {name: (path / "clicks-0" / name).read_bytes() for name in file_names(path / "clicks-0")}

@@ -8,6 +8,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.means import Means
+from policies.config.configured import Configured
 from policies.plan import Only
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
@@ -52,7 +54,7 @@ def a_log_dir(path):
 
 
 def a_cleaner(*log_dirs, fs=None, layers=LAYERS):
-    return Cleaner(log_dirs, layers, fs=fs, clock=LATER)
+    return Cleaner(Configured(tuple(log_dirs), layers), Means(fs=fs or FileSystem(), clock=LATER))
 
 
 def offsets(log_dir, name):
@@ -272,7 +274,7 @@ def test_partition_that_gives_too_little_back_is_stopped_and_the_others_go_on(di
     log_dir, clock = a_larger_log_dir(disk / "data"), FakeClock(LATER.time_ms)
     descriptors = [os.open(path, os.O_RDONLY) for path in (log_dir / "clicks-0").iterdir()]
     try:
-        rescued = Cleaner([log_dir], LAYERS, clock=clock).free(RETENTION, EVERYTHING)
+        rescued = Cleaner(Configured((log_dir,), LAYERS), Means(clock=clock)).free(RETENTION, EVERYTHING)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -298,7 +300,7 @@ def test_space_that_comes_late_counts(disk):
                     os.close(descriptors.pop())
 
     clock = Late(LATER.time_ms)
-    rescued = Cleaner([log_dir], LAYERS, clock=clock).free(RETENTION, EVERYTHING)
+    rescued = Cleaner(Configured((log_dir,), LAYERS), Means(clock=clock)).free(RETENTION, EVERYTHING)
     assert not descriptors
     assert (offsets(log_dir, "clicks-0")[0], offsets(log_dir, "views-0")[0]) == (9, 9)
     assert rescued.lacking == {}
@@ -325,7 +327,7 @@ def test_compactions_follow_where_deletions_do_not_suffice_and_fit(disk):
     committed(path, clicks, orders, large)
     fill(disk)
     before = {name: (large.path / name).read_bytes() for name in file_names(large.path)}
-    rescued = Cleaner([path], layers, clock=LATER).free(request(), EVERYTHING)
+    rescued = Cleaner(Configured((path,), layers), Means(clock=LATER)).free(request(), EVERYTHING)
     assert not rescued.is_met
     assert {key[1].topic for key in rescued.outcome.results} == {"clicks", "orders"}
     assert len(offsets(path, "orders-0")) == 2
@@ -360,7 +362,7 @@ def test_partition_that_loses_everything_waits_for_the_space_that_another_log_di
     fill(disk)
     for directory in (first, second, gone.path):
         fill_names(directory)
-    _, outcome = a_cleaner(first, second, layers=layers).clean(request(), delete_delay_ms=0)
+    _, outcome = a_cleaner(first, second, layers=layers).clean(request(delete_delay_ms=0))
     assert [result.error for result in outcome.results.values()] == [None, None]
     assert (offsets(first, "gone-0"), offsets(second, "clicks-0")) == ([], [1])
     assert (gone.path / f"{1:020d}.log").exists()

@@ -6,7 +6,9 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
+from policies.config.configured import Configured
 from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
@@ -94,7 +96,7 @@ def test_nothing_can_be_written_before(log_dir):
 
 
 def test_retention_without_a_delay_succeeds_with_no_byte_free(log_dir):
-    _, outcome = a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0)
+    _, outcome = a_cleaner(log_dir, LAYERS).clean(request(delete_delay_ms=0))
     assert outcome.errors == ()
     assert [result.error for result in outcome.results.values() if result.error] == []
     assert offsets(log_dir, "clicks-0") == list(range(2 * EXPIRED, 2 * SEGMENTS))
@@ -104,7 +106,7 @@ def test_retention_without_a_delay_succeeds_with_no_byte_free(log_dir):
 
 
 def test_what_depends_on_the_log_start_follows(log_dir):
-    a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0)
+    a_cleaner(log_dir, LAYERS).clean(request(delete_delay_ms=0))
     epochs = (log_dir / "clicks-0" / "leader-epoch-checkpoint").read_text()
     assert epochs == "0\n2\n22 440\n23 460\n"
     assert checkpoint(log_dir, "log-start-offset-checkpoint") == {TopicPartition("elsewhere", 0): 9}
@@ -120,7 +122,7 @@ def test_what_depends_on_the_log_start_follows(log_dir):
 
 
 def test_our_log_opens_what_is_left_and_goes_on(log_dir):
-    a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0)
+    a_cleaner(log_dir, LAYERS).clean(request(delete_delay_ms=0))
     for name, start, end in (("clicks-0", 2 * EXPIRED, 2 * SEGMENTS), ("gone-0", 2, 2), ("kept-0", 0, 2)):
         with Log.open(log_dir / name, LogConfig(), FileSystem()) as log:
             assert (log.log_start_offset, log.log_end_offset) == (start, end)
@@ -144,7 +146,7 @@ def test_deletion_that_is_to_wait_finds_no_room_for_its_names_and_is_undone(tmp_
         _, outcome = a_cleaner(log_dir, LAYERS, fs=FillsUp()).clean(request(only=Only.RETENTION))
         assert "no space" in outcome.results[str(log_dir), CLICKS].error
         assert {path.name: path.read_bytes() for path in (log_dir / "clicks-0").iterdir()} == before
-        a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0)
+        a_cleaner(log_dir, LAYERS).clean(request(delete_delay_ms=0))
         assert offsets(log_dir, "clicks-0") == list(range(2 * EXPIRED, 2 * SEGMENTS))
 
 
@@ -155,6 +157,8 @@ def test_journal_lines_that_have_to_wait_are_told(log_dir):
         def event(self, name, **fields):
             events.append((name, fields))
 
-    Cleaner([log_dir], LAYERS, clock=FakeClock(), listener=Listening()).clean(request(), delete_delay_ms=0)
+    Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock(), listener=Listening())).clean(
+        request(delete_delay_ms=0)
+    )
     (told,) = [fields for name, fields in events if name == "journal_waits" and fields["topic"] == "clicks"]
     assert (told["what"], told["log_start_offset"], len(told["segments"])) == ("delete", 2 * EXPIRED, EXPIRED)

@@ -13,8 +13,10 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
+from policies.config.configured import Configured
 from policies.facts import Boot
 from policies.plan import Only
 from storage.filesystem import FileSystem, Purpose
@@ -135,7 +137,7 @@ def test_other_log_dirs_go_on(tmp_path):
         full, roomy = a_log_dir(disk / "data"), a_log_dir(tmp_path / "data")
         fill(disk)
         before = content(full)
-        _, outcome = Cleaner([full, roomy], LAYERS, clock=FakeClock()).clean(request())
+        _, outcome = Cleaner(Configured((full, roomy), LAYERS), Means(clock=FakeClock())).clean(request())
         assert content(full) == before
     assert (offsets(roomy, "clicks-0"), offsets(roomy, "orders-0")) == ([5], [1, 10, 20])
     assert [error.partition(":")[0] for error in outcome.errors] == [str(full)]
@@ -225,8 +227,8 @@ def test_free_and_no_delay_go_on_and_tell_what_they_could_not_write(disk):
     log_dir = a_log_dir(disk / "data")
     cleaned_leftover(log_dir)
     fill(disk)
-    cleaner = Cleaner([log_dir], LAYERS, clock=FakeClock(), listener=Listening())
-    _, outcome = cleaner.clean(request(only=Only.RETENTION), delete_delay_ms=0)
+    cleaner = Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock(), listener=Listening()))
+    _, outcome = cleaner.clean(request(only=Only.RETENTION, delete_delay_ms=0))
     assert outcome.errors == ()
     assert offsets(log_dir, "clicks-0") == [5]
     assert ("journal_waits", "recover") in events

@@ -70,7 +70,7 @@ def contents(directory):
 
 
 def clean(log_dir, fs, **options):
-    _, outcome = a_cleaner(log_dir, LAYERS, fs).clean(request(), **options)
+    _, outcome = a_cleaner(log_dir, LAYERS, fs).clean(request(**options))
     return {key[1].topic: result for key, result in outcome.results.items()}, outcome
 
 

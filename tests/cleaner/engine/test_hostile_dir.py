@@ -45,7 +45,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def clean(log_dir: Path, fs: FileSystem | None = None, delete_delay_ms: int | None = 0):
-    return a_cleaner(log_dir, LAYERS, fs).clean(request(), delete_delay_ms=delete_delay_ms)
+    return a_cleaner(log_dir, LAYERS, fs).clean(request(delete_delay_ms=delete_delay_ms))
 
 
 class Swapping(FileSystem):

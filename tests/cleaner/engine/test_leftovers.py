@@ -7,6 +7,7 @@ from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.leftovers import due_leftovers, sweep
 from policies import Request
+from policies.config.configured import Configured
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
@@ -84,5 +85,5 @@ def test_leftovers_of_a_topic_with_remote_storage_stay(tmp_path, option, files):
     for suffix in (".log", ".index", ".timeindex"):
         (part.path / f"{7:020d}{suffix}.deleted").write_bytes(b"x")
     loaded = load_layers(Settings(), [log_dir], ["cleanup.policy=delete", *option])
-    Cleaner(loaded.log_dirs, loaded.layers).clean(Request(NOW_MS), delete_delay_ms=0)
+    Cleaner(Configured(loaded.log_dirs, loaded.layers)).clean(Request(NOW_MS, delete_delay_ms=0))
     assert len(list(part.path.glob("*.deleted"))) == files

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
+from policies.config.configured import Configured
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked, holder_of
@@ -32,7 +34,7 @@ def restorer(log_dirs):
 
 
 def cleaner(log_dirs):
-    return Cleaner(log_dirs, LAYERS, clock=FakeClock())
+    return Cleaner(Configured(tuple(log_dirs), LAYERS), Means(clock=FakeClock()))
 
 
 ACTS = {

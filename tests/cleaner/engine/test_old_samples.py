@@ -10,6 +10,7 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from policies import Request
+from policies.config.configured import Configured
 from storage.records import iter_batches
 from tests.conftest import Samples
 
@@ -18,7 +19,7 @@ OPTIONS = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "segment.
 
 def clean(path: Path, now_ms: int, *options: str) -> None:
     loaded = load_layers(Settings(kafka_defaults=True), [path], [*OPTIONS, *options])
-    _, outcome = Cleaner(loaded.log_dirs, loaded.layers).clean(Request(now_ms, confirmed=True))
+    _, outcome = Cleaner(Configured(loaded.log_dirs, loaded.layers)).clean(Request(now_ms, confirmed=True))
     assert [result.error for result in outcome.results.values() if result.error] == []
 
 
@@ -63,7 +64,7 @@ def test_without_any_configuration_every_byte_stays(old_samples, tmp_path):
     path = old_samples.copy("before", tmp_path / "data")
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     loaded = load_layers(Settings(), [path], [])
-    plan, outcome = Cleaner(loaded.log_dirs, loaded.layers).clean(
+    plan, outcome = Cleaner(Configured(loaded.log_dirs, loaded.layers)).clean(
         Request(old_samples.cleaned_at_ms("after"), confirmed=True)
     )
     assert all(partition.config_is_unknown for partition in plan.partitions)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
+from policies.config.configured import Configured
 from policies.rescue import SpaceTarget
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
@@ -91,7 +93,7 @@ ACTS = {
     "plan": lambda log_dir: a_cleaner(log_dir, LAYERS).plan(request()),
     "dry run": dry_run,
     "clean": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request()),
-    "clean at once": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request(), delete_delay_ms=0),
+    "clean at once": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request(delete_delay_ms=0)),
     "clean by threads": lambda log_dir: a_cleaner(log_dir, LAYERS, threads=3).clean(request()),
     "clean as Kafka": lambda log_dir: a_cleaner(log_dir, AS_KAFKA).clean(request()),
     "confirmed": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request(confirmed=True)),
@@ -138,7 +140,7 @@ def test_no_file_is_left_open_where_a_file_is_damaged(log_dir: Path, name: str, 
 
 
 def test_log_dir_of_these_tests_has_work_of_every_kind(log_dir: Path) -> None:
-    plan, outcome = Cleaner([log_dir], LAYERS, clock=FakeClock()).clean(request())
+    plan, outcome = Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock())).clean(request())
     results = {key[1].topic: result for key, result in outcome.results.items()}
     assert (results["clicks"].deleted_segments, results["gone"].deleted_segments) == (1, 1)
     assert results["orders"].records_kept == 3

@@ -11,6 +11,7 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from policies import Request
+from policies.config.configured import Configured
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition
 from storage.records import iter_batches
@@ -23,7 +24,7 @@ HORIZON_TOLERANCE_MS = 5000
 
 def a_cleaner(path: Path) -> Cleaner:
     loaded = load_layers(Settings(kafka_defaults=True), [path])
-    return Cleaner(loaded.log_dirs, loaded.layers)
+    return Cleaner(Configured(loaded.log_dirs, loaded.layers))
 
 
 @pytest.fixture(scope="module")

@@ -82,13 +82,13 @@ def test_leftovers_of_a_partition_that_was_deleted_meanwhile_are_none(log_dir, m
     for path in list((log_dir / "clicks-0").glob(f"{0:020d}.*")):
         path.rename(path.with_name(path.name + ".deleted"))
     cleaner = a_cleaner(log_dir, LAYERS)
-    plan = cleaner.plan(a_request())
+    plan = cleaner.plan(a_request(delete_delay_ms=0))
 
     def gone(directory):
         raise UnreadableFile(directory, "gone") from FileNotFoundError()
 
     monkeypatch.setattr(leftovers, "list_partition", gone)
-    assert cleaner.would_do(plan, delete_delay_ms=0).swept_bytes == 0
+    assert cleaner.would_do(plan).swept_bytes == 0
 
 
 def test_exact_figures_of_what_a_broker_compacted_meanwhile_are_estimates(log_dir):

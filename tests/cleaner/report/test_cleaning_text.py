@@ -102,7 +102,7 @@ def test_an_interrupted_run_says_so_and_marks_what_was_not_begun() -> None:
 def test_deleted_files_are_said_to_wait_only_where_they_do() -> None:
     plan = a_plan(a_partition("clicks-0", 9, 8, 1))
     assert "file.delete.delay.ms (1m)" in rendered(plan, a_run(plan))
-    at_once = text_of(CleaningReport(plan, a_run(plan), 0))
+    at_once = text_of(CleaningReport(with_delay(plan, 0), a_run(plan)))
     assert "file.delete.delay.ms" not in at_once
 
 
@@ -181,6 +181,11 @@ def test_dry_run_says_what_working_space_is_needed(free_bytes: int, delay_ms: in
     plan = a_plan(a_partition("orders-0", 9, 8, 7, 1))
     (log_dir,) = plan.log_dirs
     short = replace(plan, log_dirs=(replace(log_dir, facts=replace(log_dir.facts, free_bytes=free_bytes)),))
-    said = text_of(CleaningReport(short, a_dry_run(short), delay_ms), 200)
+    short = with_delay(short, delay_ms)
+    said = text_of(CleaningReport(short, a_dry_run(short)), 200)
     assert f"  compaction takes up to 3.0 MiB of that {expected}" in said
-    assert "while it runs" not in text_of(CleaningReport(short, a_run(short), delay_ms), 200)
+    assert "while it runs" not in text_of(CleaningReport(short, a_run(short)), 200)
+
+
+def with_delay(plan: Plan, delete_delay_ms: int | None) -> Plan:
+    return replace(plan, request=replace(plan.request, delete_delay_ms=delete_delay_ms))

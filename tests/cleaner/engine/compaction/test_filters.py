@@ -54,7 +54,7 @@ def read(monkeypatch):
 
 def clean(directory, layers=A_GROUP_EACH, now_ms=NOW_MS, fs=None, threads=1):
     committed(directory.path.parent, directory)
-    _, outcome = a_cleaner(directory.path.parent, layers, fs, threads=threads).clean(request(now_ms), delete_delay_ms=0)
+    _, outcome = a_cleaner(directory.path.parent, layers, fs, threads=threads).clean(request(now_ms, delete_delay_ms=0))
     assert not [result.error for result in outcome.results.values() if result.error]
     return next(iter(outcome.results.values()), None)
 

@@ -32,7 +32,7 @@ def cleaned(directory: PartitionDir, retention_ms: int, now_ms: int, **others: s
     directory.segment(base, keyed(base, f"x{base}=1")).segment(base + 1, keyed(base + 1, f"active{base}=1"))
     committed(directory.path.parent, directory)
     layers = configured(orders={**COMPACT, "delete.retention.ms": str(retention_ms), **others})
-    _, outcome = a_cleaner(directory.path.parent, layers).clean(request(now_ms), delete_delay_ms=0)
+    _, outcome = a_cleaner(directory.path.parent, layers).clean(request(now_ms, delete_delay_ms=0))
     assert [result.error for result in outcome.results.values()] == [None]
 
 

@@ -58,7 +58,7 @@ def finished(log_dir, made):
 
 def compact(log_dir: Path, **keys: str) -> PartitionResult:
     layers = configured(orders={**COMPACT, **keys})
-    _, outcome = a_cleaner(log_dir, layers).clean(request(), delete_delay_ms=0)
+    _, outcome = a_cleaner(log_dir, layers).clean(request(delete_delay_ms=0))
     (result,) = outcome.results.values()
     assert result.error is None
     return result

@@ -14,7 +14,7 @@ from tests.partition_dirs import FakeClock
 
 def means(clock: FakeClock, bytes_per_second: float, stopping: Callable[[], bool] = lambda: False) -> Means:
     broker = BrokerPolicy(log_cleaner_io_max_bytes_per_second=bytes_per_second)
-    return Means(FileSystem(), clock, Silent(), broker, 1, stopping, None)
+    return Means(FileSystem(), clock, Silent(), broker, 1, stopping)
 
 
 @pytest.mark.parametrize(("slices", "seconds"), [([100], 1.0), ([50, 50, 100], 2.0), ([], 0.0)])

@@ -7,7 +7,9 @@ import pytest
 from cleaner.daemon.telling import bytes_to_read
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction import sources
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
+from policies.config.configured import Configured
 from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, configured, keyed, request
 
 
@@ -39,7 +41,7 @@ def test_progress_adds_up_to_the_bytes_of_both_passes(tmp_path, monkeypatch, win
     a_log(tmp_path, clean_to=clean_to)
     layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes)})
     heard = Adding()
-    cleaner = Cleaner([tmp_path], layers, clock=FakeClock(), listener=heard)
+    cleaner = Cleaner(Configured((tmp_path,), layers), Means(clock=FakeClock(), listener=heard))
     (planned,) = cleaner.plan(request()).partitions
     _, outcome = cleaner.clean(request())
     assert [result.error for result in outcome.results.values()] == [None]

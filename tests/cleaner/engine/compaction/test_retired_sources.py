@@ -41,7 +41,7 @@ def retired(directory):
 
 
 def clean(directory, layers, now_ms=NOW_MS, **options):
-    _, outcome = a_cleaner(directory.parent, layers, clock=FakeClock(now_ms)).clean(request(now_ms), **options)
+    _, outcome = a_cleaner(directory.parent, layers, clock=FakeClock(now_ms)).clean(request(now_ms, **options))
     assert [result.error for result in outcome.results.values() if result.error] == []
     return outcome
 

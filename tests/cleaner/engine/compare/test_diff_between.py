@@ -241,7 +241,7 @@ def two_topics(tmp_path):
     orders = PartitionDir(root).segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "b=1"))
     clicks = PartitionDir(root, "clicks-0").segment(0, keyed(0, "x=1"))
     committed(root, orders, clicks)
-    a_cleaner(root, configured(orders=COMPACT)).copy(request(), tmp_path / "copy", ["orders"], tool_version="1")
+    a_cleaner(root, configured(orders=COMPACT)).copy(request(topics=("orders",)), tmp_path / "copy", tool_version="1")
     return tmp_path
 
 

@@ -64,7 +64,7 @@ class Life:
             now_ms += self.dice.choice((1, DAY_MS // 2, 2 * DAY_MS))
             config = {**COMPACT, "delete.retention.ms": str(self.retention_ms)}
             cleaner = a_cleaner(log.path.parent, configured(orders=config), clock=FakeClock(now_ms))
-            cleaner.clean(request(now_ms), delete_delay_ms=0)
+            cleaner.clean(request(now_ms, delete_delay_ms=0))
             self._keep(offset)
         self.now_ms = now_ms
 

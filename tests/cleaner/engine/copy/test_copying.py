@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -72,7 +73,7 @@ def states(directory):
 
 def cleaned_in_place(original, to, layers=LAYERS, **asked):
     shutil.copytree(original, to)
-    a_cleaner(to, layers).clean(request(**asked), delete_delay_ms=0)
+    a_cleaner(to, layers).clean(request(**asked, delete_delay_ms=0))
     return contents(to)
 
 
@@ -107,7 +108,7 @@ def test_samples_are_copied_as_they_are_cleaned_in_place(tmp_path, kafka, reques
     copy = tmp_path / "copy"
     a_cleaner(original, loaded.layers).copy(asked, copy, tool_version="1")
     shutil.copytree(original, tmp_path / "in-place")
-    a_cleaner(tmp_path / "in-place", loaded.layers).clean(asked, delete_delay_ms=0)
+    a_cleaner(tmp_path / "in-place", loaded.layers).clean(replace(asked, delete_delay_ms=0))
     assert contents(copy) == contents(tmp_path / "in-place")
     logs = {name: told for name, told in contents(original).items() if name.endswith(".log")}
     assert any(len(contents(copy)[name][0]) < len(told[0]) for name, told in logs.items() if name in contents(copy))
@@ -273,7 +274,7 @@ def test_partition_that_cannot_be_planned_is_copied_as_it_is(tmp_path, original)
 
 
 def test_only_the_topics_asked_for_are_in_the_copy_and_its_checkpoints(tmp_path, original):
-    a_cleaner(original, LAYERS).copy(request(), tmp_path / "copy", ["orders"], tool_version="1")
+    a_cleaner(original, LAYERS).copy(request(topics=("orders",)), tmp_path / "copy", tool_version="1")
     assert {path.name for path in (tmp_path / "copy").iterdir() if path.is_dir()} == {"orders-0"}
     assert LogDir(tmp_path / "copy").checkpoints().high_watermarks.keys() == {("orders", 0)}
     told = json.loads((tmp_path / "copy" / MANIFEST_FILE).read_bytes())

@@ -54,7 +54,7 @@ def original(tmp_path):
 
 def in_place(original, to, layers=LAYERS):
     shutil.copytree(original, to)
-    a_cleaner(to, layers).clean(request(), delete_delay_ms=0)
+    a_cleaner(to, layers).clean(request(delete_delay_ms=0))
     return contents(to)
 
 

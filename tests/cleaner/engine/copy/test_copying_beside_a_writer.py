@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -19,10 +18,12 @@ import pytest
 from cleaner.engine.beginning import LogDirsChange
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
+from cleaner.engine.locks import LentLocks
+from cleaner.engine.means import Means
 from policies.config.configured import Configured
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
-from storage.filesystem import NewFile, Purpose
+from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.names import MANIFEST_FILE, TopicPartition
 from tests.faults import SteppingFile, SteppingFileSystem
 from tests.partition_dirs import (
@@ -100,8 +101,8 @@ def retain(root: Path) -> None:
 
 def compact(root: Path) -> None:
     """By an engine that takes no lock; the journal it writes is no part of a copy."""
-    cleaner = Cleaner([root], LAYERS, clock=FakeClock(), lock=lambda _log_dir, _fs: nullcontext())
-    cleaner.clean(request(), ["orders"], delete_delay_ms=0)
+    cleaner = Cleaner(Configured((root,), LAYERS), Means(clock=FakeClock()), locks=LentLocks(lambda _path: None))
+    cleaner.clean(request(topics=("orders",), delete_delay_ms=0))
 
 
 def recreate(root: Path) -> None:
@@ -263,8 +264,9 @@ def sources(tmp_path: Path) -> Sources:
     return Sources(tmp_path)
 
 
-def copied(source: Path, to: Path, **means: object) -> None:
-    cleaner = Cleaner([source], LAYERS, clock=FakeClock(), **means)  # type: ignore[arg-type]
+def copied(source: Path, to: Path, fs: FileSystem | None = None, **options: object) -> None:
+    means = Means(fs=fs or FileSystem(), clock=FakeClock())
+    cleaner = Cleaner(Configured((source,), LAYERS), means, **options)  # type: ignore[arg-type]
     cleaner.copy(request(), to, tool_version="1")
 
 

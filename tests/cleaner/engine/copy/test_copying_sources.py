@@ -164,7 +164,7 @@ def test_partition_that_is_a_symlink_ends_the_copy_unless_it_is_not_asked_for(tm
     (original / "orders-0").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UnreadableFile, match=r"orders-0: .*no directory"):
         copied(original, tmp_path / "copy")
-    a_cleaner(original, LAYERS).copy(request(), tmp_path / "copy", ["clicks"], tool_version="1")
+    a_cleaner(original, LAYERS).copy(request(topics=("clicks",)), tmp_path / "copy", tool_version="1")
     assert manifest(tmp_path / "copy")["left_out"] == ["orders-0"]
 
 

@@ -14,6 +14,7 @@ from cleaner.engine.journal import Journal, encode_entry, read_journal
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies import Request
+from policies.config.configured import Configured
 from policies.facts import Boot
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
@@ -83,7 +84,7 @@ def everything(_):
 
 def clean(log_dir, layers=LAYERS, now_ms=NOW_MS, **options):
     clock = FakeClock(now_ms)
-    return a_cleaner(log_dir, layers, clock=clock).clean(request(now_ms), **options)
+    return a_cleaner(log_dir, layers, clock=clock).clean(request(now_ms, **options))
 
 
 def restore(log_dir, fs=None):
@@ -528,7 +529,7 @@ def test_real_log_dir_is_restored_in_every_byte(samples, tmp_path, limit, rolls)
     path = samples.copy("before", tmp_path / "data", RETAINED)
     before, starts = data(path), LogDir(path).offsets("log-start-offset-checkpoint")
     loaded = load_layers(deleted_from_by_name(path), [path], ["retention.ms=-1", limit])
-    planned, _ = Cleaner(loaded.log_dirs, loaded.layers).clean(Request(samples.cleaned_at_ms("after")))
+    planned, _ = Cleaner(Configured(loaded.log_dirs, loaded.layers)).clean(Request(samples.cleaned_at_ms("after")))
     deletions = [p.deletion for p in planned.partitions if p.deletion]
     assert len(deletions) >= 4
     assert {deletion.roll_at_offset is not None for deletion in deletions} == {rolls}

@@ -1,0 +1,80 @@
+"""Who takes the locks of the log dirs: the run itself, or a caller that holds them already and lends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from storage.filesystem import FileSystem
+from storage.lock import LogDirLock, LogDirReadLock
+from storage.log_dir import LogDir
+
+AnyLock = LogDirLock | LogDirReadLock | None
+LockContext = AbstractContextManager[AnyLock]
+TakeLock = Callable[[LogDir, FileSystem], LockContext]
+
+
+class Locks(Protocol):
+    """Locks of log dirs, each taken for as long as its context lasts."""
+
+    def lock(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
+        """Lock a log dir that is to be changed. Raises: LogDirLocked, UnreliableLock, UnsafeOwner."""
+        ...
+
+    def lock_to_read(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
+        """Lock a log dir that is only read, as far as that is possible. Raises: LogDirLocked."""
+        ...
+
+    def holds(self, path: Path) -> bool:
+        """Whether this run, or its caller, has the lock of a log dir."""
+        ...
+
+
+class OwnLocks:
+    """Takes the locks itself."""
+
+    def __init__(self, *, forced: bool = False) -> None:
+        """Take none yet. ``forced``: go on where the lock of a log dir may keep nobody out."""
+        self._forced = forced
+        self._held: set[Path] = set()
+
+    def lock(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
+        """Take the lock, and give it back."""
+        return self._noted(log_dir.path, log_dir.lock(fs, forced=self._forced))
+
+    def lock_to_read(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
+        """Take a read lock, and give it back."""
+        return self._noted(log_dir.path, log_dir.lock_to_read(fs))
+
+    def holds(self, path: Path) -> bool:
+        """Whether the lock is taken now."""
+        return path in self._held
+
+    @contextmanager
+    def _noted(self, path: Path, lock: LogDirLock | LogDirReadLock) -> Iterator[AnyLock]:
+        with lock:
+            self._held.add(path)
+            try:
+                yield lock
+            finally:
+                self._held.discard(path)
+
+
+class LentLocks:
+    """Passes on the locks of the caller, who gives them back."""
+
+    def __init__(self, lock_of: Callable[[Path], LogDirLock | None]) -> None:
+        """Ask nothing yet. ``lock_of``: returns the lock of a log dir; None if the caller does not hold it."""
+        self._lock_of = lock_of
+
+    def lock(self, log_dir: LogDir, _fs: FileSystem) -> LockContext:
+        """Return the caller's lock."""
+        return nullcontext(self._lock_of(log_dir.path))
+
+    lock_to_read = lock
+
+    def holds(self, path: Path) -> bool:
+        """Whether the caller holds the lock."""
+        return self._lock_of(path) is not None
