@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from cleaner.service.settings import _File, _Metrics
 from policies.config import Layer
-from policies.config_keys import BROKER_KEYS, DOUBLE_MAX, LONG_MAX, TOPIC_KEYS, ConfigKey, Kind, Unit
+from policies.config_keys import BROKER_KEYS, DOUBLE_MAX, LONG_MAX, NO_LIMIT, TOPIC_KEYS, ConfigKey, Kind, Unit
 from policies.config_values import show_value
 from tests.docs.tables import table
 
@@ -32,7 +33,7 @@ MEANINGS: Final = {
     "delete.retention.ms": "how long tombstones and markers stay after the first round that meets them",
     "min.cleanable.dirty.ratio": "compaction begins above this dirty ratio",
     "min.compaction.lag.ms": "records younger than this are not compacted",
-    "max.compaction.lag.ms": "records older than this are compacted whatever the dirty ratio is",
+    "max.compaction.lag.ms": "a log with dirty records older than this is compacted whatever its dirty ratio is",
     "remote.storage.enable": "if true, logcleaner leaves the topic alone",
     "compaction.upgrade.format": "compaction rewrites v0 and v1 batches as v2, as Kafka does since 4.0",
     "compaction.rounds": "`kafka` ends a round where Kafka's offset map would be full",
@@ -42,7 +43,7 @@ MEANINGS: Final = {
     "metadata.log.dir": "the directory of the metadata log, if it is not in one of `log.dirs`",
     "log.retention.check.interval.ms": "how often the daemon applies retention",
     "log.initial.task.delay.ms": "when the daemon does so for the first time",
-    "log.flush.offset.checkpoint.interval.ms": "how often the daemon surveys all log directories anew, at least",
+    "log.flush.offset.checkpoint.interval.ms": "how often the daemon tries again to write a checkpoint that it could not write",
     "log.cleaner.enable": "if false, compacted topics are left alone, as in Kafka",
     "log.cleaner.threads": "threads that compact",
     "log.cleaner.dedupe.buffer.size": "memory for the offset map of a round",
@@ -58,7 +59,7 @@ MEANINGS: Final = {
 
 def layers() -> str:
     """Return the list of layers, lowest first."""
-    return "\n".join(["", *(f"{layer + 1}. {layer.title}" for layer in Layer), ""])
+    return "\n".join(f"{layer + 1}. {layer.title}" for layer in Layer)
 
 
 def keys() -> str:
@@ -73,10 +74,10 @@ def keys() -> str:
         ("Broker keys", f"For all topics alike. {_OURS}", _acted_on(of_brokers)),
         ("Keys that change nothing", "logcleaner reads and checks these, and does not act on them.", _others(others)),
     ]
-    return "\n\n".join(["", *("\n\n".join(filter(None, (f"## {title}", *rest))) for title, *rest in sections), ""])
+    return "\n\n".join("\n\n".join(filter(None, (f"## {title}", *rest))) for title, *rest in sections)
 
 
-_OURS: Final = "A key with * is ours; Kafka does not know it."
+_OURS: Final = "Kafka does not know the keys that are marked as ours."
 
 
 def _acted_on(keys_: Iterable[ConfigKey]) -> str:
@@ -104,7 +105,7 @@ def _default_in_toml(value: object) -> str:
 
 
 def _name_type_default(key: ConfigKey) -> tuple[str, str, str]:
-    return f"`{key.name}`{' *' if key.ours else ''}", _type(key), _default(key)
+    return f"`{key.name}`{' (ours)' if key.ours else ''}", _type(key), _default(key)
 
 
 def _type(key: ConfigKey) -> str:
@@ -132,10 +133,10 @@ def _default(key: ConfigKey) -> str:
         return "no limit"
     if key.default in (None, ()):
         return "off" if key.ours else ""
+    if isinstance(key.default, int) and key.default <= 0 and key.default != NO_LIMIT:
+        return show_value(replace(key, unit=Unit.NONE), key.default)
     return show_value(key, key.default)
 
 
 def _synonyms(key: ConfigKey) -> str:
     return ", ".join(f"`{synonym.name}`" for synonym in key.synonyms if synonym.name != key.name)
-
-

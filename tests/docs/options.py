@@ -19,7 +19,7 @@ def options() -> str:
         f"Every command takes:\n\n{table(('Option', ''), map(_row, common))}",
         *(_section(name, command) for name, command in _commands("", parser)),
     ]
-    return "\n\n".join(["", *sections, ""])
+    return "\n\n".join(sections)
 
 
 def _commands(prefix: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -43,6 +43,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _row(action: argparse.Action) -> tuple[str, str]:
     takes = "" if action.nargs == 0 else str(action.metavar or "|".join(map(str, action.choices or ())) or action.dest)
+    takes += " ..." if action.nargs == "+" else ""
     names = ", ".join(action.option_strings)
     help_ = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
     return f"`{f'{names} {takes}'.strip()}`".replace("|", r"\|"), _text(help_)

@@ -37,7 +37,7 @@ def documents() -> Sequence[str]:
 def _with_part(text: str, part: str, made: str) -> str:
     start, end = f"<!-- generated: {part} -->", "<!-- end of generated -->"
     replaced, places = re.subn(
-        f"{re.escape(start)}\n.*?{re.escape(end)}", lambda _: f"{start}\n{made}\n{end}", text, flags=re.DOTALL
+        f"{re.escape(start)}\n.*?{re.escape(end)}", lambda _: f"{start}\n\n{made}\n\n{end}", text, flags=re.DOTALL
     )
     assert places == 1, f"{places} places for the part {part}"
     return replaced
