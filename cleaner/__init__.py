@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from cleaner.config.layers import Settings
+    from cleaner.config.reader import load_layers
     from cleaner.engine.cleaner import Cleaner
-    from cleaner.service.layers import Settings, load_layers
     from policies.plan import Request
 
 __version__ = "0.1.0"
@@ -22,8 +23,8 @@ __all__ = ["Cleaner", "Request", "Settings", "load_layers"]
 _HOMES: Final = {
     "Cleaner": "cleaner.engine.cleaner",
     "Request": "policies.plan",
-    "Settings": "cleaner.service.layers",
-    "load_layers": "cleaner.service.layers",
+    "Settings": "cleaner.config.layers",
+    "load_layers": "cleaner.config.reader",
 }
 
 

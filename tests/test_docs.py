@@ -10,7 +10,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
-from cleaner.service.events import LEVELS, Event
+from cleaner.events import LEVELS, Event
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
 

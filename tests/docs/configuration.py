@@ -6,10 +6,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from cleaner.service.settings import _File, _Metrics
-from policies.config import Layer
-from policies.config_keys import BROKER_KEYS, DOUBLE_MAX, LONG_MAX, NO_LIMIT, TOPIC_KEYS, ConfigKey, Kind, Unit
-from policies.config_values import show_value
+from cleaner.config.settings import _File, _Metrics
+from policies.config.config_keys import (
+    BROKER_KEYS,
+    DOUBLE_MAX,
+    LONG_MAX,
+    NO_LIMIT,
+    TOPIC_KEYS,
+    ConfigKey,
+    ValueKind,
+    ValueUnit,
+)
+from policies.config.config_values import show_value
+from policies.config.policy import Layer
 from tests.docs.tables import table
 
 OF_THE_FILE: Final = {
@@ -37,13 +46,13 @@ MEANINGS: Final = {
     "remote.storage.enable": "if true, logcleaner leaves the topic alone",
     "compaction.upgrade.format": "compaction rewrites v0 and v1 batches as v2, as Kafka does since 4.0",
     "compaction.rounds": "`kafka` ends a round where Kafka's offset map would be full",
-    "retention.future.timestamps": "`mtime`: if the newest record of a segment lies in the future, the file's time counts",
+    "retention.future.timestamps": "`mtime`: if a segment's newest record lies in the future, the file's time counts",
     "max.delete.ratio": "a plan that takes more than this share of a partition's bytes waits for `--yes`",
     "log.dirs": "the log directories",
     "metadata.log.dir": "the directory of the metadata log, if it is not in one of `log.dirs`",
     "log.retention.check.interval.ms": "how often the daemon applies retention",
     "log.initial.task.delay.ms": "when the daemon does so for the first time",
-    "log.flush.offset.checkpoint.interval.ms": "how often the daemon tries again to write a checkpoint that it could not write",
+    "log.flush.offset.checkpoint.interval.ms": "how often the daemon tries again to write a checkpoint after a failure",
     "log.cleaner.enable": "if false, compacted topics are left alone, as in Kafka",
     "log.cleaner.threads": "threads that compact",
     "log.cleaner.dedupe.buffer.size": "memory for the offset map of a round",
@@ -110,8 +119,8 @@ def _name_type_default(key: ConfigKey) -> tuple[str, str, str]:
 
 def _type(key: ConfigKey) -> str:
     if key.choices:
-        return ("list of " if key.kind is Kind.LIST else "") + ", ".join(key.choices)
-    kind = {Unit.MS: "time", Unit.BYTES: "bytes"}.get(key.unit) or _KINDS[key.kind]
+        return ("list of " if key.kind is ValueKind.LIST else "") + ", ".join(key.choices)
+    kind = {ValueUnit.MS: "time", ValueUnit.BYTES: "bytes"}.get(key.unit) or _KINDS[key.kind]
     bounds = [f"at least {key.low:g}" if key.low is not None else "", f"at most {key.high:g}" if key.high else ""]
     said = " and ".join(filter(None, bounds))
     also = f", or {', '.join(map(str, key.besides))}" if key.besides else ""
@@ -119,12 +128,12 @@ def _type(key: ConfigKey) -> str:
 
 
 _KINDS: Final = {
-    Kind.BOOL: "true or false",
-    Kind.INT: "number",
-    Kind.LONG: "number",
-    Kind.DOUBLE: "number",
-    Kind.STRING: "text",
-    Kind.LIST: "list",
+    ValueKind.BOOL: "true or false",
+    ValueKind.INT: "number",
+    ValueKind.LONG: "number",
+    ValueKind.DOUBLE: "number",
+    ValueKind.STRING: "text",
+    ValueKind.LIST: "list",
 }
 
 
@@ -134,7 +143,7 @@ def _default(key: ConfigKey) -> str:
     if key.default in (None, ()):
         return "off" if key.ours else ""
     if isinstance(key.default, int) and key.default <= 0 and key.default != NO_LIMIT:
-        return show_value(replace(key, unit=Unit.NONE), key.default)
+        return show_value(replace(key, unit=ValueUnit.NONE), key.default)
     return show_value(key, key.default)
 
 

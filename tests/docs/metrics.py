@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cleaner.service import metric_families as names
+from cleaner.metrics import families as names
 from tests.docs.tables import table
 
 

@@ -47,8 +47,8 @@ def shown() -> str:
         done = subprocess.run(
             (sys.executable, "-m", "cleaner", *_COMMAND, "--now", str(NOW_MS)),
             check=True, capture_output=True, text=True, cwd=scratch,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color",
-                 "TZ": "UTC", "NO_COLOR": ""},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "NO_COLOR": "",
+                 "TERM": "xterm-256color", "TZ": "UTC"},
         )  # fmt: skip
         return _HEADING.sub(_anywhere, done.stdout)
 

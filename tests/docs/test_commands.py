@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import build_parser
+from cleaner.config.settings import parse_settings
 from cleaner.demo import make_demo
-from cleaner.service.settings import parse_settings
 from storage.filesystem import FileSystem
 from tests.docs.blocks import ROOT, Block, blocks, inline_commands, languages, needs_spark
 
@@ -170,7 +170,7 @@ def test_what_is_listed_as_not_run_stands_in_a_document() -> None:
 
 
 def test_no_block_has_a_language_that_nothing_checks() -> None:
-    """``toml`` is checked here; ``sh`` and ``python`` here, and in tests/spark where they need Spark; others are output."""
+    """``toml`` is checked here; ``sh`` and ``python`` here, and in tests/spark if they need Spark."""
     assert languages() <= {"sh", "toml", "python", ""}
 
 

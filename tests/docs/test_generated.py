@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from policies.config_keys import BROKER_KEYS, TOPIC_KEYS
+from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS
 from tests.docs import configuration, picture
 from tests.docs.blocks import ROOT
 from tests.docs.parts import DOCS, documents, with_parts
