@@ -52,6 +52,12 @@ def inline_commands() -> list[str]:
     return sorted({found for text in texts for found in _INLINE.findall(text)})
 
 
+def command_of_all_tests() -> str:
+    """Return the command of the README that runs every test; ``.ci/run`` finds it by the same marker."""
+    (found,) = re.findall(r"^<!-- test command -->\n```sh\n(.*)\n```$", PAGES[0].read_text("utf-8"), re.MULTILINE)
+    return str(found)
+
+
 def needs_spark(text: str) -> bool:
     """Return whether a command or an example opens a Spark session."""
     return bool(re.search(r"logcleaner analyze|--engine spark|cleaner\.spark|^spark\.md", text))

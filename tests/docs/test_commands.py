@@ -22,7 +22,7 @@ from cleaner.cli.main import build_parser
 from cleaner.config.settings import parse_settings
 from cleaner.demo import make_demo
 from storage.filesystem import FileSystem
-from tests.docs.blocks import ROOT, Block, blocks, inline_commands, languages, needs_spark
+from tests.docs.blocks import ROOT, Block, blocks, command_of_all_tests, inline_commands, languages, needs_spark
 
 INSTALLS = "installs packages, which needs the network; tests/test_debian_package.py builds and installs the wheel"
 ROOT_OF_A_MACHINE = "changes the machine that it runs on, as root"
@@ -35,9 +35,7 @@ CANNOT_RUN = {
     "uv build --wheel && packaging/debian-package dist/*.whl dist && sudo apt install ./dist/logcleaner_*.deb": (
         f"{ROOT_OF_A_MACHINE}; tests/test_debian_package.py builds and installs the package"
     ),
-    "python3 -m venv .venv && .venv/bin/pip install -q uv && .venv/bin/uv run --locked pytest --cov": (
-        "runs this very test; .ci/run takes the command from the README and runs it"
-    ),
+    command_of_all_tests(): "runs this very test; .ci/run takes the command from the README and runs it",
     ".venv/bin/uv run --locked python -m tests.benchmarks --gib 4 --rounds 5 --scratch /var/tmp/benchmark "
     "--json results.json": "takes hours and 40 GB; tests/benchmarks/test_command.py runs it on little",
     ".venv/bin/uv run --locked python -m tests.benchmarks.table results.json": (

@@ -25,9 +25,8 @@ def test_the_site_is_built_without_warnings_and_has_every_page(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     made = {path.name for path in (tmp_path / "site").glob("*.html")}
-    assert made - {"404.html"} == {"index.html", "CHANGELOG.html"} | {
-        path.with_suffix(".html").name for path in PAGES if path.name != "README.md"
-    }
+    pages = {path.with_suffix(".html").name for path in (*PAGES, *ROOT.glob("*.md"))}
+    assert made - {"404.html"} == pages - {"README.html"} | {"index.html"}
     assert "https://fonts" not in (tmp_path / "site/index.html").read_text("utf-8")
 
 
