@@ -29,9 +29,9 @@ ROOT_OF_A_MACHINE = "changes the machine that it runs on, as root"
 CANNOT_RUN = {
     "sudo python3 -m venv /opt/logcleaner && sudo /opt/logcleaner/bin/pip install .": ROOT_OF_A_MACHINE,
     "sudo ln -s /opt/logcleaner/bin/logcleaner /usr/local/bin/": ROOT_OF_A_MACHINE,
-    "sudo systemd-sysusers && sudo systemctl daemon-reload && sudo systemctl enable --now logcleaner-clean.timer": (
-        f"{ROOT_OF_A_MACHINE}; tests/test_systemd.py has systemd check the same files"
-    ),
+    "sudo systemd-sysusers": f"{ROOT_OF_A_MACHINE}; tests/test_systemd.py runs it below another root",
+    "sudo systemctl daemon-reload": f"{ROOT_OF_A_MACHINE}; tests/test_systemd.py has systemd verify the units",
+    "sudo systemctl enable --now logcleaner-clean.timer": f"{ROOT_OF_A_MACHINE}; as the line before",
     "uv build --wheel && packaging/debian-package dist/*.whl dist && sudo apt install ./dist/logcleaner_*.deb": (
         f"{ROOT_OF_A_MACHINE}; tests/test_debian_package.py builds and installs the package"
     ),
