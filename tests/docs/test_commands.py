@@ -196,6 +196,9 @@ def test_every_command_in_running_text_is_one(command: str) -> None:
     if program == "source":
         program, *arguments = arguments
     match program:
+        case "logcleaner" if arguments == ["--version"]:
+            with pytest.raises(SystemExit, match="^0$"):
+                build_parser().parse_args(arguments)
         case "logcleaner" if len(arguments) == 1:
             assert arguments[0] in command_names()
         case "logcleaner":
