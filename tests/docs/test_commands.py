@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -94,7 +95,7 @@ class World:
     def run(self, command: str) -> None:
         """Run a command of a document, and see that it succeeds."""
         if DAEMON.search(command):
-            self._run_until_started(self.here(command))
+            self._run_until_ready(self.here(command))
             return
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", self.here(command)],
@@ -103,21 +104,24 @@ class World:
         may = {0} | {status for part, status in MAY_FAIL.items() if part in command}
         assert done.returncode in may, f"{command}\n{done.stdout}{done.stderr}"
 
-    def _run_until_started(self, command: str) -> None:
-        log = self.root / "daemon.log"
-        with log.open("w") as stderr:
+    def _run_until_ready(self, command: str) -> None:
+        """Run the daemon until it says READY, as to systemd, then end it by SIGTERM."""
+        log, notified = self.root / "daemon.log", self.root / "notify"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages, log.open("w") as stderr:
+            messages.bind(str(notified))
+            messages.settimeout(WAIT_SECONDS)
             process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"], stderr=stderr, cwd=self.root, env=self.environment
-            )
-        try:
-            deadline = time.monotonic() + WAIT_SECONDS
-            while "daemon_started" not in log.read_text():
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
-        finally:
-            process.terminate()
-        assert process.wait(WAIT_SECONDS) == 0, log.read_text()
+                ["bash", "-c", f"exec {command}"], stderr=stderr, cwd=self.root,
+                env=self.environment | {"NOTIFY_SOCKET": str(notified)},
+            )  # fmt: skip
+            try:
+                while b"READY=1" not in messages.recv(4096):
+                    assert process.poll() is None, log.read_text()
+            finally:
+                process.terminate()
+                status = process.wait(WAIT_SECONDS)
+        notified.unlink()
+        assert status == 0, log.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +201,7 @@ def test_every_command_in_running_text_is_one(command: str) -> None:
         program, *arguments = arguments
     match program:
         case "logcleaner" if arguments == ["--version"]:
-            with pytest.raises(SystemExit, match="^0$"):
+            with pytest.raises(SystemExit, match=r"^0$"):
                 build_parser().parse_args(arguments)
         case "logcleaner" if len(arguments) == 1:
             assert arguments[0] in command_names()
