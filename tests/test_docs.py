@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -9,29 +10,68 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
+from cleaner.events import LEVELS, Event
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+COMMANDS = PAGES["docs/commands.md"]
+REACHED_FROM_OTHERS = {
+    "docs/conventions.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md", "docs/testing.md",
+}  # fmt: skip
+"""Pages that the README leads to by another page, or that are for developers."""
+README_WORDS_MAX = 1600
 
 
 def test_every_reason_code_is_documented_and_no_other() -> None:
-    documented = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/reasons.md").read_text(), re.MULTILINE)
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/reasons.md"], re.MULTILINE)
     assert sorted(documented) == sorted([*ReasonCode, *RestoreCode])
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[\w/.]+)`|\]\((docs/[\w.]+)\)", README))))
-def test_every_path_that_the_readme_names_exists(path: tuple[str, str]) -> None:
-    assert (ROOT / (path[0] or path[1])).exists()
+def test_every_event_is_documented_with_its_level_and_no_other() -> None:
+    documented = re.findall(r"^\| (\w+) \| (\w+) \|", PAGES["docs/events.md"].replace("`", ""), re.MULTILINE)
+    levels = {event.value: logging.getLevelName(LEVELS.get(event, logging.INFO)).lower() for event in Event}
+    assert dict(documented[1:]) == levels | {"Event": "Level"}
+    assert len(documented) == len(levels) + 2  # a head for each table
 
 
-def test_every_command_is_in_the_readme() -> None:
+def test_a_reader_finishes_the_readme() -> None:
+    """Counted as ``wc -w README.md`` does. What does not fit belongs into docs/."""
+    assert len(README.split()) <= README_WORDS_MAX
+
+
+def test_the_readme_keeps_its_order() -> None:
+    assert re.findall(r"^## (.*)$", README, re.MULTILINE) == [
+        "Install", "The demo", "The disk is full", "Look before you clean", "Clean", "Undo", "As a service", "Spark",
+        "How it compares", "What it never does", "More",
+    ]  # fmt: skip
+
+
+def test_the_readme_leads_to_every_page_that_is_not_for_developers() -> None:
+    assert {page for page in PAGES if page not in README and page not in REACHED_FROM_OTHERS} == set()
+
+
+@pytest.mark.parametrize(
+    "path", sorted({path for text in (README, *PAGES.values()) for path in re.findall(r"`(tests/[\w/.]+)`", text)})
+)
+def test_every_path_that_a_page_names_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(((?!http)[\w/.-]+)", README))))
+def test_every_link_of_the_readme_leads_to_a_file(path: str) -> None:
+    """Links between pages are checked by the build of the site (tests/docs/test_site.py)."""
+    assert (ROOT / path).exists()
+
+
+def test_every_command_is_documented() -> None:
     (commands,) = (action.choices for action in build_parser()._actions if action.dest == "command")
     assert commands is not None
-    assert [name for name in commands if f"`logcleaner {name}" not in README] == []
+    assert [name for name in commands if f"| `logcleaner {name}" not in COMMANDS] == []
 
 
-def test_every_exit_status_is_in_the_readme() -> None:
-    documented = {int(n) for line in re.findall(r"^\| ([\d, ]+) \|", README, re.MULTILINE) for n in line.split(",")}
+def test_every_exit_status_is_documented() -> None:
+    documented = {int(n) for line in re.findall(r"^\| ([\d, ]+) \|", COMMANDS, re.MULTILINE) for n in line.split(",")}
     assert documented == {int(status) for status in ExitStatus}

@@ -175,8 +175,11 @@ def test_a_broker_starts_whatever_comes_of_the_free_before_it_and_the_journal_te
     assert (f"exit status {127 if status is None else status}" in done.stderr) == (status != 0)
 
 
-def test_the_readme_names_no_path_of_another_install() -> None:
-    assert "/usr/bin/logcleaner" not in (ROOT / "README.md").read_text()
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_no_page_names_a_path_of_another_install(path: Path) -> None:
+    assert "/usr/bin/logcleaner" not in path.read_text()
 
 
 def members(group: str) -> set[str]:

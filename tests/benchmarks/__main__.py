@@ -3,8 +3,8 @@
     python -m tests.benchmarks --scratch DIR --json FILE [--gib 4] [--rounds 5] [--only NAME ...]
 
 The file is written anew behind every workload, and what it holds is not measured again: a run that was cut goes on.
-``python -m tests.benchmarks.table FILE`` makes the README's table and plot of it. How each side is timed:
-tests/benchmarks/compaction.py. The scratch directory needs room for three copies of a log.
+``python -m tests.benchmarks.table FILE`` makes the tables and the plot of docs/benchmarks.md of it.
+How each side is timed: tests/benchmarks/compaction.py. The scratch directory needs room for three copies of a log.
 """
 
 from __future__ import annotations

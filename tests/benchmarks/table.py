@@ -1,6 +1,6 @@
-"""The README's table, and the plot, of a file that ``python -m tests.benchmarks`` wrote.
+"""The tables of docs/benchmarks.md, and the plot, of a file that ``python -m tests.benchmarks`` wrote.
 
-python -m tests.benchmarks.table FILE.json [--readme README.md] [--svg docs/benchmark.svg]
+python -m tests.benchmarks.table FILE.json [--page docs/benchmarks.md] [--svg docs/benchmark.svg]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.benchmarks.results import (
 ROOT: Final = Path(__file__).parent.parent.parent
 MARKERS: Final = ("<!-- benchmark table -->", "<!-- end of benchmark table -->")
 
-PLOT: Final = "![Seconds to compact 1 GiB: Kafka's cleaner and logcleaner](docs/benchmark.svg)"
+PLOT: Final = "![Seconds to compact 1 GiB: Kafka's cleaner and logcleaner](benchmark.svg)"
 LEGEND: Final = """\
 Ratio: Kafka's seconds to those of our whole process with one thread; at work: its start-up taken off. MB/s (of the
 log as it lies on disk) and records/s: Kafka's, then ours with one thread. Memory: RssAnon at its peak, Kafka's, then
@@ -41,15 +41,15 @@ class NoMarkers(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write both; 1 where the README has no markers."""
+    """Write both; 1 where the page has no markers."""
     options = _parser().parse_args(arguments)
     report = load(options.file)
     try:
-        text = with_table(options.readme.read_text(encoding="utf-8"), f"{markdown(report)}\n\n{PLOT}")
+        text = with_table(options.page.read_text(encoding="utf-8"), f"{markdown(report)}\n\n{PLOT}")
     except NoMarkers as reason:
-        print(f"{options.readme}: {reason}", file=sys.stderr)
+        print(f"{options.page}: {reason}", file=sys.stderr)
         return 1
-    options.readme.write_text(text, encoding="utf-8")
+    options.page.write_text(text, encoding="utf-8")
     options.svg.write_text(svg(report), encoding="utf-8")
     return 0
 
@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.table", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("file", type=Path, metavar="FILE.json")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md")
     parser.add_argument("--svg", type=Path, default=ROOT / "docs/benchmark.svg")
     return parser
 

@@ -1,4 +1,4 @@
-"""The README's table and plot of results."""
+"""The tables and the plot of results in docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def test_only_what_lies_between_the_markers_changes() -> None:
         with_table("a", "new")
 
 
-def test_the_command_writes_readme_and_plot(tmp_path: Path) -> None:
-    file, readme, plot = (tmp_path / name for name in ("results.json", "README.md", "plot.svg"))
-    readme.write_text((ROOT / "README.md").read_text())
+def test_the_command_writes_page_and_plot(tmp_path: Path) -> None:
+    file, page, plot = (tmp_path / name for name in ("results.json", "benchmarks.md", "plot.svg"))
+    page.write_text((ROOT / "docs/benchmarks.md").read_text())
     a_report().save(file)
-    assert main([str(file), "--readme", str(readme), "--svg", str(plot)]) == 0
-    assert "**9.1x**" in readme.read_text()
-    assert "](docs/benchmark.svg)\n<!-- end" in readme.read_text()
+    assert main([str(file), "--page", str(page), "--svg", str(plot)]) == 0
+    assert "**9.1x**" in page.read_text()
+    assert "](benchmark.svg)\n<!-- end" in page.read_text()
     assert plot.read_text().startswith("<svg")
 
 
-def test_a_readme_without_markers_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, readme = tmp_path / "results.json", tmp_path / "README.md"
-    readme.write_text("text\n")
+def test_a_page_without_markers_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, page = tmp_path / "results.json", tmp_path / "benchmarks.md"
+    page.write_text("text\n")
     a_report().save(file)
-    assert main([str(file), "--readme", str(readme)]) == 1
-    assert readme.read_text() == "text\n"
+    assert main([str(file), "--page", str(page)]) == 1
+    assert page.read_text() == "text\n"
     assert "0 places" in capsys.readouterr().err

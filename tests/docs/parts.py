@@ -1,0 +1,43 @@
+"""Put generated text between the markers of a document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.docs import configuration, metrics, options
+
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
+PARTS: Final[dict[tuple[str, str], Callable[[], str]]] = {
+    ("configuration.md", "layers"): configuration.layers,
+    ("configuration.md", "keys"): configuration.keys,
+    ("metrics.md", "metrics"): metrics.families,
+    ("commands.md", "options"): options.options,
+}
+"""Document and name of the part -> what makes the part."""
+
+
+def with_parts(name: str) -> str:
+    """Return the text of a document in ``docs`` with all its parts made anew."""
+    text = (DOCS / name).read_text("utf-8")
+    for (document, part), make in PARTS.items():
+        if document == name:
+            text = _with_part(text, part, make())
+    return text
+
+
+def documents() -> Sequence[str]:
+    """Return the names of the documents that have generated parts."""
+    return sorted({name for name, _ in PARTS})
+
+
+def _with_part(text: str, part: str, made: str) -> str:
+    start, end = f"<!-- generated: {part} -->", "<!-- end of generated -->"
+    replaced, places = re.subn(
+        f"{re.escape(start)}\n.*?{re.escape(end)}", lambda _: f"{start}\n\n{made}\n\n{end}", text, flags=re.DOTALL
+    )
+    assert places == 1, f"{places} places for the part {part}"
+    return replaced

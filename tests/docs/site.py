@@ -1,0 +1,35 @@
+"""A hook of mkdocs: the first page of the site is the README, and the documents beside the README are pages, too.
+
+A page links to them as on disk, by ``../README.md``; here the links are made to fit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the README, and what lies beside it, to the pages of the site."""
+    for path in sorted(ROOT.glob("*.md")):
+        page = File.generated(config, _page(path.name), content=path.read_text("utf-8").replace("](docs/", "]("))
+        page.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(page)
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead links to the README, and to what lies beside it, to the pages made of them."""
+    for path in sorted(ROOT.glob("*.md")):
+        markdown = markdown.replace(f"](../{path.name}", f"]({_page(path.name)}")
+        markdown = markdown.replace(f"]({path.name}", f"]({_page(path.name)}")
+    return markdown
+
+
+def _page(name: str) -> str:
+    return "index.md" if name == "README.md" else name
