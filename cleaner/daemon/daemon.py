@@ -86,8 +86,8 @@ class Daemon:
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; gives its number."""
-        self._tell_started()
         with self._signals_taken(), self._scheduler():
+            self._tell_started()
             self._rewatch()
             self._start_worker(self._work)
             ended_by = self._supervise()
@@ -101,9 +101,9 @@ class Daemon:
 
     def once(self) -> tuple[Teller, int]:
         """One round of everything; gives who knows what came of it, and the signal that ended it, else 0."""
-        self._tell_started()
         self._worker.want(Schedule.asked_for_everything)
         with self._signals_taken():
+            self._tell_started()
             self._start_worker(partial(self._worker.tick, is_once=True))
             ended_by = self._supervise(until_idle=True)
             self._end_worker()

@@ -11,7 +11,7 @@ from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 
 
-class Damage:
+class DamagedWorks:
     """The works that failed because files are damaged."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from cleaner.config.file_states import State, state_of_directory, state_of_entries, with_entries
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration, one_line, reason_of
-from cleaner.daemon.damage import Damage
+from cleaner.daemon.damage import DamagedWorks
 from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_beside, failed_in, names_of
 from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
@@ -63,7 +63,7 @@ class Worker:
         self._is_once = False
         self._rests_until_seconds = 0.0
         self._doing = JobKind.SURVEY
-        self._damage = Damage()
+        self._damage = DamagedWorks()
         self._to_read_bytes: dict[PartitionKey, int] = {}
         """What the compactions of the backlog read."""
 

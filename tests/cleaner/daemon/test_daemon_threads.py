@@ -78,6 +78,22 @@ def sending(number: signal.Signals):
     return lambda: os.kill(os.getpid(), number) is None
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_a_signal_right_behind_the_first_event_is_taken(log_dir, monkeypatch, once):
+    running, before, then = Running(log_dir), signal.getsignal(signal.SIGTERM), []
+    told = running.log.event
+
+    def event(name, **fields):
+        told(name, **fields)
+        if name == "daemon_started":
+            then.append(signal.getsignal(signal.SIGTERM))
+
+    monkeypatch.setattr(running.log, "event", event)
+    assert running.run(running.is_ready) if not once else running.daemon.once()
+    assert then
+    assert before not in then
+
+
 def test_it_serves_until_it_is_asked_to_end(log_dir):
     running = Running(log_dir)
     before = signal.getsignal(signal.SIGTERM)
