@@ -14,6 +14,7 @@ from enum import Enum, auto
 
 from policies.reasons import INT64_MAX
 from storage.errors import LogCleanerError
+from storage.kernels.status import BatchFate
 
 
 class ContradictedTxnIndex(LogCleanerError):
@@ -44,23 +45,6 @@ class RecordFate(Enum):
 
 
 _KEPT = frozenset({RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED})
-
-
-class BatchFate(Enum):
-    """What becomes of a batch, before its records are looked at one by one."""
-
-    DELETE_EMPTY = auto()
-    """Records by their own fate; without any left, the batch goes."""
-    RETAIN_EMPTY = auto()
-    """Records by their own fate; without any left, an empty batch stays."""
-    DISCARD = auto()
-    """All records and the batch go."""
-    DISCARD_RETAIN_EMPTY = auto()
-    """All records go, an empty batch stays."""
-    KEEP = auto()
-    """A control batch that stays as it is."""
-    KEEP_STAMPED = auto()
-    """A marker whose transaction has no data left: it stays, and gets a delete horizon."""
 
 
 class Marker(Enum):

@@ -30,6 +30,8 @@ FILES = {
 MAY_IMPORT = {
     "storage/machine": {"storage.machine", "storage.arrays", "storage.private_directory"},
     "storage/kernels": {"storage.kernels", "storage.machine", "storage.arrays"},
+    "storage/kernels/__init__.py": set(),
+    "storage/kernels/status.py": set(),
     "storage/codecs": {"storage.codecs", "storage.kernels", "storage.machine", "storage.arrays", "storage.errors"},
     "storage/records": {"storage.records", "storage.codecs", *FILES},
     "storage/metadata": {"storage.metadata", "storage.records", *FILES},
@@ -37,7 +39,7 @@ MAY_IMPORT = {
     "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
     "storage/__init__.py": {"storage"},
     "storage": FILES,
-    "policies": {"policies", "storage.names", "storage.errors"},
+    "policies": {"policies", "storage.names", "storage.errors", "storage.kernels.status"},
     "cleaner/errors.py": {"storage"},
     "cleaner/config": {"cleaner.config", "policies", "storage"},
     "cleaner/engine": {"cleaner.engine", "cleaner.errors", "policies", "storage"},

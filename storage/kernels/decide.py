@@ -11,7 +11,7 @@ from storage.arrays import Bytes, Table, Words
 from storage.kernels.bitmap import count_bits, get_bit, holds
 from storage.kernels.layout import BATCHES, DELETE_HORIZON, NOT_HERE
 from storage.kernels.records import check_payload, parse_record
-from storage.kernels.status import BatchAction, Disposition, Status
+from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, WORDS_READ, integers
 
@@ -30,7 +30,7 @@ def drops_tombstones(table: Table, row: int, now_ms: int) -> bool:
 
 @kernel()
 def keeps(bitmap: Words, ordinal: int, value_length: int, without_tombstones: bool) -> bool:
-    """Return whether a record of a batch without a special disposition stays."""
+    """Return whether a record of a batch without a special fate stays."""
     return get_bit(bitmap, ordinal) and not (without_tombstones and value_length < 0)
 
 
@@ -65,7 +65,7 @@ def _by_records(  # noqa: PLR0911  (a table of cases)
     """Return status and outcome of a batch whose records the bitmap decides on."""
     batch = table[row]
     first, count = batch.first_ordinal, batch.record_count
-    when_empty = BatchAction.EMPTY if batch.disposition == Disposition.RETAIN_EMPTY else BatchAction.DROP
+    when_empty = BatchAction.EMPTY if batch.fate == BatchFate.RETAIN_EMPTY else BatchAction.DROP
     if not holds(bitmap, first, count):
         return Status.BITMAP_SHORT, when_empty
     marked = count_bits(bitmap, first, first + count)
@@ -85,21 +85,21 @@ def _by_records(  # noqa: PLR0911  (a table of cases)
 
 @kernel()
 def _decide(buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int) -> tuple[int, int]:
-    disposition = table[row].disposition
-    if disposition == Disposition.KEEP:
+    fate = table[row].fate
+    if fate == BatchFate.KEEP:
         return Status.OK, BatchAction.COPY
-    if disposition == Disposition.KEEP_STAMPED:  # without a record there is nothing to protect by a horizon
+    if fate == BatchFate.KEEP_STAMPED:  # without a record there is nothing to protect by a horizon
         return Status.OK, BatchAction.STAMP if table[row].record_count else BatchAction.EMPTY
-    if disposition == Disposition.DISCARD:
+    if fate == BatchFate.DISCARD:
         return Status.OK, BatchAction.DROP
-    if disposition == Disposition.DISCARD_RETAIN_EMPTY:
+    if fate == BatchFate.DISCARD_RETAIN_EMPTY:
         return Status.OK, BatchAction.EMPTY
     return _by_records(buf, table, row, bitmap, now_ms)
 
 
 @kernel(integers(2)(BYTES, BATCHES, I64, I64, WORDS_READ, I64))
 def decide_batches(buf: Bytes, table: Table, first: int, last: int, bitmap: Words, now_ms: int) -> tuple[int, int]:
-    """Fill ``outcome`` of ``table[first:last]`` from disposition, bitmap, tombstones and delete horizon.
+    """Fill ``outcome`` of ``table[first:last]`` from fate, bitmap, tombstones and delete horizon.
 
     A compressed batch that may hold tombstones is UNDECIDED: decompress it, set ``records_start`` and
     ``records_end``, and decide it again with the buffer that holds its records.

@@ -12,7 +12,7 @@ from storage.arrays import Bytes, Table
 from storage.kernels.keys import hash_bytes
 from storage.kernels.layout import BATCHES, DIGESTS, LOG_APPEND_TIME
 from storage.kernels.records import check_payload, parse_record
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BOOLEAN, BYTES, I64, U64, integers
 
@@ -68,7 +68,7 @@ def digest_records(
         last: row to end before.
         secret0: of the hashes.
         secret1: of the hashes.
-        data_only: leave out the batches that a disposition discards or keeps as a whole.
+        data_only: leave out the batches that a fate discards or keeps as a whole.
         with_body: hash more than the key.
         digests: ``layout.DIGEST``.
         at: place of the first record in it.
@@ -79,7 +79,7 @@ def digest_records(
     """
     secret, at = (secret0, secret1), max(at, 0)
     for row in range(max(first, 0), min(last, table.size)):
-        if data_only and table[row].disposition > Disposition.RETAIN_EMPTY:
+        if data_only and table[row].fate > BatchFate.RETAIN_EMPTY:
             continue
         status = check_payload(buf, table, row)
         if status == Status.OK and table[row].record_count > digests.size - at:

@@ -1,6 +1,6 @@
 """The tables that kernels and callers share, as numpy dtypes. No numba here.
 
-``BATCH`` has one row a record batch. ``scan`` fills all of it; a caller changes ``disposition``,
+``BATCH`` has one row a record batch. ``scan`` fills all of it; a caller changes ``fate``,
 ``tombstones`` and, for a compressed batch whose records it has decompressed, ``records_start`` and
 ``records_end``: those two always index the buffer that is handed to the kernel together with the row.
 """
@@ -43,8 +43,8 @@ BATCH: Final = np.dtype(
         ("tombstones", "i4"),  # records without a value; UNKNOWN until the records were walked
         ("attributes", "i2"),
         ("producer_epoch", "i2"),
-        ("disposition", "u1"),  # status.Disposition, from the caller
-        ("outcome", "u1"),  # status.Outcome, from decide
+        ("fate", "u1"),  # status.BatchFate, from scan and the caller
+        ("outcome", "u1"),  # status.BatchAction, from decide
     ],
     align=True,
 )

@@ -27,7 +27,7 @@ from storage.kernels.offset_map import (
     upsert_shared,
 )
 from storage.kernels.records import check_payload, parse_record
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from storage.machine.intrinsics import prefetch, stack_words
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BOOLEAN, BYTES, I64, INTEGERS, U64, WORDS, integers, signed
@@ -91,7 +91,7 @@ def _ready(
     """Check that the row can be walked, or passed over."""
     if is_unverified and not is_sound(buf, table, row):
         return Status.BAD_CRC
-    if table[row].disposition > Disposition.RETAIN_EMPTY:
+    if table[row].fate > BatchFate.RETAIN_EMPTY:
         return Status.OK
     status = check_payload(buf, table, row)
     if status == Status.OK and not 0 <= first_ordinal <= ORDINAL_MAX - table[row].record_count:
@@ -154,7 +154,7 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
         status = _ready(buf, table, row, ordinal, bitmap, marking, is_unverified)
         if status != Status.OK:
             return status, row, noted
-        if batch.disposition > Disposition.RETAIN_EMPTY:
+        if batch.fate > BatchFate.RETAIN_EMPTY:
             continue
         position, tombstones = batch.records_start, 0
         delta, delta_max, keyless_at_row = -1, batch.last_offset - batch.base_offset, counters[KEYLESS]
@@ -218,7 +218,7 @@ def map_records(
 ) -> tuple[int, int]:
     """Put the keys of ``table[first:last]`` into the map, and count each batch's tombstones into its row.
 
-    Only batches with disposition DELETE_EMPTY or RETAIN_EMPTY are read; every record of them is checked in
+    Only batches with fate DELETE_EMPTY or RETAIN_EMPTY are read; every record of them is checked in
     full, and counted, whatever its offset or hash.
 
     Args:

@@ -14,7 +14,7 @@ from storage.kernels.crc import checksum
 from storage.kernels.decide import drops_tombstones, has_horizon, keeps
 from storage.kernels.layout import BATCHES, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
 from storage.kernels.records import check_payload, parse_record, varlong_size, write_varlong
-from storage.kernels.status import BatchAction, Disposition, Status
+from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.machine.intrinsics import copy_bytes, load_u8, prefetch, store_be16, store_be32, store_be64, store_u8
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, OUTPUT, WORDS_READ, integers, signed
@@ -58,7 +58,7 @@ def _encode(
 ) -> tuple[int, int, int, int, int]:
     """Kept records of one checked row to ``out``: as ``encode_records``."""
     batch = table[row]
-    stays = batch.disposition == Disposition.KEEP_STAMPED
+    stays = batch.fate == BatchFate.KEEP_STAMPED
     fixed_time = batch.attributes & LOG_APPEND_TIME != 0
     without_tombstones = drops_tombstones(table, row, now_ms)
     based = has_horizon(table, row) or batch.outcome == BatchAction.STAMP

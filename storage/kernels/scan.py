@@ -6,7 +6,7 @@ from typing import Final
 
 from storage.arrays import Bytes, Table
 from storage.kernels.layout import BATCHES, CODEC_MASK, CONTROL, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN, UNKNOWN
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from storage.machine.intrinsics import load_be16, load_be32, load_be64, load_u8
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, integers
@@ -57,7 +57,7 @@ def _read_header(buf: Bytes, position: int, size: int, table: Table, row: int) -
     batch.records_start = position + HEADER_BYTES if here else NOT_HERE
     batch.records_end = position + size if here else NOT_HERE
     batch.tombstones = UNKNOWN
-    batch.disposition = Disposition.KEEP if batch.attributes & CONTROL else Disposition.DELETE_EMPTY
+    batch.fate = BatchFate.KEEP if batch.attributes & CONTROL else BatchFate.DELETE_EMPTY
 
 
 @kernel()
@@ -79,7 +79,7 @@ def scan_batches(
 ) -> tuple[int, int, int, int, int]:
     """Fill ``table`` with the v2 batches that lie in full in ``buf[start:end]``.
 
-    A row's ``disposition`` is KEEP for a control batch, else DELETE_EMPTY; ``tombstones`` is UNKNOWN.
+    A row's ``fate`` is KEEP for a control batch, else DELETE_EMPTY; ``tombstones`` is UNKNOWN.
 
     Args:
         buf: a window of a ``.log``.

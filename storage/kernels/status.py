@@ -28,15 +28,26 @@ class Status(IntEnum):
     BAD_CRC = 17
 
 
-class Disposition(IntEnum):
-    """The verdict of the batch rule (Kafka ``Cleaner``: transactions, producers), before a record is looked at."""
+class BatchFate(IntEnum):
+    """The fate of a batch as its header decides it, before the records are looked at one by one.
 
-    DELETE_EMPTY = 0  # records by the bitmap; without any left, the batch goes
-    RETAIN_EMPTY = 1  # records by the bitmap; without any left, an empty batch stays
-    DISCARD = 2  # all records and the batch go
-    DISCARD_RETAIN_EMPTY = 3  # all records go, an empty batch stays
-    KEEP = 4  # as it is: control batches, and whatever lies beyond the range
-    KEEP_STAMPED = 5  # as it is but for a new delete horizon: the marker of a transaction without data
+    ``policies.retain`` decides it by transaction and producer; the kernels find it in the batch table, as a number.
+
+    Source: Kafka Cleaner.cleanInto, MemoryRecords.filterTo.
+    """
+
+    DELETE_EMPTY = 0
+    """Records by their own fate; without any left, the batch goes."""
+    RETAIN_EMPTY = 1
+    """Records by their own fate; without any left, an empty batch stays."""
+    DISCARD = 2
+    """All records and the batch go."""
+    DISCARD_RETAIN_EMPTY = 3
+    """All records go, an empty batch stays."""
+    KEEP = 4
+    """The batch stays as it is: a control batch, or one beyond the range of the round."""
+    KEEP_STAMPED = 5
+    """A marker whose transaction has no data left: it stays, and gets a delete horizon."""
 
 
 class BatchAction(IntEnum):

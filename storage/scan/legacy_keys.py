@@ -18,7 +18,7 @@ from storage.arrays import Bytes, Table
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, UNKNOWN
-from storage.kernels.status import BatchAction, Disposition
+from storage.kernels.status import BatchAction, BatchFate
 from storage.records import LegacyBatch, Record
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
 from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
@@ -72,7 +72,7 @@ class _Numbering:
             position, header.size_bytes, start, len(arena), base_offset, header.last_offset, self.next_ordinal,
             records[0].timestamp_ms, header.max_timestamp_ms, NO_PRODUCER_ID, header.crc, NO_LEADER_EPOCH, NO_SEQUENCE,
             len(records), UNKNOWN, header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH,
-            Disposition.DELETE_EMPTY, BatchAction.UNDECIDED,
+            BatchFate.DELETE_EMPTY, BatchAction.UNDECIDED,
         )  # fmt: skip
         self.next_offset = header.last_offset + 1
         self.next_ordinal += len(records)

@@ -10,7 +10,7 @@ import numpy as np
 from storage.arrays import Bytes, Integers, Table
 from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, LOCATED_FIELDS, UNKNOWN
-from storage.kernels.status import BatchAction, Disposition, Status
+from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import LegacyBatch, Record
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
 from storage.records.legacy import MESSAGE_BYTES_MIN, parse_legacy_header
@@ -113,5 +113,5 @@ def _row(batch: LegacyBatch, records: list[Record], position: int) -> tuple[int,
     return (
         position, header.size_bytes, 0, 0, records[0].offset, header.last_offset, 0, records[0].timestamp_ms,
         header.max_timestamp_ms, NO_PRODUCER_ID, header.crc, NO_LEADER_EPOCH, NO_SEQUENCE, len(records), UNKNOWN,
-        header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH, Disposition.KEEP, BatchAction.UNDECIDED,
+        header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH, BatchFate.KEEP, BatchAction.UNDECIDED,
     )  # fmt: skip

@@ -17,7 +17,6 @@ import pytest
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,
-    BatchFate,
     Marker,
     ProducerEnd,
     RecordFate,
@@ -25,6 +24,7 @@ from policies.retain import (
     batch_fate,
     record_fate,
 )
+from storage.kernels.status import BatchFate
 
 RETENTION_MS = 100
 ROUNDS_MS = (0, 0, RETENTION_MS - 1, RETENTION_MS, 2 * RETENTION_MS - 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from policies.reasons import ReasonCode
-from policies.retain import BatchFate, Marker, RecordFate
+from policies.retain import Marker, RecordFate
+from storage.kernels.status import BatchFate
 from storage.scan import segments
 from tests.builders import NOW_MS
 from tests.models import __main__ as command

@@ -9,7 +9,6 @@ import pytest
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,
-    BatchFate,
     ContradictedTxnIndex,
     Marker,
     ProducerEnd,
@@ -19,6 +18,7 @@ from policies.retain import (
     ends_a_producer,
     record_fate,
 )
+from storage.kernels.status import BatchFate
 
 NOW_MS = 1_000
 END = 100

@@ -12,7 +12,7 @@ from storage.arrays import Integers, Table
 from storage.kernels.digest import digest_records
 from storage.kernels.keys import sip_hash
 from storage.kernels.layout import DIGEST
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from storage.records import Record
 from storage.records.varint import write_varint
 from storage.scan.arena import Arena
@@ -39,7 +39,7 @@ class Digester:
 
         Args:
             secret: two words that nobody who writes records knows.
-            data_only: leave out batches that their disposition discards, or keeps as a whole.
+            data_only: leave out batches that their fate discards, or keeps as a whole.
             with_body: hash value and headers too.
         """
         self._secret = secret
@@ -69,7 +69,7 @@ class Digester:
         table = slice_.table[first:last]
         counts = table["record_count"].astype(np.int64)
         if self._data_only:
-            counts[table["disposition"] > Disposition.RETAIN_EMPTY] = 0
+            counts[table["fate"] > BatchFate.RETAIN_EMPTY] = 0
         return np.maximum(counts, 0)
 
     def _legacy(self, slice_: Slice) -> Digests:

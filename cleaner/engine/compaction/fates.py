@@ -1,4 +1,4 @@
-"""The disposition of every batch of a slice: transactions and active producers, by the rules of ``policies.retain``.
+"""The fates of the batches of a slice: transactions and active producers, by the rules of ``policies.retain``.
 
 Until its marker is met, whether a transaction was aborted is the index's word, which no checksum covers. If the marker
 lies behind the round, ``resolve`` looks for it before anything is written: in the headers of control batches, and no
@@ -26,7 +26,6 @@ from policies.retain import (
 )
 from storage.errors import CorruptBatch, CorruptIndex, InvalidRecord
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
-from storage.kernels.status import Disposition
 from storage.log.producer_state import ProducerState
 from storage.log.read import floor_place
 from storage.names import FileKind
@@ -87,7 +86,7 @@ class Fates:
         return retained
 
     def dispose(self, slice_: Slice, *, rows_unmet: int = 0) -> bool:
-        """Set ``disposition`` of every row.
+        """Set ``fate`` of every row.
 
         Args:
             slice_: the next one.
@@ -111,7 +110,7 @@ class Fates:
                 continue
             can_discard = fed(self._transactions, facts, slice_.path)
             fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
-            table["disposition"][row] = Disposition[fate.name]
+            table["fate"][row] = fate
         return not special.any()
 
 

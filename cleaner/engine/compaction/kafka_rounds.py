@@ -26,7 +26,7 @@ from policies.retain import RecordFate, record_fate
 from storage.arrays import Words
 from storage.errors import InvalidConfig
 from storage.kernels.bitmap import new_bitmap
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from storage.log.read import indexed_position
 from storage.records import Record
 from storage.scan.slices import Slice
@@ -189,7 +189,7 @@ class KafkaFinder:
     def _read(self, span: Span, slice_: Slice, row: int) -> _DecodedBatch:
         batch = slice_.table[row]
         last_offset, first_ordinal = int(batch["last_offset"]), int(batch["first_ordinal"])
-        if batch["disposition"] > Disposition.RETAIN_EMPTY:
+        if batch["fate"] > BatchFate.RETAIN_EMPTY:
             return _DecodedBatch(last_offset, first_ordinal, None, [])
         if slice_.is_legacy:
             is_expired = modified_ms(span.segment) <= self._horizons.legacy_ms

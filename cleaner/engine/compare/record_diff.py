@@ -39,12 +39,12 @@ from policies.retain import AbortedTransaction
 from storage.arrays import Integers, Table, Words
 from storage.errors import LogCleanerError
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
-from storage.kernels.status import Disposition
+from storage.kernels.status import BatchFate
 
 _BUDGET: Final = Budget(128 << 20, 0.9)
 _BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "leader_epoch")
 _RECORD_FIELDS: Final = ("timestamp", "key_bytes", "value_bytes", "body_low", "body_high")
-_DISCARDED: Final = (Disposition.DISCARD, Disposition.DISCARD_RETAIN_EMPTY)
+_DISCARDED: Final = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)
 _UNACCOUNTED: Final = "the record is gone, and nothing accounts for that"
 
 Flags = npt.NDArray[np.bool_]
@@ -208,7 +208,7 @@ class _Comparison:
             there,
             is_compacted=digests["offset"] < self._compacted_to,
             is_control=(table["attributes"][rows] & CONTROL) != 0,
-            is_discarded=np.isin(table["disposition"][rows], _DISCARDED),
+            is_discarded=np.isin(table["fate"][rows], _DISCARDED),
             is_latest=_bits(self._latest, digests["ordinal"]),
         )
 

@@ -14,7 +14,6 @@ from policies.plan import Compaction, Deletion, PartitionPlan, Request, plan_par
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,
-    BatchFate,
     Marker,
     ProducerEnd,
     RecordFate,
@@ -22,6 +21,7 @@ from policies.retain import (
     batch_fate,
     record_fate,
 )
+from storage.kernels.status import BatchFate
 from tests.builders import NOW_MS
 from tests.models.small_logs.world import Batch, Record, Segment, World, producers_of
 

@@ -12,12 +12,12 @@ from policies.plan import PartitionPlan, Request, deletion_of, plan_partition
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,
-    BatchFate,
     RecordFate,
     TransactionFates,
     batch_fate,
     record_fate,
 )
+from storage.kernels.status import BatchFate
 from tests.models.small_logs.exploration import Exploration
 from tests.models.small_logs.invariants import Violation
 from tests.models.small_logs.rounds import Rules, latest_offsets

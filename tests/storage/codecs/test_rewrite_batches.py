@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from storage.codecs.compression import Compression
 from storage.kernels import decide
 from storage.kernels.layout import WRITTEN
-from storage.kernels.status import BatchAction, Disposition, Status
+from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import Record, encode_batch, iter_batches
 from tests.storage.codecs.codec_calls import rewrite, rewritten
 from tests.storage.kernels import twin
@@ -21,27 +21,27 @@ from tests.storage.kernels.bytes_of import Batch, keyed, sealed
 from tests.storage.kernels.calls import bits_of, scanned, window
 from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 
-_dispositions = st.lists(st.sampled_from(list(Disposition)), min_size=5, max_size=5)
+_fates = st.lists(st.sampled_from(list(BatchFate)), min_size=5, max_size=5)
 NOW, HORIZON = 50, 50 + 86_400_000
 _horizons = st.sampled_from((HORIZON, 0, 2**62, 2**63 - 1, -1, -(2**63)))
 """A negative one is none: ``new_delete_horizon_ms``."""
 
 
-def _disposed(found, rows: list[twin.Row], dispositions: list[Disposition]) -> None:
+def _set_fates(found, rows: list[twin.Row], fates: list[BatchFate]) -> None:
     for i, row in enumerate(rows):
-        row.disposition = int(dispositions[i % 5])
-        found.table["disposition"][i] = dispositions[i % 5]
+        row.fate = int(fates[i % 5])
+        found.table["fate"][i] = fates[i % 5]
 
 
 @compiled
-@given(logs(), st.sets(st.integers(0, 20)), _dispositions, st.booleans(), _horizons)
+@given(logs(), st.sets(st.integers(0, 20)), _fates, st.booleans(), _horizons)
 def test_any_log_is_rewritten_as_the_twin_does(
-    data: bytes, kept: set[int], dispositions: list[Disposition], counted: bool, horizon: int
+    data: bytes, kept: set[int], fates: list[BatchFate], counted: bool, horizon: int
 ) -> None:
     found = scanned(data)
     _, rows, _ = twin.scan(data)
     kept = {ordinal for ordinal in kept if ordinal < found.ordinals}
-    _disposed(found, rows, dispositions)
+    _set_fates(found, rows, fates)
     if counted:
         for i, row in enumerate(rows):
             found.table["tombstones"][i] = sum(record.value is None for record in twin.records(data, row))
@@ -55,15 +55,15 @@ def test_any_log_is_rewritten_as_the_twin_does(
 
 
 @compiled
-@given(damaged_logs(), st.sets(st.integers(0, 20)), _dispositions, st.integers(0, 300))
+@given(damaged_logs(), st.sets(st.integers(0, 20)), _fates, st.integers(0, 300))
 def test_damaged_bytes_or_a_short_output_end_in_a_status(
-    data: bytes, kept: set[int], dispositions: list[Disposition], room: int
+    data: bytes, kept: set[int], fates: list[BatchFate], room: int
 ) -> None:
     found = scanned(data)
     _, rows, _ = twin.scan(data)
     if found.ordinals > 10**6:
         return
-    _disposed(found, rows, dispositions)
+    _set_fates(found, rows, fates)
     result = rewritten(data, found, {o for o in kept if o < found.ordinals}, NOW, HORIZON, room)
     assert len(result.out) <= room
     assert (result.status == Status.OK) == (result.row == len(rows))

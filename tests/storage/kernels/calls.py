@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from storage.kernels import bitmap, map_walk, offset_map, scan
 from storage.kernels.layout import BATCH
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET
 
@@ -64,7 +64,7 @@ def _clean_section(data: bytes, found: Scanned, first_dirty: int) -> npt.NDArray
     clean = set()
     if first_dirty:
         for row in twin.scan(data)[1]:
-            if row.disposition <= Disposition.RETAIN_EMPTY:
+            if row.fate <= BatchFate.RETAIN_EMPTY:
                 clean |= {r.ordinal for r in twin.records(data, row) if r.offset < first_dirty}
     return bits_of(clean, found.ordinals)
 

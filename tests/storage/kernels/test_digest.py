@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from storage.kernels.digest import digest_records
 from storage.kernels.layout import DIGEST
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, varint
 from tests.storage.kernels.calls import Scanned, scanned, window
@@ -70,7 +70,7 @@ def test_damaged_bytes_fail_where_and_as_the_twin_does(data: bytes) -> None:
 def test_batches_that_are_discarded_or_kept_as_a_whole_are_left_out_where_only_data_is_wanted() -> None:
     data = b"".join(Batch(keyed("a", "b"), base_offset=at).encode() for at in (0, 2, 4))
     found = scanned(data)
-    found.table["disposition"] = [Disposition.RETAIN_EMPTY, Disposition.DISCARD, Disposition.KEEP]
+    found.table["fate"] = [BatchFate.RETAIN_EMPTY, BatchFate.DISCARD, BatchFate.KEEP]
     assert [digest[0] for digest in digested(data, found, data_only=True)[2]] == [0, 1]
     assert len(digested(data, found)[2]) == 6
 

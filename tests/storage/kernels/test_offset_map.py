@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage.arrays import Integers
 from storage.kernels import bitmap, map_room, map_walk, offset_map
 from storage.kernels.layout import NOT_HERE
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import SECRET, Batch, Record, keyed, sealed, varint
 from tests.storage.kernels.calls import bits_of, ordinals_of, scanned, survivors, window
@@ -24,7 +24,7 @@ ALL = (np.uint64(0), np.uint64(offset_map.TAG_MAX), *map(np.uint64, SECRET))
 def _twin_status(data: bytes, rows: list[twin.Row]) -> tuple[Status, int]:
     for number, row in enumerate(rows):
         try:
-            if row.disposition <= Disposition.RETAIN_EMPTY:
+            if row.fate <= BatchFate.RETAIN_EMPTY:
                 list(twin.records(data, row))
         except twin.BadBytesError as bad:
             return bad.status, number
@@ -104,20 +104,20 @@ def test_offsets_that_do_not_ascend_within_a_batch_are_bad() -> None:
 
 
 @pytest.mark.parametrize(
-    ("disposition", "expected"),
+    ("fate", "expected"),
     [
-        (Disposition.DELETE_EMPTY, {1}),
-        (Disposition.RETAIN_EMPTY, {1}),
-        (Disposition.DISCARD, {0}),
-        (Disposition.DISCARD_RETAIN_EMPTY, {0}),
-        (Disposition.KEEP, {0}),
-        (Disposition.KEEP_STAMPED, {0}),
+        (BatchFate.DELETE_EMPTY, {1}),
+        (BatchFate.RETAIN_EMPTY, {1}),
+        (BatchFate.DISCARD, {0}),
+        (BatchFate.DISCARD_RETAIN_EMPTY, {0}),
+        (BatchFate.KEEP, {0}),
+        (BatchFate.KEEP_STAMPED, {0}),
     ],
 )
-def test_only_data_that_counts_supersedes(disposition: Disposition, expected: set[int]) -> None:
+def test_only_data_that_counts_supersedes(fate: BatchFate, expected: set[int]) -> None:
     data = Batch(keyed("a")).encode() + Batch(keyed("a"), 1).encode()
     found = scanned(data)
-    found.table["disposition"][1] = disposition
+    found.table["fate"][1] = fate
     assert survivors(data, found)[2] == expected
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.kernels import scan
 from storage.kernels.layout import BATCH, NOT_HERE, UNKNOWN
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import Batch, keyed, sealed
 from tests.storage.kernels.calls import scanned, window
@@ -38,7 +38,7 @@ def test_records_of_plain_batches_are_located_and_those_of_compressed_ones_are_n
 
 def test_control_batches_are_kept_unless_the_caller_says_otherwise() -> None:
     table = scanned(Batch(keyed("a"), attributes=0x30).encode() + Batch(keyed("a"), 1).encode()).table
-    assert table["disposition"].tolist() == [Disposition.KEEP, Disposition.DELETE_EMPTY]
+    assert table["fate"].tolist() == [BatchFate.KEEP, BatchFate.DELETE_EMPTY]
 
 
 def test_a_full_table_is_continued_from_where_it_stopped() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import crc32c
 
-from storage.kernels.status import Disposition, Status
+from storage.kernels.status import BatchFate, Status
 from tests.storage.kernels.bytes_of import varint
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -36,7 +36,7 @@ class Row:
     base_sequence: int
     record_count: int
     first_ordinal: int
-    disposition: int = Disposition.DELETE_EMPTY
+    fate: int = BatchFate.DELETE_EMPTY
 
     @property
     def horizon(self) -> int | None:
@@ -87,7 +87,7 @@ def _row(data: bytes, position: int, next_offset: int, ordinal: int) -> Row:
         raise BadBytesError(Status.BAD_COUNT)
     row = Row(position, length + 12, base, epoch, crc, attributes, base + delta, *times_and_producer, count, ordinal)
     if attributes & 0x20:
-        row.disposition = Disposition.KEEP
+        row.fate = BatchFate.KEEP
     return row
 
 
@@ -162,7 +162,7 @@ def records(data: bytes, row: Row) -> Iterator[Parsed]:
 def survivors(data: bytes, rows: list[Row], first_dirty: int) -> tuple[set[int], int]:
     """Ordinals that stay, and how many records have no key: as the kernels find them in all their passes."""
     latest: dict[bytes, int] = {}
-    parsed = [record for row in rows if row.disposition <= 1 for record in records(data, row)]
+    parsed = [record for row in rows if row.fate <= 1 for record in records(data, row)]
     for record in parsed:
         if record.key is not None and record.offset >= first_dirty:
             latest[record.key] = record.ordinal
@@ -176,16 +176,16 @@ def rewrite(data: bytes, rows: list[Row], kept: set[int], now: int, horizon: int
 
 def _rewritten(data: bytes, row: Row, kept: set[int], now: int, horizon: int) -> bytes:
     verbatim = data[row.position : row.position + row.size]
-    if row.disposition == Disposition.KEEP:
+    if row.fate == BatchFate.KEEP:
         return verbatim
-    everything = list(records(data, row)) if row.disposition not in (2, 3) else []
+    everything = list(records(data, row)) if row.fate not in (2, 3) else []
     expired = row.horizon is not None and row.horizon <= now
     stays = [r for r in everything if r.ordinal in kept and not (expired and r.value is None)]
-    if row.disposition == Disposition.KEEP_STAMPED:
+    if row.fate == BatchFate.KEEP_STAMPED:
         stays = everything
     if not stays:
-        return _empty(row) if row.disposition in (1, 3, 5) else b""
-    stamp = row.disposition == Disposition.KEEP_STAMPED or (
+        return _empty(row) if row.fate in (1, 3, 5) else b""
+    stamp = row.fate == BatchFate.KEEP_STAMPED or (
         row.horizon is None and any(record.value is None for record in stays)
     )
     if len(stays) == row.record_count and not stamp:
