@@ -1,4 +1,7 @@
-"""A file system that changes a log dir only while the lock of that log dir holds."""
+"""File systems that change less than the disk would let them.
+
+``Guarded`` changes a log dir only while the lock of that log dir holds; ``Unwritten`` changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -65,3 +68,53 @@ class Guarded(FileSystem):
         """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
         self._fs.replace_file(path, data, purpose)
+
+
+class Unwritten(FileSystem):
+    """A disk that takes everything and changes nothing: a dry run counts what would be written."""
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        """Return a file that only counts its bytes."""
+        del like, purpose
+        return _Counted(path, -1)
+
+    def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
+        """Return a file that only counts the bytes appended."""
+        del purpose
+        return _Counted(path, -1)
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Do nothing."""
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        """Do nothing."""
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        """Do nothing."""
+
+    def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
+        """Do nothing."""
+
+    def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
+        """Do nothing."""
+
+
+class _Counted(NewFile):
+    def write_out(self) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.size_bytes += len(memoryview(data).cast("B"))
+
+    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+        del source, offset_bytes
+        self.size_bytes += count_bytes
+
+    def extend_to(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+    def fsync(self) -> None:
+        pass
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        pass

@@ -192,7 +192,7 @@ class LogDirReadLock:
             if descriptor is None:
                 continue
             try:
-                is_locked = _set_read_lock(descriptor, directory)
+                is_locked = _why_without_locks(descriptor, directory, fcntl.F_RDLCK) is None
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -365,29 +365,25 @@ def _can_make(path: Path, directory: Path, fs: FileSystem) -> bool:
 
 
 def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise LogDirLocked(directory, _holder_pid(directory)) from error
-        if error.errno in _NO_LOCKS and forced:
-            return
-        if error.errno in _NO_LOCKS:
-            raise UnreliableLock(directory, f"lies on a file system without locks ({error.strerror})") from error
-        raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
+    cause = _why_without_locks(descriptor, directory, fcntl.F_WRLCK)
+    if cause and not forced:
+        raise UnreliableLock(directory, f"lies on a file system without locks ({cause})")
 
 
-def _set_read_lock(descriptor: int, directory: Path) -> bool:
-    """Set the read lock. Return False if the file system has no locks. Raises: LogDirLocked, UnreadableFile."""
+def _why_without_locks(descriptor: int, directory: Path, kind: int) -> str | None:
+    """Lock the whole file. Return the cause if the file system has no locks, else None.
+
+    Raises: LogDirLocked, UnreadableFile.
+    """
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, *_WHOLE_FILE, 0))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, *_WHOLE_FILE, 0))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             raise LogDirLocked(directory, _holder_pid(directory)) from error
         if error.errno in _NO_LOCKS:
-            return False
+            return error.strerror or str(error)
         raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
-    return True
+    return None
 
 
 def _holder_pid(directory: Path) -> int | None:

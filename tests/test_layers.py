@@ -75,7 +75,10 @@ ASKS_THE_TIME = {
     *("time.time", "time.time_ns", "time.ctime", "time.localtime", "time.gmtime", "time.CLOCK_REALTIME"),
     *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
 }
+ONLY_COMPILED_ROOMS = ("storage/machine", "storage/kernels", "storage/codecs")
+"""Alone import ``storage.machine``: whoever calls a kernel needs to know nothing of how it was compiled."""
 FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 400
 FILES_MAX = 18
 
 
@@ -115,6 +118,11 @@ def test_heavy_packages_are_imported_in_one_place(path: Path) -> None:
     assert {name for name in heavy if not place.startswith(ONLY_IN[name])} == set()
 
 
+def test_only_compiled_rooms_know_how_a_kernel_is_compiled() -> None:
+    outside = [path for path in modules() if not path.relative_to(ROOT).as_posix().startswith(ONLY_COMPILED_ROOMS)]
+    assert [path for path in outside if any(is_within(name, "storage.machine") for name in imported(path))] == []
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_function_grows_beyond_a_screen(path: Path) -> None:
     nodes = ast.walk(ast.parse(path.read_text()))
@@ -127,6 +135,11 @@ def body_start(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """First line behind signature and docstring: neither makes a function hard to follow."""
     statements = function.body[1:] if ast.get_docstring(function) else function.body
     return statements[0].lineno if statements else function.lineno
+
+
+def test_no_file_grows_beyond_what_a_reader_takes_in() -> None:
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in modules()}
+    assert {file: count for file, count in lines.items() if count > FILE_LINES_MAX} == {}
 
 
 @pytest.mark.parametrize("package", OURS)

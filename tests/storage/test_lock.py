@@ -31,9 +31,8 @@ else:
 OUR_LOCK = """
 import sys
 from pathlib import Path
-from storage.errors import LogDirLocked
 from storage.filesystem import FileSystem
-from storage.lock import LogDirLock
+from storage.lock import LogDirLock, LogDirLocked
 try:
     LogDirLock.acquire(Path(sys.argv[1]), FileSystem()).release()
 except LogDirLocked:

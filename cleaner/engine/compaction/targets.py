@@ -9,7 +9,8 @@ from typing import Protocol
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.passes import Group
 from cleaner.engine.deletion import retire_snapshots
-from storage.filesystem import FileSystem, Purpose, Unwritten
+from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Unwritten
 from storage.log.listing import Listing
 from storage.log.swap import remove_retired, swap_in
 from storage.names import FileState, SegmentFileName

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -31,6 +32,20 @@ def test_each_folder_with_kernels_is_part_of_the_hash(tmp_path: Path) -> None:
     hashed = {path for pattern in cache._COMPILED for path in storage.glob(pattern)}
     assert kernels
     assert kernels <= hashed
+
+
+def test_what_a_kernel_takes_from_our_other_files_is_part_of_the_hash() -> None:
+    storage = Path(cache.__file__).parents[1]
+    hashed = {path.relative_to(storage.parent) for pattern in cache._COMPILED for path in storage.glob(pattern)}
+    kernels = [path for path in storage.rglob("*.py") if "@kernel" in path.read_text()]
+    taken = {
+        Path(*(node.module or "").split(".")).with_suffix(".py")
+        for path in kernels
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("storage")
+    }
+    assert taken
+    assert taken <= hashed
 
 
 @pytest.fixture
@@ -77,6 +92,12 @@ def test_the_package_and_its_plain_modules_do_not_import_numba() -> None:
     code = "import sys, storage.kernels.status, storage.kernels.layout; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, **OUTPUT)
     assert done.stdout == "False\n"
+
+
+def test_the_rules_of_records_load_no_array_and_no_compiler() -> None:
+    code = "import sys, policies.retain; print([n for n in ('numpy', 'numba', 'llvmlite') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, **OUTPUT)
+    assert done.stdout == "[]\n"
 
 
 COUNT = (
