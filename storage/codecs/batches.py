@@ -1,7 +1,8 @@
-"""Records of compressed batches into an arena, and back, without holding the GIL.
+"""The codecs of many batches at a call: their records into an arena, and back, without the GIL.
 
-The fast twin of ``compression``. It handles what Kafka's clients write; for the rest it says NEEDS_PYTHON. What it
-takes decompresses to the same bytes there; what it calls damaged is refused there, with the cause in words.
+This is the fast twin of ``compression``. It handles what Kafka's clients write, and answers NEEDS_PYTHON for the rest.
+What it decompresses, ``compression`` decompresses to the same bytes; what it calls damaged, ``compression`` refuses,
+with the cause in words.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def decompress_batches(
     Returns:
         ``(status, row, position)``: ``row`` is the first not done, ``arena`` is valid up to ``position``. OUTPUT_FULL:
         use the rows done, then go on with ``row`` from position 0. BAD_COMPRESSED, NEEDS_PYTHON: ask
-        ``compression`` for the row; NEEDS_PYTHON also where it alone is more than ``arena``. BAD_SIZE: it is not in
+        ``compression`` for the row; NEEDS_PYTHON also if the row alone is more than ``arena``. BAD_SIZE: it is not in
         ``buf``. BAD_COUNT: more records than bytes for them. BAD_CRC: damaged, whatever else.
     """
     position = max(position, 0)

@@ -1,9 +1,9 @@
 """The codecs of record batches, framed as Kafka frames them.
 
-What is written is what Kafka's producer and cleaner write at a codec's default level. What is read is what
-Kafka's own streams accept, oddities included. Decompression is bounded: no codec ever holds more than the
-caller's limit plus one block, whatever sizes the data claims. The module of a codec is imported by the first
-batch that needs it, so that a run that only deletes loads none.
+The codecs write what Kafka's producer and cleaner write at a codec's default level. They read what Kafka's own streams
+accept, oddities included. Decompression is bounded: no codec ever holds more than the caller's limit plus one block,
+whatever sizes the data claims. The first batch that needs a codec imports its module, so that a run that only deletes
+loads none.
 
 Source: Kafka ``Compression`` and its implementations ``GzipCompression``, ``SnappyCompression``,
 ``Lz4Compression``, ``ZstdCompression``.

@@ -1,6 +1,6 @@
 """gzip as Java writes and reads it, by the libz that Python itself uses.
 
-One member is handled, and what follows it ignored unless it starts another: then the body is Python's.
+The kernels handle one member, and ignore what follows it. If that is another member, Python handles the body.
 
 Source: Kafka ``GzipCompression``; Java ``GZIPOutputStream``, ``GZIPInputStream``; zlib's manual.
 """

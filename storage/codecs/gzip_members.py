@@ -14,10 +14,10 @@ from storage.errors import CorruptCompressedData
 
 _MAGIC: Final = b"\x1f\x8b\x08"
 _HEADER: Final = _MAGIC + b"\x00\x00\x00\x00\x00\x00\xff"
-"""No name, no time, operating system unknown: what Java (16 and later) writes."""
+"""The header that Java (16 and later) writes: no name, no time, operating system unknown."""
 _TRAILER: Final = struct.Struct("<II")
 _WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
-"""zlib's way to say: with gzip header and trailer, both checked."""
+"""The window bits that make zlib read and write a gzip header and trailer, and check both."""
 _BLOCK_BYTES: Final = 128 * 1024
 
 

@@ -1,4 +1,4 @@
-"""lz4 frames as Kafka reads and writes them: the frame is walked here, its blocks are done by liblz4.
+"""lz4 frames as Kafka reads and writes them: this module walks the frame, liblz4 does its blocks.
 
 The rules are those of ``storage.codecs.lz4_frame``, for batches of version 2.
 

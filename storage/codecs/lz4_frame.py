@@ -1,8 +1,8 @@
 """lz4 frames as Kafka reads and writes them.
 
-Not the lz4 package's own frames: Kafka's reader takes less (independent blocks only, no dictionary), checks
-less (never the content checksum), stops at the first end mark, and its version 0 hashed the wrong bytes of
-the header.
+The lz4 package's own functions for frames do not fit: Kafka's reader takes less (independent blocks only, no
+dictionary), checks less (never the content checksum), stops at the first end mark, and its version 0 hashed the wrong
+bytes of the header.
 
 Source: Kafka ``Lz4BlockInputStream``, ``Lz4BlockOutputStream``.
 """

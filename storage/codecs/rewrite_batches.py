@@ -1,4 +1,4 @@
-"""Write batches as ``decide_batches`` decided: copied, emptied or rebuilt from their kept records.
+"""The loop that writes batches as ``decide_batches`` decided: copied, emptied or rebuilt from their kept records.
 
 A batch that is copied, emptied or dropped stays compressed. One that is rebuilt is decompressed before, and compressed
 with the same codec after.
@@ -77,7 +77,7 @@ def rewrite_batches(  # noqa: PLR0917  (a kernel takes no structures)
     calls: Integers,
     last_seen: LastSeen,
 ) -> tuple[int, int, int, int]:
-    """Write ``table[first:last]``, decided before, to ``out``, and a row in ``written`` for each batch there.
+    """Write the decided batches ``table[first:last]`` to ``out``, and a row to ``written`` for each batch there.
 
     Args:
         buf: the window that the table was scanned from.

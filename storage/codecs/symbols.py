@@ -1,8 +1,8 @@
 """The C functions of liblz4, libzstd and libz in this process, and the contexts one thread calls them with.
 
 The wheels of lz4 and zstandard carry their libraries inside extension modules that export every function; libz is the
-one that Python's own ``zlib`` is linked with. A library that is not there, is too old or does not export what is needed
-is none: its functions stay 0, and the codec is left to Python. Nothing here imports numba.
+one that Python's own ``zlib`` is linked with. If a library is missing, too old, or lacks a function, all its functions
+stay 0, and Python does the work of the codec. Nothing here imports numba.
 
 ``CodecCalls.words`` is what the kernels get: addresses, contexts and two z_streams, one 64-bit word each. Addresses
 differ from process to process, so they are never constants of a kernel.
@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-# Words of ``CodecCalls.words``; 0 for a function that was not found.
+# The words of ``CodecCalls.words``; 0 stands for a function that was not found.
 LZ4_DECOMPRESS: Final = 0
 LZ4_COMPRESS: Final = 1
 ZSTD_DECOMPRESS: Final = 2
@@ -85,7 +85,7 @@ class Libraries:
 
 
 def find_libraries() -> Libraries:
-    """Look once, at start: it opens shared objects."""
+    """Find the libraries in this process. The search opens shared objects, so it is done once."""
     if not _is_known_platform():
         return Libraries(None, None, None)
     return Libraries(

@@ -21,7 +21,7 @@ _MAGIC_AS_LENGTH: Final = int.from_bytes(_MAGIC[:4], "big", signed=True)
 _BLOCK_BYTES: Final = 32 * 1024
 _LENGTH: Final = struct.Struct(">i")
 _EXPANSION_MAX: Final = 22
-"""At the most: a copy of 64 bytes takes three. What claims more is refused before memory is taken for it."""
+"""The bytes that one compressed byte can become: a copy of 64 bytes takes three. Larger claims are refused."""
 
 
 def compress(data: bytes | memoryview) -> bytes:

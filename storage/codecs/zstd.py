@@ -1,7 +1,7 @@
-"""zstd frames as Kafka writes them: their parts are measured here, what is in them is done by libzstd.
+"""zstd frames as Kafka writes them: this module measures their parts, libzstd does their content.
 
-One frame that takes all of the body is handled, which is all that Kafka's clients write. Whatever else there is
-(frames one behind another, skippable frames, a dictionary, a window that Kafka's reader refuses) is Python's.
+The kernels handle one frame that takes all of the body, which is all that Kafka's clients write. Python handles the
+rest: frames one behind another, skippable frames, a dictionary, a window that Kafka's reader refuses.
 
 Source: RFC 8878; Kafka ``ZstdCompression``.
 """

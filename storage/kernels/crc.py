@@ -1,9 +1,8 @@
 """CRC-32C (Castagnoli), the checksum of v2 batches.
 
-The crc32 instruction takes 3 cycles but a new one can start each cycle: three lanes of the input are fed
-side by side and their results joined. Joining uses that a CRC is linear: appending n zero bytes is a 32x32
-bit matrix, kept as four 256-entry tables. Without the instruction: Intel's slicing-by-8, eight table
-look-ups for 8 bytes.
+The crc32 instruction takes 3 cycles, but a new one can start each cycle. So three lanes of the input are fed side by
+side, and their results joined. A CRC is linear: to append n zero bytes is to multiply by a 32x32 bit matrix, which is
+kept as four tables of 256 entries. A CPU without the instruction uses Intel's slicing-by-8: eight look-ups for 8 bytes.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def _by_tables(buf: Bytes, start: int, end: int) -> np.uint64:
     return crc ^ _ALL_ONES
 
 
-# The name that kernels call. Which body it has is settled before anything compiles: see HAS_CRC32C.
+# Kernels call this name. HAS_CRC32C chooses its body before anything is compiled.
 checksum = _by_instruction if HAS_CRC32C else _by_tables
 
 

@@ -1,8 +1,7 @@
-"""The decision about each batch: dropped, copied, emptied, rebuilt. Nothing is written here.
+"""The decision about each batch: drop, copy, empty or rebuild it. This module writes nothing.
 
-From the header and the bitmap alone wherever these suffice; the records are walked only where a tombstone
-may matter. So a caller can copy runs of COPY from file to file, and decompress nothing but what is UNDECIDED
-or rebuilt.
+The header and the bitmap suffice for most batches; the records are walked only if a tombstone may matter. So a caller
+can copy runs of COPY from file to file, and decompresses only batches that are UNDECIDED or rebuilt.
 """
 
 from __future__ import annotations

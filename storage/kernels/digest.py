@@ -1,7 +1,7 @@
 """Records as fixed rows: offset, time, and keyed hashes in place of the bytes.
 
-For what compares or gathers records far from where they lie: two logs, or the keys of a log over many machines. Equal
-records have equal rows under the same secret, and nobody who does not know the secret can make unequal ones agree.
+They serve to compare or gather records far from where they lie: two logs, or the keys of a log over many machines.
+Equal records have equal rows under the same secret. Nobody who does not know the secret can make unequal records agree.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def digest_records(
         table: ``records_start`` and ``records_end`` index ``buf``.
         first: row to begin with.
         last: row to end before.
-        secret0: of the hashes.
-        secret1: of the hashes.
+        secret0: for the hashes.
+        secret1: for the hashes.
         data_only: leave out the batches that a fate discards or keeps as a whole.
         with_body: hash more than the key.
         digests: ``layout.DIGEST``.

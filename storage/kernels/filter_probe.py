@@ -1,9 +1,9 @@
 """The probe of a key filter: have two sets of key hashes one in common? See ``cleaner.engine.compaction.key_filter``.
 
-A set: its hashes sorted into buckets by their top bits, of each the rest; and a *sketch*, which tells at one look of
-nearly every other hash that it is not in the set: the top bits of a hash choose a word of the sketch, the last ones
-three bits of it, which are set (a Bloom filter a word wide). Hashes that are looked for are in order, too: all is read
-from front to back.
+The hashes of a set are sorted into buckets by their top bits; of each hash the bucket keeps the rest. A *sketch* of the
+set (a Bloom filter a word wide) excludes nearly every other hash at one look: the top bits of a hash choose a word of
+the sketch, its last bits choose three bits of that word, and these are set. The hashes that are looked for are in
+order, too, so all is read from front to back.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def have_common(starts: HalfWords, rests: HalfWords, sketch: Words, hashes: Word
     """Return whether a set has one of some hashes.
 
     Args:
-        starts: where each bucket begins in ``rests``, and where the last one ends.
+        starts: where each bucket begins in ``rests``, and where the last bucket ends.
         rests: the low REST_BITS of each hash of the set; the bucket is the bits above.
         sketch: of the set.
         hashes: looked for; in ascending order they are found faster.

@@ -26,8 +26,7 @@ def index_batches(
     time_keys: Integers,
     time_offsets: Integers,
 ) -> tuple[int, int, int, int]:
-    """Apply Kafka's append rule to ``written[:rows]``: an entry once more than ``interval_bytes`` lie
-    unindexed.
+    """Make the index entries of ``written[:rows]`` by Kafka's rule: one whenever more than ``interval_bytes`` lack one.
 
     Args:
         written: as ``rewrite_batches`` left it.
@@ -35,8 +34,7 @@ def index_batches(
         position: in the segment, of position 0 in the rewriter's output buffer.
         base_offset: of the segment.
         interval_bytes: ``index.interval.bytes``.
-        state: one row of ``layout.INDEX_STATE``, carried from call to call; the final time entry, which
-        sealing
+        state: one row of ``layout.INDEX_STATE``, carried from call to call; the final time entry, which sealing
             forces, is ``(max_timestamp, max_timestamp_offset)`` if above ``last_time_entry``.
         offset_keys: receives relative last offsets; ``rows`` long suffices, as for the other three.
         offset_positions: receives positions in the segment.

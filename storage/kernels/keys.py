@@ -18,9 +18,9 @@ from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, U64, integers, signed
 
 GROUP: Final = 64
-"""Keys hashed side by side, in the lanes of vector registers: 5 ns a key of 16 bytes, one by one 15."""
+"""The keys hashed side by side, in the lanes of vector registers: 5 ns a key of 16 bytes; one by one takes 15."""
 _GROUP_LENGTH_MAX: Final = 128
-"""Of a key, in a group; where one is longer they are hashed one by one."""
+"""The bytes of a key in a group at most. If one key is longer, all are hashed one by one."""
 _STATE_WORDS: Final = 4 * GROUP
 
 

@@ -1,8 +1,8 @@
-"""The tables that kernels and callers share, as numpy dtypes. No numba here.
+"""The tables that kernels and callers share, as numpy dtypes, without numba.
 
-``BATCH`` has one row a record batch. ``scan`` fills all of it; a caller changes ``fate``,
-``tombstones`` and, for a compressed batch whose records it has decompressed, ``records_start`` and
-``records_end``: those two always index the buffer that is handed to the kernel together with the row.
+``BATCH`` has one row for each record batch. ``scan`` fills all of it. A caller changes ``fate``, ``tombstones`` and,
+after it decompressed a batch, ``records_start`` and ``records_end``: these two always index the buffer that is passed
+to the kernel together with the row.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ INDEX_STATE: Final = np.dtype(
     ],
     align=True,
 )
-"""Where ``index.index_batches`` stands within one segment; ``index_state`` makes its start."""
+"""The state of ``index.index_batches`` within one segment; ``index_state`` makes the first."""
 
 BATCHES: Final = Array(BATCH)
 WRITTEN_BATCHES: Final = Array(WRITTEN)
@@ -103,7 +103,7 @@ def index_state(base_offset: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     return np.array([(0, -1, base_offset, -1)], INDEX_STATE)
 
 
-# Rows of what ``columns.locate_records`` fills: a column of int64 for each field of a record.
+# Rows of what ``locate.locate_records`` fills: a column of int64 for each field of a record.
 OFFSET: Final = 0
 TIMESTAMP: Final = 1  # epoch ms
 KEY_AT: Final = 2  # positions index the buffer that was walked

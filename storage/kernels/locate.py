@@ -1,8 +1,8 @@
-"""Records of some batches into columns, in the layout of Arrow: offsets, bytes, one validity bit a value.
+"""The columns of the records of some batches, in the layout of Arrow: offsets, bytes, one validity bit a value.
 
-First ``locate_records`` walks the records and notes where each field lies; then a column that is asked for is gathered
-by a call of its own, so that one not asked for costs nothing. Arrow counts bytes and elements in 32 bits: a call that
-would need more answers OUTPUT_FULL.
+First ``locate_records`` walks the records and notes where each field lies. Then one call gathers each column that is
+asked for, so that the others cost nothing. Arrow counts bytes and elements in 32 bits: a call that would need more
+answers OUTPUT_FULL.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from storage.machine.kernel import kernel
 from storage.machine.signatures import BOOLEAN, INTEGERS, U64, VOID, WORDS
 
 ASIDE_WORDS: Final = WORDS_A_SLOT << 12
-"""Of the slots at the front: their keys find no room behind themselves when a map doubles."""
+"""The words set aside for slots at the front, whose keys find no room behind themselves when a map doubles."""
 
 
 @kernel()
@@ -35,7 +35,7 @@ def _close_gap(words: Words, free: np.uint64) -> None:
 
 @kernel(VOID(WORDS, INTEGERS, U64))
 def shrink_range(words: Words, counters: Integers, tag_max: np.uint64) -> None:
-    """Take out every key whose tag is above ``tag_max``: the map of the narrower range."""
+    """Take out every key whose tag is above ``tag_max``, so that the map holds the narrower range."""
     for slot in range(np.uint64(words.size // WORDS_A_SLOT)):
         held_at = (slot << np.uint64(1)) + np.uint64(1)
         while words[held_at] != np.uint64(0) and tag_of(words[held_at]) > tag_max:
@@ -71,7 +71,7 @@ def double_slots(words: Words, aside: Words) -> bool:
         aside: of ``ASIDE_WORDS`` words, for use meanwhile.
 
     Returns:
-        False where keys lie too far from their slots; nothing has changed then.
+        False if keys lie too far from their slots; nothing has changed then.
     """
     half = words.size // 2
     if not _is_spread(words[:half]):

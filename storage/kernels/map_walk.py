@@ -32,17 +32,17 @@ from storage.machine.intrinsics import prefetch, stack_words
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BOOLEAN, BYTES, I64, INTEGERS, U64, WORDS, integers, signed
 
-_QUEUE_WORDS: Final = 3 * GROUP  # of every key: position and length, then both words of its hash; ordinal
-_READY_WORDS: Final = 2 * GROUP  # of every key: what its slot is to hold
+_QUEUE_WORDS: Final = 3 * GROUP  # for every key: position and length, later both words of its hash; ordinal
+_READY_WORDS: Final = 2 * GROUP  # for every key: the two words of its slot
 _AHEAD_BYTES_MAX: Final = 1 << 16
-"""A batch as small is still in the nearest caches when the walk comes to it."""
+"""A batch up to this size is still in the nearest caches when the walk comes to it."""
 _NO_ROOM: Final = -1
 _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
 
 
 @kernel()
 def _put(words: Words, counters: Integers, ready: Words, count: int, is_shared: bool) -> bool:
-    """Put hashes into the map. False: no room."""
+    """Put hashes into the map. Return False if the map has no room."""
     for i in range(count):
         low, entry = ready[i], ready[GROUP + i]
         if is_shared:
@@ -78,7 +78,7 @@ def _resolve(
     marking: bool,
     is_shared: bool,
 ) -> int:
-    """Do with the hashes what the walk is for. Return how many are noted in ``kept``, or _NO_ROOM."""
+    """Map the hashes, or mark by them. Return how many are noted in ``kept``, or _NO_ROOM."""
     if marking:
         return _clear(words, bitmap, kept, noted, ready, count)
     return noted if _put(words, counters, ready, count, is_shared) else _NO_ROOM
@@ -111,7 +111,7 @@ def _make_ready(
     secret: tuple[np.uint64, np.uint64],
     ready: Words,
 ) -> int:
-    """Hash the keys that wait; those in the range are ready then. Gives how many these are."""
+    """Hash the keys that wait; those in the range are ready then. Return their number."""
     hash_group(buf, queue, waiting, secret[0], secret[1])
     count = 0
     for i in range(waiting):
@@ -142,8 +142,8 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
 ) -> tuple[int, int, int]:
     """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges.
 
-    A batch's checksum is verified just before the walk over it, which then finds its bytes in the nearest cache; the
-    walk in turn fetches the next one, for there it waits for memory least.
+    The checksum of a batch is verified just before the walk over it, which then finds the bytes in the nearest cache.
+    The walk in turn fetches the next batch ahead, since it waits for memory least.
     """
     queue, ready, noted = stack_words(_QUEUE_WORDS), stack_words(_READY_WORDS), 0
     waiting, row_of_waiting, keyless_of_waiting = 0, first, counters[KEYLESS]
@@ -218,8 +218,8 @@ def map_records(
 ) -> tuple[int, int]:
     """Put the keys of ``table[first:last]`` into the map, and count each batch's tombstones into its row.
 
-    Only batches with fate DELETE_EMPTY or RETAIN_EMPTY are read; every record of them is checked in
-    full, and counted, whatever its offset or hash.
+    Only batches with the fate DELETE_EMPTY or RETAIN_EMPTY are read. Every record of them is checked in full, and
+    counted, whatever its offset or hash.
 
     Args:
         buf: holds the plain records of the rows.
@@ -229,7 +229,7 @@ def map_records(
         words: from ``new_map``.
         counters: from ``new_map``; KEYLESS goes up by the records without a key.
         tag_min: keys whose tag is below are left for another pass.
-        tag_max: the same, above; TAG_MAX in the last one.
+        tag_max: keys whose tag is above are left, too; TAG_MAX in the last pass.
         secret0: drawn for this run.
         secret1: drawn for this run.
         offset_min: the first dirty offset; records before it are only checked.

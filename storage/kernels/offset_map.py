@@ -1,15 +1,15 @@
-"""The offset map: key hash -> greatest ordinal seen, and what follows from it: the survivor bitmap.
+"""The offset map, from the hash of a key to the greatest ordinal seen, and the survivor bitmap that follows from it.
 
 A table of 16-byte slots, four a cache line, none across two: 64 bits of the key's hash, then its *entry*, which is 24
 more bits of the hash (the tag) above the ordinal + 1. Open addressing by the top bits of the first word, linear
 probing. A free slot has the entry 0. Two of a hundred million keys have the same 88 bits with a chance of 2e-11.
 
-A slot keeps the *greatest* ordinal, so batches may come in any order, or twice, and from several threads at once: a
-thread takes a free slot by swapping its 0 for _TAKEN, writes the hash, then the entry; who meets _TAKEN waits these few
-instructions.
+A slot keeps the *greatest* ordinal, so batches may come in any order, or twice, and from several threads at once. A
+thread takes a free slot: it swaps the 0 for _TAKEN, writes the hash, then the entry. A thread that meets _TAKEN waits
+for these few instructions.
 
-When distinct keys outgrow the table: MAP_FULL. The caller narrows the range of tags it maps
-(``map_room``), goes on from the row returned, and maps the rest of the range in a later pass; every pass adds its bits
+If distinct keys outgrow the table, the answer is MAP_FULL. The caller then narrows the range of tags that it maps
+(``map_room``), goes on from the row returned, and maps the rest of the range in a later pass. Every pass adds its bits
 to one bitmap.
 """
 
@@ -43,14 +43,15 @@ KEYLESS: Final = 2
 def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
     """Make an empty map of ``2**log2_slots`` slots and its counters ``(USED, LIMIT, KEYLESS)``.
 
-    Memory is taken as slots are first written to: a caller may begin with the front part, and double it (``map_room``).
+    A slot takes memory when it is first written to: a caller may begin with the front part, and double it
+    (``map_room``).
 
-    At least one slot always stays free: a probe ends there. The memory starts on a page, so slots do not
-    straddle cache lines; pages are huge where the kernel allows, else every probe would also miss the TLB.
+    At least one slot always stays free: a probe ends there. The memory starts on a page, so that no slot lies in two
+    cache lines. Pages are huge if Linux allows it, since else every probe would also miss the TLB.
     """
     slots = 1 << log2_slots
     memory = mmap.mmap(-1, slots * SLOT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel without huge pages: only slower
+    with suppress(OSError):  # a Linux without huge pages is only slower
         memory.madvise(mmap.MADV_HUGEPAGE)
     limit = min(int(slots * load_factor), slots - 1)
     return np.frombuffer(memory, np.uint64), np.array([0, limit, 0], np.int64)
@@ -83,7 +84,7 @@ def ordinal_of(entry: np.uint64) -> int:
 
 @kernel()
 def slot_of(words: Words, low: np.uint64, entry: np.uint64) -> np.uint64:
-    """Index of the words of the slot that holds this hash, or of the free slot where it belongs."""
+    """Return the index of the first word of the slot that holds this hash, or of the free slot where it belongs."""
     mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = home_of(words, low)
     while True:
@@ -98,7 +99,7 @@ def slot_of(words: Words, low: np.uint64, entry: np.uint64) -> np.uint64:
 
 @kernel()
 def upsert(words: Words, counters: Integers, low: np.uint64, entry: np.uint64) -> bool:
-    """Raise the hash's ordinal to this one; False when it is new and there is no room."""
+    """Raise the ordinal of a hash to this one. Return False if the hash is new and the map has no room."""
     at = slot_of(words, low, entry)
     held = words[at + np.uint64(1)]
     if held == np.uint64(0):
@@ -135,7 +136,7 @@ def upsert_shared(words: Words, counters: Integers, low: np.uint64, entry: np.ui
 
 @kernel(I64(WORDS_READ, WORDS))
 def collect_survivors(words: Words, bitmap: Words) -> int:
-    """Set the bit of every ordinal in the map; the first that lies outside the bitmap, or -1."""
+    """Set the bit of every ordinal in the map. Return the first ordinal that lies outside the bitmap, else -1."""
     for at in range(1, words.size, WORDS_A_SLOT):
         if words[at] != np.uint64(0):
             ordinal = ordinal_of(words[at])
@@ -158,13 +159,13 @@ def _range_of(bounds: Integers, ordinal: int) -> int:
 
 @kernel(VOID(WORDS_READ, INTEGERS, INTEGERS, WORDS))
 def hashes_by_range(words: Words, bounds: Integers, ends: Integers, low_words: Words) -> None:
-    """The low words of the hashes in a map, side by side with those whose ordinals lie in the same range.
+    """List the low words of the hashes in a map, those whose ordinals lie in one range side by side.
 
     Args:
         words: from ``new_map``.
-        bounds: ordinals, ascending: of every range but the first, its first.
-        ends: one more than bounds: behind each range's last hash in ``low_words``; goes up by those found.
-        low_words: takes them; what it has no room for is only counted.
+        bounds: the first ordinal of every range but the first range, ascending.
+        ends: one more than bounds: the end of each range in ``low_words``, raised by the hashes found.
+        low_words: takes the low words; those without room are only counted.
     """
     for at in range(0, words.size - 1, WORDS_A_SLOT):
         if words[at + 1] != np.uint64(0):

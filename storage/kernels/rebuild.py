@@ -1,7 +1,7 @@
-"""Write batches as ``decide`` said: verbatim, as an empty header, or rebuilt from their kept records.
+"""The writing of one batch: verbatim, as an empty header, or rebuilt from its kept records.
 
-A rebuilt batch keeps base offset, last offset, producer fields, leader epoch and flags. Its records are the
-same bytes but for their length and timestamp delta, which are encoded anew against the new base timestamp.
+A rebuilt batch keeps base offset, last offset, producer fields, leader epoch and flags. Its records are the same bytes
+but for length and timestamp delta, which are encoded anew against the new base timestamp.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ def has_room(out: Bytes, position: int, count: int) -> bool:
 def _write_record(
     buf: Bytes, start: int, end: int, at_offset: int, timestamp_delta: int, out: Bytes, position: int
 ) -> int:
-    """Write the record of ``buf[start:end]`` with another timestamp delta; gives the next position.
+    """Write the record of ``buf[start:end]`` with another timestamp delta. Return the next position.
 
-    The attributes byte precedes the timestamp delta, whatever the length of either: the record is read once
-    more from its start to find it.
+    The attributes byte stands before the timestamp delta. To find it, the record is read once more from its start.
     """
     while load_u8(buf, start) >= 0x80:
         start += 1
@@ -56,7 +55,7 @@ def _write_record(
 def _encode(
     buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int, horizon_ms: int, out: Bytes, position: int
 ) -> tuple[int, int, int, int, int]:
-    """Kept records of one checked row to ``out``: as ``encode_records``."""
+    """Write the kept records of one checked row to ``out``, as ``encode_records`` does."""
     batch = table[row]
     stays = batch.fate == BatchFate.KEEP_STAMPED
     fixed_time = batch.attributes & LOG_APPEND_TIME != 0
@@ -94,7 +93,7 @@ def encode_records(
 ) -> tuple[int, int, int, int, int]:
     """Write the kept records of one batch, uncompressed and without a header, to ``out`` from ``position``.
 
-    For batches that the caller compresses: then ``write_header``. ``out`` never overlaps ``buf``.
+    A caller compresses them and calls ``write_header``. ``out`` never overlaps ``buf``.
 
     Args:
         buf: holds the row's plain records.
@@ -189,7 +188,7 @@ def _copy(buf: Bytes, table: Table, row: int, out: Bytes, position: int) -> int:
 def note_written(
     table: Table, row: int, position: int, size: int, records: int, latest: int, written: Table, written_rows: int
 ) -> int:
-    """Enter a batch that was written; gives the rows of ``written`` in use."""
+    """Note a batch that was written. Return the rows of ``written`` in use."""
     entry = written[written_rows]
     entry.position, entry.size, entry.records = position, size, records
     entry.last_offset, entry.max_timestamp = table[row].last_offset, latest

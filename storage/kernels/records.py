@@ -1,11 +1,10 @@
-"""One v2 record: its varints, and the walk that checks every length in it.
+"""The reading of v2 records: varints, and a walk that checks every length in a record.
 
-A varint that runs past its end is reported by its *next position* alone, as ``PAST_END``, which lies past
-every end: whatever is read from there fails the same way. So a chain of reads needs one check, after the
-last.
+If a varint runs past its end, only its *next position* tells: ``PAST_END``, which lies past every end. Each read from
+there fails the same way, so a chain of reads needs one check, after the last.
 
-As lenient as Kafka where Kafka is (DefaultRecord, ByteUtils): any negative key or value length is null, bits
-beyond a varint's type are cut. Stricter in one thing: offsets must ascend within a batch.
+The walk is as lenient as Kafka (DefaultRecord, ByteUtils): any negative key or value length is null, and bits beyond a
+varint's type are cut. It is stricter in one thing: offsets must ascend within a batch.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def varlong_size(value: int) -> int:
 
 @kernel()
 def write_varlong(out: Bytes, position: int, value: int) -> int:
-    """Write zigzag int64 (an int32 has the same bytes) and give the next position. At most 10 bytes."""
+    """Write a zigzag int64, at most 10 bytes; an int32 has the same bytes. Return the next position."""
     bits = np.uint64((value << 1) ^ (value >> 63))
     while bits >= np.uint64(0x80):
         store_u8(out, position, signed(bits & np.uint64(0x7F) | np.uint64(0x80)))

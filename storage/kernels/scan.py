@@ -1,4 +1,4 @@
-"""Headers of v2 batches into a batch table. Bodies are not read: a 16 KiB batch costs one cache line."""
+"""The scan of v2 headers into a batch table. It reads no bodies: a batch of 16 KiB costs one cache line."""
 
 from __future__ import annotations
 
@@ -85,9 +85,8 @@ def scan_batches(
         buf: a window of a ``.log``.
         start: where a batch starts.
         end: cut to the buffer.
-        next_offset: the least base offset allowed, at first: the segment's base, or one after the batch
-        before;
-            not negative.
+        next_offset: the least base offset allowed at first: the base of the segment, or one after the batch before; not
+            negative.
         next_ordinal: ordinal of the first record.
         table: ``layout.BATCH``, overwritten from row 0.
 

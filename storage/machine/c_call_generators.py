@@ -1,4 +1,4 @@
-"""The code of ``c_calls``, as numba generates it: imported to compile, never to run."""
+"""The generators of the code behind ``c_calls``. A process imports them only when it compiles a kernel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _instruction: Final[Callable[[Any], Any]] = intrinsic
 
 
 def _passed_as(builder: Any, value: Any, wanted: Any) -> Any:
-    """A 64-bit integer as the C type of a parameter."""
+    """Convert a 64-bit integer to the C type of a parameter."""
     if wanted is _POINTER:
         return builder.inttoptr(value, wanted)
     return value if wanted is _I64 else builder.trunc(value, wanted)
 
 
 def _c_function(result: Any, parameters: tuple[Any, ...]) -> Callable[[int, tuple[int, ...]], int]:
-    """``(address, arguments)``: call the function of this C type; pointers go as integers, its answer is widened."""
+    """Return the call ``(address, arguments)`` of functions of this C type.
+
+    Pointers are passed as integers. The result is widened to 64 bits.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         function = builder.inttoptr(args[0], ir.FunctionType(result, parameters).as_pointer())
@@ -45,7 +48,7 @@ def _c_function(result: Any, parameters: tuple[Any, ...]) -> Callable[[int, tupl
 
 @_instruction
 def address(_context: Any, array: Any, _position: Any) -> Any:
-    """``(array, position)``: address of that byte. Good for as long as the caller keeps the array."""
+    """Generate ``(array, position)``: the address of that byte, valid as long as the caller keeps the array."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -1,7 +1,8 @@
 """Calls of C functions through addresses that are known only at run time; ``c_call_generators`` makes their code.
 
 The address is an argument of the kernel, never a constant in it: compiled kernels are kept from run to run, and every
-process has its libraries elsewhere. A call holds no GIL, because a kernel holds none. Pointers go as integers.
+process loads its libraries at other addresses. A kernel holds no GIL, so a call holds none. Pointers are passed as
+integers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _instruction: Final = partial(instruction, module="storage.machine.c_call_genera
 _CFunction: TypeAlias = Callable[[int, tuple[int, ...]], int]
 
 address: Callable[[Bytes, int], int] = _instruction("address")
-"""``(array, position)``: address of that byte. Good for as long as the caller keeps the array."""
+"""``(array, position)``: the address of that byte, valid as long as the caller keeps the array."""
 
 call_lz4: _CFunction = _instruction("call_lz4")
 """``int f(const char *source, char *target, int source_bytes, int target_bytes)``."""

@@ -1,7 +1,7 @@
 """The directory where compiled kernels last from run to run.
 
-Its name holds a hash of all sources that are compiled: an edited callee changes the code of its callers. What lies
-there is executed, so a directory that another user could change is not used (``private_directory``).
+Its name holds a hash of all sources that are compiled, since an edited function changes the code of those that call it.
+The files in it are executed, so a directory that another user could change is not used (``private_directory``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sources_hash(storage: Path) -> str:
 
 @cache
 def directory() -> Path | None:
-    """This version's directory on this kind of CPU; where that cannot be had, say so, once, and give None."""
+    """Return the directory for these sources on this kind of CPU. If it cannot be used, warn once and return None."""
     try:
         name = f"{_version()}-{sources_hash(Path(__file__).parents[1])}-{_machine_hash()}"
         with PrivateDirectory.open(cache_root(), name) as made, made.temporary():
@@ -43,7 +43,7 @@ def directory() -> Path | None:
 
 
 def _machine_hash() -> str:
-    """Changes with whatever the same sources would compile differently for."""
+    """Return 12 hex digits that change with the CPU, LLVM, numba and Python, all of which change the machine code."""
     parts = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvmlite.__version__)
     numba_version = importlib.metadata.version("numba")
     return hashlib.sha256(" ".join((*parts, numba_version, sys.version)).encode()).hexdigest()[:12]

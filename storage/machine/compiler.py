@@ -1,4 +1,4 @@
-"""Kernels compiled by numba: the only module that imports it, and only where a kernel is not in the cache."""
+"""The compiler of kernels, by numba. A process imports this module only if a kernel is not in the cache."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _WIDTHS: Final = {"int64": "i64", "uint64": "i64", "boolean": "i8"}
 
 
 def jitted(function: FunctionType, signature: Signature | None, *, inline: bool) -> Any:
-    """A kernel's function as numba knows it, with what stands for others replaced by those; compiled if it has a
-    signature."""
+    """Make the numba function of a kernel, and compile it if it has a signature.
+
+    numba gets its own functions in place of the kernels and instructions that this one names.
+    """
     names = function.__code__.co_names
     known = {
         name: value.generator() if isinstance(value, Generated) else value
@@ -44,10 +46,10 @@ def jitted(function: FunctionType, signature: Signature | None, *, inline: bool)
 
 
 def machine_code(entry: Any, signature: Signature) -> MachineCode:
-    """Of an entry point that ``jitted`` gave.
+    """Return the machine code of an entry point that ``jitted`` made.
 
     Raises:
-        RuntimeError: this numba passes arguments in another way than ``entry`` does.
+        RuntimeError: this version of numba passes arguments in another way than ``entry`` does.
     """
     (result,) = entry.overloads.values()
     passed = result.target_context.call_conv.get_function_type(result.signature.return_type, result.signature.args)

@@ -1,4 +1,4 @@
-"""Calls of machine code from Python, with every argument's type checked: a wrong one would be read as another."""
+"""Calls of machine code from Python. The type of each argument is checked: machine code would misread a wrong one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _RANGES: Final = {
 _ARRAY: Final = (
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
 )  # fmt: skip
-"""numba passes an array as its owner, its parent, items, bytes an item, address, shape and strides."""
+"""The fields by which numba passes an array: owner, parent, items, bytes an item, address, shape, strides."""
 _RAISED: Final = -1
 _ADDRESSES_MAX: Final = 64
 
 _addresses: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
-"""Of arrays passed lately, by ``id``: numpy takes 2 microseconds to tell one, and most are passed again and again."""
+"""The addresses of arrays that were passed lately, by ``id``. numpy takes 2 microseconds to return one."""
 
 
 class Entry:
-    """An entry point at its address. Called without the GIL."""
+    """An entry point at its address, which runs without the GIL."""
 
     def __init__(self, code: MachineCode, signature: Signature) -> None:
         address, self._engine = code.load()
@@ -48,7 +48,7 @@ class Entry:
         self._results = _SCALARS[signature.result.scalar] * max(signature.result.count, 1)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it; gives what the function returns. Raises: TypeError, OverflowError."""
+        """Run the machine code and return its result. Raises: TypeError, OverflowError."""
         results, error = self._results(), ctypes.c_void_p()
         status = self._function(ctypes.addressof(results), ctypes.addressof(error), *self._passed(arguments))
         if status == _RAISED:
@@ -66,7 +66,7 @@ class Entry:
 
 
 def _scalar(parameter: Result, number: int) -> int:
-    """The number itself. ctypes would wrap one that does not fit."""
+    """Return the number if it fits its type; ctypes would wrap it silently. Raises: OverflowError."""
     low, high = _RANGES[parameter.scalar]
     if not low <= number <= high:
         raise OverflowError(f"{number} is no {parameter.scalar}")

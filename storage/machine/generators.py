@@ -1,4 +1,4 @@
-"""The code of ``intrinsics``, as numba generates it: imported to compile, never to run."""
+"""The generators of the code behind ``intrinsics``. A process imports them only when it compiles a kernel."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, position: 
 
 
 def _instruction(typing: Any) -> Callable[..., Any]:
-    """numba's ``intrinsic``, for a function that gives the signature and the code generator."""
+    """Apply numba's ``intrinsic`` to a function that returns a signature and a code generator."""
     made: Callable[..., Any] = intrinsic(typing)
     return made
 
 
 def _load(width: Any, loaded_as: Any, result: Any, swapped: bool) -> Callable[..., Any]:
-    """An unaligned load ``(array, position)`` of one integer."""
+    """Return the generator of an unaligned load ``(array, position)`` of one integer."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, signature.args[0], *args)
@@ -45,7 +45,7 @@ def _load(width: Any, loaded_as: Any, result: Any, swapped: bool) -> Callable[..
 
 
 def _store(width: Any) -> Callable[..., None]:
-    """An unaligned big-endian store ``(array, position, value)``; high bits that do not fit are cut."""
+    """Return the generator of an unaligned big-endian store ``(array, position, value)``; it cuts high bits."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array, position, value = args
@@ -74,7 +74,7 @@ store_be64 = _store(_I64)
 
 @_instruction
 def copy_bytes(_context: Any, target: Any, _to: Any, source: Any, _start: Any, _count: Any) -> Any:
-    """``(target, position, source, start, count)``: copy between two arrays that do not overlap."""
+    """Generate ``(target, position, source, start, count)``: copy between two arrays that do not overlap."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to = _pointer(context, builder, signature.args[0], args[0], args[1])
@@ -87,7 +87,7 @@ def copy_bytes(_context: Any, target: Any, _to: Any, source: Any, _start: Any, _
 
 @_instruction
 def prefetch(_context: Any, array: Any, _index: Any) -> Any:
-    """``(array, index)``: ask for that element's cache line; never faults."""
+    """Generate ``(array, index)``: fetch the cache line of that element ahead; this never faults."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         width = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
@@ -103,7 +103,7 @@ def prefetch(_context: Any, array: Any, _index: Any) -> Any:
 
 
 def _stack_words(_context: Any, count: Any) -> Any:
-    """Pointer to ``count`` (a constant) 64-bit words on the calling kernel's stack, not zeroed."""
+    """Generate a pointer to ``count`` (a constant) 64-bit words on the calling kernel's stack, not zeroed."""
     words = count.literal_value
 
     def generate(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
@@ -117,14 +117,14 @@ stack_words = _literal_instruction(_stack_words)
 
 
 def _word_at(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Pointer to the 64-bit element ``args[1]`` of the array ``args[0]``."""
+    """Return a pointer to the 64-bit element ``args[1]`` of the array ``args[0]``."""
     position = builder.mul(args[1], ir.Constant(_I64, _WORD_BYTES))
     return builder.bitcast(_pointer(context, builder, signature.args[0], args[0], position), _I64.as_pointer())
 
 
 @_instruction
 def load_acquire(_context: Any, words: Any, _index: Any) -> Any:
-    """``(words, index)``: a word, and with it all that its writer wrote before a ``store_release``."""
+    """Generate ``(words, index)``: load a word, and see all that its writer wrote before its ``store_release``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_word_at(context, builder, signature, args), "acquire", _WORD_BYTES)
@@ -134,7 +134,7 @@ def load_acquire(_context: Any, words: Any, _index: Any) -> Any:
 
 @_instruction
 def store_release(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
-    """``(words, index, value)``: the counterpart of ``load_acquire``."""
+    """Generate ``(words, index, value)``: store a word, as the counterpart of ``load_acquire``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[2], _word_at(context, builder, signature, args), "release", _WORD_BYTES)
@@ -145,7 +145,7 @@ def store_release(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
 
 @_instruction
 def compare_and_swap(_context: Any, words: Any, _index: Any, _expected: Any, _value: Any) -> Any:
-    """``(words, index, expected, value)``: whether the word was as expected, and now is the value."""
+    """Generate ``(words, index, expected, value)``: replace the word if it is as expected; the result says so."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _word_at(context, builder, signature, args)
@@ -157,7 +157,7 @@ def compare_and_swap(_context: Any, words: Any, _index: Any, _expected: Any, _va
 
 @_instruction
 def raise_to(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
-    """``(words, index, value)``: make a word that much at the least, in one step."""
+    """Generate ``(words, index, value)``: raise the word to the value if it is less, in one step."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.atomic_rmw("umax", _word_at(context, builder, signature, args), args[2], "monotonic")
@@ -168,7 +168,7 @@ def raise_to(_context: Any, words: Any, _index: Any, _value: Any) -> Any:
 
 @_instruction
 def popcount(_context: Any, _word: Any) -> Any:
-    """``(word)``: bits set in it."""
+    """Generate ``(word)``: count the bits set in it."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
@@ -177,7 +177,7 @@ def popcount(_context: Any, _word: Any) -> Any:
 
 
 def _crc32c(width: Any, name: str) -> Any:
-    """Code generator of SSE4.2's crc32 instruction."""
+    """Return the generator of the crc32 instruction of SSE4.2."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         register = _I64 if width is _I64 else _I32
@@ -195,11 +195,11 @@ def _crc32c(width: Any, name: str) -> Any:
 
 @_instruction
 def crc32c_u64(_context: Any, _crc: Any, _data: Any) -> Any:
-    """``(crc, data)``: feed 8 bytes. Only where ``HAS_CRC32C``."""
+    """Generate ``(crc, data)``: feed 8 bytes. The CPU must have it (``HAS_CRC32C``)."""
     return types.uint64(types.uint64, types.uint64), _crc32c(_I64, "64.64")
 
 
 @_instruction
 def crc32c_u8(_context: Any, _crc: Any, _data: Any) -> Any:
-    """``(crc, data)``: feed the low byte. Only where ``HAS_CRC32C``."""
+    """Generate ``(crc, data)``: feed the low byte. The CPU must have it (``HAS_CRC32C``)."""
     return types.uint64(types.uint64, types.uint64), _crc32c(_I8, "32.8")

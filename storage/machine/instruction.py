@@ -1,4 +1,4 @@
-"""Names of what kernels use and numba knows nothing of, without numba: the code generators are imported to compile."""
+"""Stand-ins for the instructions that numba lacks. A kernel names them; their generators are imported to compile it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ _GENERATORS: Final = "storage.machine.generators"
 
 
 class Generated:
-    """Stands in a kernel's module for what numba compiles in its place."""
+    """A stand-in, in the module of a kernel, for a function that numba compiles instead."""
 
     def generator(self) -> Any:
-        """What numba compiles the call with. Imports numba."""
+        """Return the function that numba compiles in place of this one. Imports numba."""
         raise NotImplementedError
 
 
 class Instruction(Generated):
-    """Stands for a generator of the same name."""
+    """A stand-in for the generator of the same name."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
     def __call__(self, *_arguments: object) -> Any:
-        """Refuse: Python has no machine instructions."""
+        """Refuse the call: Python has no machine instructions. Raises: TypeError."""
         raise TypeError(f"{self._name} can be called from kernels only")
 
     def generator(self) -> Any:
-        """The function of that name."""
+        """Import the generator of that name and return it."""
         return getattr(importlib.import_module(self._module), self._name)
 
 
 def instruction(name: str, module: str = _GENERATORS) -> Any:
-    """The stand-in for the generator of this name."""
+    """Return the stand-in for the generator of this name."""
     return Instruction(module, name)

@@ -1,6 +1,6 @@
-"""Machine instructions that numba has no name for. For little-endian hosts; ``generators`` makes their code.
+"""Machine instructions that numba lacks, for little-endian hosts. ``generators`` makes their code.
 
-None of them checks a bound: ``position + width <= len(array)`` is the caller's to prove.
+No instruction checks a bound: the caller proves that ``position + width <= len(array)``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.machine.instruction import instruction
 
 
 def has_crc32c() -> bool:
-    """Whether this CPU has SSE4.2. Asked before compiling: on a missing instruction LLVM aborts."""
+    """Return whether this CPU has SSE4.2. LLVM would abort the process while it compiles a missing instruction."""
     return platform.machine() in {"x86_64", "AMD64"} and bool(llvm.get_host_cpu_features().get("sse4.2"))
 
 
@@ -46,6 +46,6 @@ store_release: Callable[[Any, int, np.uint64], None] = instruction("store_releas
 compare_and_swap: Callable[[Any, int, np.uint64, np.uint64], bool] = instruction("compare_and_swap")
 raise_to: Callable[[Any, int, np.uint64], None] = instruction("raise_to")
 
-# SSE4.2; only where HAS_CRC32C.
+# Instructions of SSE4.2: call them only if HAS_CRC32C.
 crc32c_u64: Callable[[np.uint64, np.uint64], np.uint64] = instruction("crc32c_u64")
 crc32c_u8: Callable[[np.uint64, np.uint64], np.uint64] = instruction("crc32c_u8")

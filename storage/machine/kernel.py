@@ -1,7 +1,7 @@
 """The ``kernel`` decorator: functions that run as machine code, hold no GIL and check no bounds.
 
-numba compiles an entry point at the first call of the first run. Its machine code is kept (``cache``); later runs load
-it with LLVM alone, which takes milliseconds where importing numba takes half a second.
+numba compiles an entry point at the first call of the first run, and ``cache`` keeps its machine code. Later runs load
+that with LLVM alone, in milliseconds; to import numba takes half a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _compiling: Final = threading.RLock()
 
 
 class Kernel(Generated):
-    """What stands in a module for a decorated function."""
+    """A decorated function: it calls the machine code of an entry point, and other kernels name it as their callee."""
 
     def __init__(self, function: FunctionType, signature: Signature | None, *, inline: bool) -> None:
         functools.update_wrapper(self, function)
@@ -33,7 +33,7 @@ class Kernel(Generated):
         self._jitted: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it. Without a signature (for tests): by numba, for the types at hand."""
+        """Run the kernel. If it has no signature, as in tests, numba compiles it for the types of the arguments."""
         if self.signature is None:
             return self.generator()(*arguments)
         if self._entry is None:
@@ -41,13 +41,13 @@ class Kernel(Generated):
         return self._entry(*arguments)
 
     def generator(self) -> Any:
-        """The function as numba knows it, and so all that it calls."""
+        """Return the numba function of this kernel, which holds those of all kernels that it calls."""
         if self._jitted is None:
             self._jitted = _compiler().jitted(self.function, self.signature, inline=self.inline)
         return self._jitted
 
     def machine_code(self) -> MachineCode:
-        """Of an entry point: from the cache, else compiled and put there."""
+        """Return the machine code of an entry point: from the cache, or compiled now and put there."""
         with _compiling:
             directory = cache.directory()
             file = directory / f"{self.function.__module__}.{self.function.__name__}" if directory else None
@@ -60,11 +60,11 @@ class Kernel(Generated):
 
 
 def kernel(signature: Signature | None = None, *, inline: bool = False) -> Callable[[Function], Function]:
-    """Compile to machine code that holds no GIL and checks no bounds: the code itself must.
+    """Compile a function to machine code that holds no GIL. The function must check every bound itself.
 
     Args:
-        signature: of an entry point. Without one, the function is compiled with its callers.
-        inline: leave no call: for what runs once or more a record.
+        signature: the types of an entry point. A function without one is compiled as a part of its callers.
+        inline: put the code into each caller; for functions that run once or more a record.
     """
 
     def decorate(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""Machine code of one entry point: an ELF object, kept in a file, and loaded by LLVM."""
+"""The machine code of one entry point: an ELF object that a file keeps and LLVM loads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from storage.private_directory import PrivateDirectory
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """What numba compiled. It refers to nothing but itself and libc."""
+    """The machine code of an entry point. It refers to nothing but itself and libc."""
 
     symbol: str
-    """Of the entry point."""
+    """The name of the entry point in the object."""
     elf: bytes
 
     @classmethod
     def read(cls, file: Path) -> Self | None:
-        """Read a file of the cache; return None unless it is this user's, and whole."""
+        """Read a file of the cache. Return None unless the file belongs to this user and is whole."""
         with suppress(OSError, ValueError):
             with _directory_of(file) as directory, directory.open_to_read(file.name) as opened:
                 digest, symbol, elf = opened.read().split(b"\n", 2)
@@ -32,13 +32,13 @@ class MachineCode:
         return None
 
     def write(self, file: Path) -> None:
-        """Into the cache, all or nothing; where that cannot be, the next run compiles again."""
+        """Write the code into the cache, all or nothing. If that fails, the next run compiles again."""
         symbol = self.symbol.encode()
         with suppress(OSError), _directory_of(file) as directory:
             directory.write(file.name, [b"\n".join([_digest(symbol, self.elf).encode(), symbol, self.elf])])
 
     def load(self) -> tuple[int, Any]:
-        """Address of the entry point, and what must be kept for as long as it is called."""
+        """Load the code. Return the address of the entry point, and the engine, which the caller must keep."""
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
         engine.add_object_file(llvm.ObjectFileRef.from_data(self.elf))
         engine.finalize_object()
@@ -46,12 +46,12 @@ class MachineCode:
 
 
 def _directory_of(file: Path) -> PrivateDirectory:
-    """Open the directory of a file anew: it may be another's by now. Raises: OSError."""
+    """Open the directory of a file anew, since it may belong to another user by now. Raises: OSError."""
     return PrivateDirectory.open(file.parent.parent, file.parent.name)
 
 
 def _machine() -> Any:
-    """Each engine takes possession of its own."""
+    """Make a target machine for this CPU; each engine takes possession of one."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(jit=True)

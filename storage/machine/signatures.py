@@ -1,4 +1,4 @@
-"""Types of the entry points: what a caller passes, and what comes back. No numba here.
+"""The types of an entry point: its parameters and its result, without numba.
 
 ``BYTES`` takes read-only arrays (a mapping of a file) and writable ones alike.
 """
@@ -16,7 +16,7 @@ from storage.machine.instruction import instruction
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """One dimension, contiguous."""
+    """A contiguous array of one dimension."""
 
     dtype: np.dtype[Any]
     is_readonly: bool = False
@@ -24,7 +24,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Of an entry point."""
+    """The result and the parameters of an entry point."""
 
     result: Result
     parameters: tuple[Array | Result, ...]
@@ -32,14 +32,14 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """So many values of one scalar type, by numba's name for it; as a parameter: one."""
+    """So many values of one scalar type, by numba's name for it. A parameter is one value."""
 
     scalar: str
     count: int = 1
     is_tuple: bool = False
 
     def __call__(self, *parameters: Array | Result) -> Signature:
-        """A signature that has this for its result, as numba's types do."""
+        """Return the signature with this result, in the notation of numba."""
         return Signature(self, parameters)
 
 
@@ -57,9 +57,9 @@ INTEGERS: Final = Array(np.dtype(np.int64))
 
 
 signed: Final[Callable[[np.uint64], int]] = instruction("signed")
-"""Reads an unsigned word as signed. Of the two mixed numba makes a float: kernels never mix them."""
+"""Reads an unsigned word as signed. Kernels never mix the two, since numba would make a float of them."""
 
 
 def integers(count: int, of: Result = I64) -> Result:
-    """A result of ``count`` 64-bit integers."""
+    """Return the result of ``count`` 64-bit integers."""
     return Result(of.scalar, count, is_tuple=True)
