@@ -1,6 +1,7 @@
-"""What is due: a pure function of the schedule and the time. The scheduler only wakes it.
+"""What is due: a pure function of the schedule and the time. The worker does it, the scheduler only wakes the worker.
 
-A schedule is a value; what happened makes another one of it. Times are epoch ms of one clock. A moment that lies ahead
+A schedule is a value. Whatever happens (a job begun, a plan made or spent, a failure, files that changed) makes another
+schedule of it, here and nowhere else. Times are epoch ms of one clock. A moment that lies ahead
 of that clock (it was set back) counts as long ago, so that nothing waits for it.
 
 Checkpoints that follow from a deletion or a compaction are written by that job, before the lock goes, since a broker
@@ -11,11 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
+from cleaner.config.file_states import State
 from cleaner.daemon.observer import JobKind
+from cleaner.engine.outcome import Outcome
 from policies.config.policy import BrokerPolicy
-from policies.plan import PartitionKey
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.steps import compaction_steps
+from storage.names import TopicPartition
 
 BACKOFF_MIN_MS: Final = 60_000
 BACKOFF_MAX_MS: Final = 3_600_000
@@ -24,18 +30,18 @@ _EVERYTHING: Final = frozenset({JobKind.SURVEY, JobKind.RETENTION, JobKind.CHECK
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often what is done."""
+    """The intervals at which the jobs are due."""
 
     retention_ms: int
     survey_ms: int
-    """To look for what there is to compact."""
+    """Between two looks for what there is to compact."""
     checkpoint_ms: int
     first_retention_ms: int
     """From the start to the first retention."""
 
     @classmethod
     def of(cls, broker: BrokerPolicy) -> Intervals:
-        """By Kafka's keys."""
+        """Return the intervals that Kafka's keys state."""
         return cls(
             broker.log_retention_check_interval_ms,
             broker.log_cleaner_backoff_ms,
@@ -46,7 +52,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A partition that a job failed on, so many times in a row."""
+    """The failures of a job on a partition, in a row."""
 
     count: int
     failed_ms: int
@@ -56,7 +62,7 @@ class Failure:
 
     @property
     def pause_ms(self) -> int:
-        """How long the partition is left alone: twice as long each time, up to an hour."""
+        """Return how long the partition is left alone: twice as long each time, up to an hour."""
         return min(BACKOFF_MIN_MS << min(self.count - 1, 16), BACKOFF_MAX_MS)
 
 
@@ -77,8 +83,20 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """The partitions that a retention opens."""
+
+    now: frozenset[TopicPartition]
+    """The partitions that have their turn in this hold of the locks."""
+    due: frozenset[TopicPartition]
+    """All that are due: more than ``now`` if an earlier hold left some, which have waited longest."""
+    unrecovered: frozenset[Path]
+    """Log dirs in which all partitions are due, for what a crash may have left there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
-    """All that decides what is due."""
+    """The state from which ``due`` computes the next jobs."""
 
     intervals: Intervals
     started_ms: int
@@ -100,17 +118,27 @@ class Schedule:
     failures: Mapping[Work, Failure] = field(default_factory=dict)
     compactor: Failure | None = None
     """The compacting process could not be started: nothing is compacted for a while."""
+    states: Mapping[Path, State] = field(default_factory=dict)
+    """What the log dirs looked like when everything was last planned."""
+    ripe_ms: int | None = None
+    """When time alone makes more of a log cleanable; None if it never does."""
+    expiring: frozenset[PartitionKey] = frozenset()
+    """Partitions that lose something to retention by the newest plan."""
+    left: frozenset[TopicPartition] = frozenset()
+    """Partitions that were due in an earlier hold of the locks, and have not had their turn."""
+    recovered: frozenset[Path] = frozenset()
+    """Log dirs in which what a crash left was finished."""
 
     def asked_for(self, kind: JobKind) -> Schedule:
-        """Out of turn."""
+        """Return the schedule with a job that is due out of turn."""
         return replace(self, wanted=self.wanted | {kind})
 
     def asked_for_everything(self) -> Schedule:
-        """SIGUSR1, ``--once``: run now; what failed is tried again."""
+        """Return the schedule after SIGUSR1, or of ``--once``: all jobs are due now, and what failed is tried again."""
         return replace(self, wanted=self.wanted | _EVERYTHING, failures={}, compactor=None)
 
     def began(self, job: Job, now_ms: int) -> Schedule:
-        """A job is being done: it is not due any more. What is done in turn keeps to its grid, without drift.
+        """Return the schedule after a job was begun, which is not due any more. Intervals keep to their grid.
 
         A retention begins with a full survey, so that one need not follow.
         """
@@ -127,24 +155,88 @@ class Schedule:
             corrections=self.corrections and job.kind is not JobKind.CHECKPOINT,
         )
 
+    def reconfigured(self, intervals: Intervals, *, was_unreadable: bool) -> Schedule:
+        """Return the schedule after a new configuration was taken: what it makes due is looked for at once.
+
+        ``was_unreadable``: nothing could be changed before, so that retention is due, too.
+        """
+        surveying = replace(self, intervals=intervals).asked_for(JobKind.SURVEY)
+        return surveying.asked_for(JobKind.RETENTION) if was_unreadable else surveying
+
+    def needs_plan(self, job: Job, states: Mapping[Path, State], now_ms: int) -> bool:
+        """Whether a survey plans everything: else what the last plan found holds still."""
+        is_ripe = self.ripe_ms is not None and self.ripe_ms <= now_ms
+        return job.is_full or states != self.states or is_ripe
+
+    def planned(self, plan: Plan, now_ms: int) -> Schedule:
+        """Return the schedule with what a new plan makes due of retention, and when time alone makes more due."""
+        ripe_ms = min(_moments_of(plan, now_ms), default=None)
+        return replace(self, expiring=frozenset(p.key for p in plan.partitions if p.deletion), ripe_ms=ripe_ms)
+
+    def with_work_of(self, log_dirs: Sequence[LogDirPlan], removals_ms: Mapping[PartitionKey, int]) -> Schedule:
+        """Return the schedule with what new plans of log dirs that may be changed make due of all other jobs."""
+        partitions = [p for log_dir in log_dirs for p in log_dir.partitions if isinstance(p, PartitionPlan)]
+        corrections = any(p.checkpoint_offset is not None for p in partitions)
+        backlog = [step.key for log_dir in log_dirs for step in compaction_steps(log_dir)]
+        return self.surveyed(backlog, removals_ms, corrections=corrections)
+
     def surveyed(
         self, backlog: Sequence[PartitionKey], removals_ms: Mapping[PartitionKey, int], *, corrections: bool
     ) -> Schedule:
-        """A survey found this to do."""
+        """Return the schedule with the compactions, removals and corrections that a survey found to be done."""
         waiting = [key for key in self.backlog if key in backlog]  # those that waited longest come first
         to_compact = tuple(key for key in dict.fromkeys((*waiting, *backlog)) if key != self.busy)
         return replace(self, backlog=to_compact, removals_ms=removals_ms, corrections=corrections)
+
+    def away(self, log_dir: Path) -> Schedule:
+        """Return the schedule after a log dir was not there: when it is back it may have leftovers of a crash."""
+        return replace(self, recovered=self.recovered - {log_dir})
+
+    def opens_any(self, job: Job) -> bool:
+        """Whether a retention has anything to open: partitions that lose something, or log dirs not yet recovered."""
+        expired = names_of(self.expiring) - names_of(job.leaving_out)
+        return bool(expired) or not self.recovered.issuperset(self.states)
+
+    def opening(self, job: Job, unrecovered: Mapping[Path, Collection[TopicPartition]]) -> Opening:
+        """Return the partitions that a retention opens.
+
+        Args:
+            job: the retention.
+            unrecovered: the partitions of each log dir that may be changed and was not yet recovered.
+        """
+        of_crashes = {name for names in unrecovered.values() for name in names}
+        all_due = (names_of(self.expiring) | of_crashes) - names_of(job.leaving_out)
+        return Opening(self.left & all_due or all_due, all_due, frozenset(unrecovered))
+
+    def opened(self, opening: Opening, left: frozenset[TopicPartition], full: frozenset[Path]) -> Schedule:
+        """Return the schedule after a retention: what it left has its turn with the next one, at once.
+
+        Args:
+            opening: the partitions that were opened.
+            left: those that the hold of the locks had no time for.
+            full: log dirs whose journal found no space, so that what a crash left there may still be there.
+        """
+        if not opening.due:
+            return replace(self, recovered=self.recovered | opening.unrecovered)
+        is_whole = opening.now == opening.due
+        recovered = self.recovered | (opening.unrecovered - full) if is_whole else self.recovered
+        schedule = replace(self, left=left, recovered=recovered)
+        return schedule if is_whole and not left else schedule.asked_for(JobKind.RETENTION)
+
+    def removed(self, states: Mapping[Path, State], removals_ms: Mapping[PartitionKey, int]) -> Schedule:
+        """Return the schedule after a removal beside which nothing changed: what the last plan found holds still."""
+        return replace(self, states=states, removals_ms={**self.removals_ms, **removals_ms})
 
     def without_backlog_of(self, log_dirs: Collection[str]) -> Schedule:
         """Return the schedule without the compactions of some log dirs. The next full survey finds them again."""
         return replace(self, backlog=tuple(key for key in self.backlog if key[0] not in log_dirs))
 
     def compacted(self) -> Schedule:
-        """Nothing is being compacted any more, well or not."""
+        """Return the schedule after a compaction ended, well or not."""
         return replace(self, busy=None)
 
     def failed(self, work: Work, error: str, now_ms: int, *, is_corrupt: bool = False) -> Schedule:
-        """A job failed on a partition: it is tried again, after a pause that grows."""
+        """Return the schedule after a job failed on a partition: it is tried again, after a pause that grows."""
         before = self.failures.get(work)
         failure = Failure(before.count + 1 if before else 1, now_ms, error, is_corrupt)
         kind, key = work
@@ -165,9 +257,19 @@ class Schedule:
         """Return the schedule after the compacting process took a task."""
         return replace(self, compactor=None)
 
-    def succeeded(self, work: Work) -> Schedule:
-        """A job did well on a partition; or its files changed, and it may."""
-        return replace(self, failures={w: failure for w, failure in self.failures.items() if w != work})
+    def succeeded(self, *works: Work) -> Schedule:
+        """Return the schedule after jobs did well on partitions, or after damaged files changed, so that they may."""
+        left = self.failures.keys() - set(works)
+        return replace(self, failures={work: failure for work, failure in self.failures.items() if work in left})
+
+    def spent(self, job: Job, plan: Plan, outcome: Outcome) -> Schedule:
+        """Return the schedule after a plan was spent: what did well is no failure any more.
+
+        A full journal is no failure of a partition: its log dir is tried again with the next full survey.
+        """
+        failed = {work for work, _, _ in failed_in(job, plan, outcome)}
+        done = {(job.kind, p.key) for p in plan.partitions if p.key[0] not in outcome.full_log_dirs}
+        return self.succeeded(*(done - failed)).without_backlog_of(outcome.full_log_dirs)
 
     def waits(self, work: Work, now_ms: int) -> bool:
         """Whether a partition that failed is to be left alone."""
@@ -184,7 +286,7 @@ class Schedule:
 
 
 def due(schedule: Schedule, now_ms: int) -> tuple[Job, ...]:
-    """What is to be done now, in this order. Deletions come before compactions, since they make space."""
+    """Return the jobs to be done now, in this order. Deletions come before compactions, since they make space."""
     return tuple(_due(schedule, now_ms) if schedule.busy is None else _due_beside(schedule, schedule.busy, now_ms))
 
 
@@ -209,7 +311,7 @@ def _due(schedule: Schedule, now_ms: int) -> Iterator[Job]:
 
 
 def _due_beside(schedule: Schedule, busy: PartitionKey, now_ms: int) -> Iterator[Job]:
-    """While a partition is compacted. The cleaner's checkpoint is the other process's meanwhile."""
+    """Yield what is due while a partition is compacted. The other process owns the cleaner's checkpoint meanwhile."""
     for job in _due(schedule, now_ms):
         match job.kind:
             case JobKind.RETENTION:
@@ -228,7 +330,7 @@ def _is_retention_due(schedule: Schedule, now_ms: int) -> bool:
 
 
 def _is_in_turn(schedule: Schedule, kind: JobKind, now_ms: int) -> bool:
-    """Asked for, never done, or its interval is over."""
+    """Whether a job was asked for, was never done, or its interval is over."""
     last_ms = schedule.last_ms.get(kind)
     return kind in schedule.wanted or last_ms is None or _is_over(last_ms, schedule._interval_ms(kind), now_ms)
 
@@ -254,7 +356,7 @@ def _is_over(since_ms: int, span_ms: int, now_ms: int) -> bool:
 
 
 def _on_grid(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
-    """The newest moment of the grid through ``last_ms``; now, where there is none, or the clock was set back."""
+    """Return the newest moment of the grid through ``last_ms``; now, if there is none, or the clock was set back."""
     if last_ms is None or interval_ms <= 0 or now_ms < last_ms + interval_ms:
         return now_ms
     return now_ms - (now_ms - last_ms) % interval_ms
@@ -262,3 +364,30 @@ def _on_grid(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
 
 def _of(job: Job, kind: JobKind) -> tuple[PartitionKey, ...]:
     return job.partitions if job.kind is kind else ()
+
+
+def names_of(keys: Collection[PartitionKey]) -> frozenset[TopicPartition]:
+    """Return the partitions of some keys, without their log dirs."""
+    return frozenset(topic_partition for _, topic_partition in keys)
+
+
+def failed_in(job: Job, plan: Plan, outcome: Outcome) -> Iterator[tuple[Work, str, bool]]:
+    """Yield the partitions that a job failed on, with the error, and whether their files are damaged."""
+    for key in (partition.key for partition in plan.partitions):
+        result = outcome.results.get(key)
+        if result and result.error:
+            yield (job.kind, key), result.error, result.is_corrupt
+
+
+def failed_beside(job: Job, outcome: Outcome) -> Iterator[tuple[Work, str, bool]]:
+    """Yield the partitions of a removal that failed; which of them it was is not told, so all of them are."""
+    if job.kind is JobKind.REMOVAL and len(outcome.errors) > len(outcome.full_log_dirs):
+        for key in job.partitions:
+            yield (job.kind, key), outcome.errors[0], False
+
+
+def _moments_of(plan: Plan, now_ms: int) -> Iterator[int]:
+    """Yield the moments at which time alone makes more of a log cleanable, epoch ms."""
+    for section in (p.section for p in plan.partitions if p.section):
+        if (until_ms := section.bound.until_ms) is not None and until_ms > now_ms:
+            yield until_ms

@@ -87,3 +87,15 @@ class Turn:
             self._on_refusal(path, error)
         else:
             self._locked_seconds = self._seconds() if self._locked_seconds is None else self._locked_seconds
+
+
+def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a predicate that is true when first asked: else a hold might end before anything was done."""
+    passed: list[bool] = []
+
+    def may() -> bool:
+        is_allowed = not passed or may_begin()
+        passed.append(True)
+        return is_allowed
+
+    return may

@@ -1,13 +1,12 @@
-"""The worker: does what is due, job after job, and keeps the schedule that says what is due next.
+"""The worker: does what is due, job after job, and keeps the schedule, which alone decides what is due next.
 
-What fails is told and does not stop the others. An exception that nobody expects ends the thread that ticks; whoever
-started it starts another, with the schedule as it is, in which the job that it died of is not due for now.
+A failure is told and does not stop the other jobs. An unexpected exception ends the thread that ticks. The daemon then
+starts another thread with the same schedule, in which the job that failed is not due for now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import Final
 from cleaner.config.file_states import State, state_of_directory, state_of_entries, with_entries
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration, one_line, reason_of
-from cleaner.daemon.due import Intervals, Job, Schedule, Work, due
+from cleaner.daemon.damage import Damage
+from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_beside, failed_in, names_of
 from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
-from cleaner.daemon.plan_reading import at_least_one, directory_of, moments_of, names_of, planned_of
 from cleaner.daemon.supervisor import Supervisor
 from cleaner.daemon.telling import Progress, Teller, Trouble, bytes_to_read, words
-from cleaner.daemon.turn import Turn
+from cleaner.daemon.turn import Turn, at_least_one
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted, everything
@@ -31,14 +30,12 @@ from cleaner.engine.leftovers import next_removals
 from cleaner.engine.locks import LentLocks
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
-from cleaner.engine.uncleanable import Uncleanable
 from cleaner.errors import told
 from cleaner.events import Event
-from policies.plan import LogDirPlan, Only, PartitionKey, Plan, Request
+from policies.plan import Only, PartitionKey, Plan, Request
 from policies.steps import compaction_steps
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLocked
-from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
@@ -65,24 +62,17 @@ class Worker:
         self._rounds = 0
         self._is_once = False
         self._rests_until_seconds = 0.0
-        self._left: frozenset[TopicPartition] = frozenset()
-        """Partitions that were due in an earlier hold of the locks, and have not had their turn."""
-        self._states: dict[Path, State] = {}
-        self._moment_ms: int | None = None
-        self._expired: set[PartitionKey] = set()
-        self._recovered: frozenset[Path] = frozenset()
-        """Log dirs in which what a crash left was finished; a log dir that was away may have other leftovers."""
         self._doing = JobKind.SURVEY
-        self._damaged: dict[Work, Uncleanable] = {}
+        self._damage = Damage()
         self._to_read_bytes: dict[PartitionKey, int] = {}
         """What the compactions of the backlog read."""
 
     def want(self, change: Change) -> None:
-        """Have the schedule changed before the next job."""
+        """Change the schedule before the next job."""
         self._orders.put(change)
 
     def stop(self) -> None:
-        """End the job that goes on between two steps. The supervisor says ``stopping`` already."""
+        """End the present job between two steps. The supervisor says ``stopping`` already."""
         if cleaner := self._cleaner:
             cleaner.stop()
 
@@ -184,8 +174,7 @@ class Worker:
             if changes or was_unreadable:
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
-                self._schedule = replace(self._schedule, intervals=intervals).asked_for(JobKind.SURVEY)
-                self._schedule = self._schedule.asked_for(JobKind.RETENTION) if was_unreadable else self._schedule
+                self._schedule = self._schedule.reconfigured(intervals, was_unreadable=bool(was_unreadable))
         finally:
             self._supervisor.reloaded()
 
@@ -197,59 +186,47 @@ class Worker:
             self._reload_if_stale()
         dirs = [path for path in self._configuration.loaded.log_dirs if self._is_there(path)]
         states = {path: self._state_of(path, round_) for path in dirs}
-        is_time = self._moment_ms is not None and self._moment_ms <= now_ms
-        if not job.is_full and states == self._states and not is_time:
+        if not self._schedule.needs_plan(job, states, now_ms):
             return
-        self._states = states
-        self._forgive_mended()
+        self._schedule = replace(self._schedule, states=states).succeeded(*self._damage.mended())
         plan = self._open(dirs).plan(Request(now_ms, in_place=not self._schedule.observing))
-        self._expired = {p.key for p in plan.partitions if p.deletion}
         self._teller.planned(plan, now_ms)
-        self._moment_ms = min(moments_of(plan, now_ms), default=None)
+        self._schedule = self._schedule.planned(plan, now_ms)
         if not self._schedule.observing:
-            self._schedule_work([d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held])
+            free = [d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held]
+            self._to_read_bytes = {step.key: bytes_to_read(step) for d in free for step in compaction_steps(d)}
+            self._schedule = self._schedule.with_work_of(free, dict(chain.from_iterable(map(next_removals, free))))
 
     def _is_there(self, path: Path) -> bool:
-        """A disk that is gone must not stop the others."""
+        """Whether a log dir can be opened: one on a disk that is gone must not stop the others."""
         try:
             LogDir.open(path)
         except (LogCleanerError, OSError) as error:
             self._teller.log_dir_fails(path, Trouble.OPENING, JobKind.SURVEY, str(error))
-            self._recovered -= {path}
+            self._schedule = self._schedule.away(path)
             return False
         self._teller.log_dir_works(path, Trouble.OPENING)
         return True
 
     def _state_of(self, path: Path, round_: Turn) -> State:
-        """Of a log dir that is only observed, who has it: a broker changes it all the time."""
+        """Tell who holds a log dir, and return its state: one that another process may change at any time has none."""
         if self._schedule.observing:
             return ()
         holder = None if round_.holds(path) else LogDir(path).locked_by()
         self._teller.holder(path, holder)
         return (holder,) if holder else state_of_directory(path)
 
-    def _schedule_work(self, free: Sequence[LogDirPlan]) -> None:
-        steps = [step for log_dir in free for step in compaction_steps(log_dir)]
-        self._to_read_bytes = {step.key: bytes_to_read(step) for step in steps}
-        removals = dict(chain.from_iterable(next_removals(log_dir) for log_dir in free))
-        corrections = any(p.checkpoint_offset is not None for p in planned_of(free))
-        self._schedule = self._schedule.surveyed([step.key for step in steps], removals, corrections=corrections)
-
     def _retain_expired(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """Survey, then the partitions that lose something; all of them once, for what a crash may have left."""
+        """Survey, then open the partitions that lose something; once all of them, for what a crash may have left."""
         self._survey(replace(job, is_full=True), round_, now_ms)
-        left_out, expired = names_of(job.leaving_out), names_of(self._expired)
-        if not expired - left_out and self._recovered.issuperset(self._states):
+        if not self._schedule.opens_any(job):
             return
-        fresh = frozenset(self._changeable(round_)) - self._recovered
-        due_now = (expired | {name for path in fresh for name, _ in LogDir(path).partitions()}) - left_out
-        first = self._left & due_now or due_now  # those that an earlier hold left have waited longest
-        if due_now:
-            self._left, full = self._retain(job, round_, now_ms, first.__contains__)
-            fresh = fresh - full if first == due_now else frozenset()  # what a crash left was only looked for in these
-        if due_now and (self._left or first != due_now):
-            self._schedule = self._schedule.asked_for(JobKind.RETENTION)
-        self._recovered |= fresh
+        fresh = frozenset(self._changeable(round_)) - self._schedule.recovered
+        opening = self._schedule.opening(job, {path: [name for name, _ in LogDir(path).partitions()] for path in fresh})
+        left, full = frozenset[TopicPartition](), frozenset[Path]()
+        if opening.due:
+            left, full = self._retain(job, round_, now_ms, opening.now.__contains__)
+        self._schedule = self._schedule.opened(opening, left, full)
 
     def _retain(
         self, job: Job, round_: Turn, now_ms: int, wanted: Wanted
@@ -271,17 +248,18 @@ class Worker:
         if self._configuration.unreadable:
             self._remove_journalled(job, round_, now_ms)
             return
-        names = {path: [str(tp) for log_dir, tp in job.partitions if log_dir == str(path)] for path in self._states}
+        states = self._schedule.states
+        names = {path: [str(tp) for log_dir, tp in job.partitions if log_dir == str(path)] for path in states}
         before = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
         done = self._cleaned(job, round_, now_ms, names_of(job.partitions).__contains__)
         if self._must_let_go(round_):
             self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
         if done is None or done[1].results or done[1].errors:
             return
-        for path, entries in before.items():
-            self._states[path] = with_entries(self._states[path], entries, state_of_entries(path, names[path]))
+        after = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
+        seen = {path: with_entries(state, before[path], after[path]) for path, state in states.items()}
         removals = chain.from_iterable(map(next_removals, done[0].log_dirs))
-        self._schedule = replace(self._schedule, removals_ms={**self._schedule.removals_ms, **dict(removals)})
+        self._schedule = self._schedule.removed(seen, dict(removals))
 
     def _remove_journalled(self, job: Job, round_: Turn, now_ms: int) -> None:
         """While the configuration cannot be read, unlink what an earlier decision, which is in the journal, took."""
@@ -313,7 +291,7 @@ class Worker:
             self._schedule = self._schedule.compacted()
 
     def _have_compacted(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """By the child; what is due of other partitions is done meanwhile."""
+        """Have the child compact a partition; what is due of the others is done meanwhile."""
         (key,) = job.partitions
 
         def meanwhile() -> None:
@@ -351,41 +329,25 @@ class Worker:
         self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **fields)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
-        """Tell what became of a plan, and let those wait that failed.
-
-        A full journal is no failure of a partition: the log dir is tried again with the next full survey.
-        """
+        """Tell what became of a plan, and let those wait that failed."""
         now_ms = self._clock.now_ms()
         self._teller.ran(job, plan, outcome, started_ms, now_ms)
-        for partition in plan.partitions:
-            result, work = outcome.results.get(partition.key), (job.kind, partition.key)
-            if result and result.error:
-                self._back_off(work, result.error, now_ms, is_corrupt=result.is_corrupt)
-            elif work in self._schedule.failures and work[1][0] not in outcome.full_log_dirs:
-                self._schedule = self._schedule.succeeded(work)
+        for work, error, is_corrupt in failed_in(job, plan, outcome):
+            self._back_off(work, error, now_ms, is_corrupt=is_corrupt)
+        self._schedule = self._schedule.spent(job, plan, outcome)
         for error in outcome.errors:
             self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
-        self._schedule = self._schedule.without_backlog_of(outcome.full_log_dirs)
-        if len(outcome.errors) > len(outcome.full_log_dirs) and job.kind is JobKind.REMOVAL:
-            for key in job.partitions:
-                self._back_off((job.kind, key), outcome.errors[0], now_ms)
+        for work, error, _ in failed_beside(job, outcome):
+            self._back_off(work, error, now_ms)
 
     def _back_off(self, work: Work, error: str, now_ms: int, *, is_corrupt: bool = False) -> None:
         self._schedule = self._schedule.failed(work, error, now_ms, is_corrupt=is_corrupt)
         self._teller.backs_off(work, self._schedule.failures[work])
         if is_corrupt:
-            self._damaged[work] = Uncleanable.of(list_partition(directory_of(work)), error)
-
-    def _forgive_mended(self) -> None:
-        """What was damaged, and has other files now, may be tried again."""
-        for work, damage in list(self._damaged.items()):
-            with suppress(LogCleanerError):  # a partition that is gone has no work either
-                if damage.may_retry(list_partition(directory_of(work))):
-                    del self._damaged[work]
-                    self._schedule = self._schedule.succeeded(work)
+            self._damage.note(work, error)
 
     def _locked(self, round_: Turn) -> tuple[Path, ...]:
-        """The log dirs that may be changed in this round."""
+        """Take the locks of the round. Return the log dirs that may be changed."""
         dirs = round_.locked()
         for path in dirs:
             self._teller.log_dir_works(path, Trouble.LOCKING)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 
-from cleaner.daemon.due import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Intervals, Job, Schedule, due
+from cleaner.daemon.due import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Intervals, Job, Opening, Schedule, due, names_of
 from cleaner.daemon.observer import JobKind
+from cleaner.engine.outcome import Outcome
 from policies.config.policy import BrokerPolicy
 from policies.plan import PartitionKey
 from storage.names import TopicPartition
+from tests.cleaner.report.plans import a_partition, a_plan
 
 T0 = 1_800_000_000_000
 INTERVALS = Intervals(retention_ms=300_000, survey_ms=15_000, checkpoint_ms=60_000, first_retention_ms=30_000)
@@ -304,3 +307,95 @@ def test_what_is_to_be_done_all_the_time_is_due_again_at_once(now_ms):
         assert [job.kind for job in jobs][-1] is JobKind.SURVEY
         for job in jobs:
             always = always.began(job, now_ms)
+
+
+LOG_DIR, OTHER_DIR = Path("/data"), Path("/other")
+SEEN = replace(QUIET, states={LOG_DIR: (1,)}, ripe_ms=T0 + 10, recovered=frozenset({LOG_DIR}))
+
+
+@pytest.mark.parametrize(
+    ("story", "job", "states", "after_ms", "expected"),
+    [
+        ("nothing changed", Job(JobKind.SURVEY), {LOG_DIR: (1,)}, 9, False),
+        ("a full survey", Job(JobKind.SURVEY, is_full=True), {LOG_DIR: (1,)}, 9, True),
+        ("something changed", Job(JobKind.SURVEY), {LOG_DIR: (2,)}, 9, True),
+        ("a log dir is gone", Job(JobKind.SURVEY), {}, 9, True),
+        ("time alone made more cleanable", Job(JobKind.SURVEY), {LOG_DIR: (1,)}, 10, True),
+    ],
+)
+def test_when_a_survey_plans_anew(story, job, states, after_ms, expected):
+    assert SEEN.needs_plan(job, states, T0 + after_ms) is expected, story
+
+
+@pytest.mark.parametrize(
+    ("story", "schedule", "leaving_out", "unrecovered", "now", "due_now"),
+    [
+        ("nothing expires", SEEN, (), {}, (), ()),
+        ("what expires", replace(SEEN, expiring=frozenset({A})), (), {}, (A,), (A,)),
+        ("what failed waits", replace(SEEN, expiring=frozenset({A, B})), (A,), {}, (B,), (B,)),
+        ("a log dir that may have leftovers is opened whole", SEEN, (), {LOG_DIR: [A[1], B[1]]}, (A, B), (A, B)),
+        ("but for what failed", SEEN, (B,), {LOG_DIR: [A[1], B[1]]}, (A,), (A,)),
+        (
+            "what an earlier hold left comes first",
+            replace(SEEN, expiring=frozenset({A, B}), left=frozenset({B[1]})),
+            (),
+            {},
+            (B,),
+            (A, B),
+        ),
+        (
+            "what was left and is not due any more makes nothing wait",
+            replace(SEEN, expiring=frozenset({A}), left=frozenset({B[1]})),
+            (),
+            {},
+            (A,),
+            (A,),
+        ),
+    ],
+)
+def test_what_a_retention_opens(story, schedule, leaving_out, unrecovered, now, due_now):
+    job = Job(JobKind.RETENTION, leaving_out=frozenset(leaving_out))
+    opening = schedule.opening(job, unrecovered)
+    assert (opening.now, opening.due) == (names_of(now), names_of(due_now)), story
+    if not unrecovered:
+        assert schedule.opens_any(job) is bool(due_now)
+
+
+def test_retention_has_work_while_a_log_dir_was_not_opened_whole():
+    retention = Job(JobKind.RETENTION)
+    assert not SEEN.opens_any(retention)
+    assert SEEN.away(LOG_DIR).opens_any(retention)
+    assert replace(SEEN, states={LOG_DIR: (1,), OTHER_DIR: (1,)}).opens_any(retention)
+
+
+@pytest.mark.parametrize(
+    ("story", "now", "left", "full", "is_asked_again", "is_recovered"),
+    [
+        ("all had their turn", (A, B), (), (), False, True),
+        ("the hold ended before", (A, B), (B,), (), True, True),
+        ("only those of an earlier hold had theirs", (B,), (), (), True, False),
+        ("the journal found no space", (A, B), (), (LOG_DIR,), False, False),
+    ],
+)
+def test_what_a_retention_leaves_is_due_at_once(story, now, left, full, is_asked_again, is_recovered):
+    opening = Opening(names_of(now), names_of((A, B)), frozenset({LOG_DIR}))
+    after = replace(SEEN, recovered=frozenset()).opened(opening, names_of(left), frozenset(full))
+    assert (JobKind.RETENTION in after.wanted) is is_asked_again, story
+    assert (LOG_DIR in after.recovered) is is_recovered, story
+    assert after.left == names_of(left)
+
+
+def test_a_configuration_that_could_not_be_read_makes_retention_due_when_it_can():
+    assert QUIET.reconfigured(INTERVALS, was_unreadable=False).wanted == {JobKind.SURVEY}
+    assert QUIET.reconfigured(INTERVALS, was_unreadable=True).wanted == {JobKind.SURVEY, JobKind.RETENTION}
+
+
+def test_a_full_journal_is_no_success_and_takes_the_backlog_of_its_log_dir():
+    job, plan = Job(JobKind.COMPACTION, (A,)), a_plan(a_partition("orders-0", 5, 5, 1))
+    (partition,) = plan.partitions
+    work = JobKind.COMPACTION, partition.key
+    failing = replace(QUIET, backlog=(partition.key,)).failed(work, "no", T0)
+    log_dir = partition.key[0]
+    assert failing.spent(job, plan, Outcome(False, {})).failures == {}
+    full = failing.spent(job, plan, Outcome(False, {}, full_log_dirs=(log_dir,)))
+    assert (set(full.failures), full.backlog) == ({work}, ())
