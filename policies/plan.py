@@ -89,7 +89,7 @@ class Compaction:
 
     @property
     def size_bytes(self) -> int:
-        """Of the ``.log`` files that are read; the most that the cleaned ones can come to."""
+        """Return the bytes of the ``.log`` files that are read; the cleaned ones have no more."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
@@ -123,7 +123,7 @@ class PartitionPlan:
 
     @property
     def key(self) -> PartitionKey:
-        """Names the partition among those of all log dirs."""
+        """Return what names the partition among those of all log dirs."""
         return self.facts.log_dir, self.facts.topic_partition
 
     @property
@@ -158,12 +158,12 @@ class Plan:
 
     @property
     def partitions(self) -> tuple[PartitionPlan, ...]:
-        """Every partition that could be read, in the order of the log dirs."""
+        """Return every partition that could be read, in the order of the log dirs."""
         return tuple(p for log_dir in self.log_dirs for p in log_dir.partitions if isinstance(p, PartitionPlan))
 
     @property
     def failures(self) -> tuple[UnreadablePartition, ...]:
-        """Every partition that could not."""
+        """Return every partition that could not be read."""
         return tuple(p for log_dir in self.log_dirs for p in log_dir.partitions if isinstance(p, UnreadablePartition))
 
     @property
@@ -199,7 +199,7 @@ class Plan:
 
 
 def _guard_key(guard: Reason, path: str) -> str:
-    """What was confirmed: the sentence too, but for the clock's, which tells the time."""
+    """Return the key of a guard: with its sentence, unless that is the clock's, which tells the time."""
     return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
 
 
@@ -297,7 +297,7 @@ def assume_committed(facts: PartitionFacts) -> PartitionFacts:
 
 
 def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
-    """Why nothing of a partition is touched at all."""
+    """Return why nothing of a partition is touched; None if it may be."""
     if facts.held_since_ms is not None:
         words = f"on hold since its restore at {moment(facts.held_since_ms)}"
         return Reason(ReasonCode.HELD, f"{words}, until logcleaner restore --release {facts.topic_partition}")
@@ -393,5 +393,5 @@ def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdi
 
 
 def path_of(facts: PartitionFacts) -> PurePath:
-    """The partition's directory."""
+    """Return the partition's directory."""
     return PurePath(facts.log_dir) / str(facts.topic_partition)

@@ -9,7 +9,7 @@ from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
 
 
 def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
-    """The plan without all other partitions, those that cannot be read among them."""
+    """Return the plan with the named partitions alone; those that cannot be read are left out, too."""
     log_dirs = (
         replace(d, partitions=tuple(p for p in d.partitions if isinstance(p, PartitionPlan) and p.key in keys))
         for d in plan.log_dirs
@@ -18,7 +18,7 @@ def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
 
 
 def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> Plan:
-    """What a run did in the end: the first plan, with the partitions of the second one in their places.
+    """Return what a run did: the first plan, with the partitions of the second one in their places.
 
     Args:
         plan: the first one.
@@ -40,7 +40,7 @@ def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> P
 
 
 def _joined(first: PartitionPlan, second: PartitionPlan, deleted: int) -> PartitionPlan:
-    """The second plan, behind the segments that went by the first one."""
+    """Return the second plan of a partition, after the segments that the first one deleted."""
     segments = first.facts.segments[:deleted] + second.facts.segments
     facts = replace(second.facts, segments=segments)
     count = deleted + (len(second.deletion.segments) if second.deletion else 0)

@@ -22,7 +22,7 @@ PROBE_BYTES: Final = 1 << 20
 
 
 def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
-    """Deletions, each to be carried out whole.
+    """Return the deletions in order, each to be carried out whole.
 
     Args:
         plan: of one log dir.
@@ -36,7 +36,7 @@ def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, .
 
 
 def with_oldest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
-    """A deletion in two steps: the oldest segments up to ``PROBE_BYTES`` of the disk, and the rest.
+    """Return a deletion as two steps: the oldest segments up to ``PROBE_BYTES`` of the disk, and the rest.
 
     What the first one gives back shows whether the second one is worth it.
     """
@@ -48,14 +48,14 @@ def with_oldest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
 
 
 def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
-    """Compactions, smallest working space first."""
+    """Return the compactions, smallest working space first."""
     return tuple(sorted((p for p in _planned(plan) if p.compaction), key=_working_bytes))
 
 
 def compaction_crews(
     steps: Sequence[PartitionPlan], threads: int, broker: BrokerPolicy
 ) -> tuple[tuple[PartitionPlan, ...], tuple[PartitionPlan, ...]]:
-    """Which compactions go side by side, with one thread each, and which in turn, with all threads.
+    """Return the compactions that go side by side, a thread each, and those in turn, with all threads.
 
     Of a small one most of the time is its fsyncs, which only others can use. A limit on the rate is for one at a time.
     """
@@ -67,7 +67,7 @@ def compaction_crews(
 
 
 def scratch_bytes(plan: LogDirPlan, *, at_once: bool) -> int:
-    """Free space that the compactions of a log dir need at most, their output being as large as their input.
+    """Return the free space that compactions need at most, if their output is as large as their input.
 
     Args:
         plan: of one log dir.
@@ -87,7 +87,7 @@ def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
 
 
 def _apart(step: PartitionPlan, count: int) -> tuple[PartitionPlan, PartitionPlan]:
-    """The deletion of its ``count`` oldest segments, and that of the others."""
+    """Return the deletion of the ``count`` oldest segments, and that of the others."""
     assert step.deletion is not None
     left: PartitionFacts = step.facts.without_oldest(count)
     verdicts = step.verdicts[count:]

@@ -36,7 +36,7 @@ class Opened(NamedTuple):
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which log dirs, and under which configuration."""
+    """Add the options that name log dirs, topics and the configuration."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
     _add_topics(group)
@@ -69,7 +69,7 @@ def _add_broker(group: argparse._ArgumentGroup) -> None:
 
 
 def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
-    """Which log dirs, for a command that asks no policy; ``with_topics``: and which topics of them."""
+    """Add the options that name log dirs. With ``with_topics``, add those that choose topics, too."""
     group = parser.add_argument_group("log dirs")
     _add_places(group)
     if with_topics:
@@ -203,7 +203,7 @@ def reader_of(
 
 
 def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
-    """Read; name the option of a file that cannot be read.
+    """Read the configuration; the error for an unreadable file names its option.
 
     Raises: InvalidConfig if no log dir is named; as ``ConfigurationReader.read``.
     """
@@ -224,7 +224,7 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """The configuration file, and what the command line says in its place."""
+    """Return the configuration file with what the command line overrides."""
     from cleaner.config.layers import Settings
 
     settings = Settings()
@@ -241,7 +241,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def wanted_partitions(args: argparse.Namespace) -> Wanted:
-    """The one that is named, else those that ``--topic`` names, else all."""
+    """Return a predicate: the named partition, else those that ``--topic`` names, else all."""
     from cleaner.engine.inventory import is_named
 
     one: TopicPartition | None = args.topic_partition

@@ -16,7 +16,7 @@ from policies.plan import PartitionKey, PartitionPlan, Plan
 
 
 class Trouble(StrEnum):
-    """How far one gets with a log dir that cannot be served."""
+    """What goes wrong with a log dir that cannot be served."""
 
     OPENING = "opening"
     """It is not there, or cannot be read."""
@@ -34,7 +34,7 @@ _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is remembered of the newest plan of everything; the plan itself may be large."""
+    """The figures of the newest plan of everything; the plan itself may be too large to keep."""
 
     partitions: int
     has_failures: bool
@@ -44,14 +44,14 @@ class Planned:
 
     @classmethod
     def of(cls, plan: Plan) -> Planned:
-        """Of a plan."""
+        """Return the figures of a plan."""
         has_failures = bool(plan.failures) or any(log_dir.facts.errors for log_dir in plan.log_dirs)
         is_held_back = any(plan.guards) or any(p.config_is_unknown for p in plan.partitions)
         return cls(len(plan.partitions), has_failures, is_held_back)
 
 
 class Teller:
-    """Tells each thing once for as long as it lasts."""
+    """Passes on to log and observer what the worker meets; tells each trouble once for as long as it lasts."""
 
     def __init__(self, log: EventLog, observer: Observer) -> None:
         self._log = log
@@ -68,11 +68,11 @@ class Teller:
         self.newest: Planned | None = None
 
     def begin_round(self, number: int) -> None:
-        """What follows belongs to this round."""
+        """Number the events that follow."""
         self._log = self._unbound.bind(round=number)
 
     def end_round(self) -> None:
-        """What follows belongs to none."""
+        """Number no further events."""
         self._log = self._unbound
 
     def event(self, name: str, **fields: object) -> None:
@@ -80,7 +80,7 @@ class Teller:
         self._log.event(name, **fields)
 
     def planned(self, plan: Plan, now_ms: int) -> None:
-        """Everything was planned: pass it on, and log what a person should see to."""
+        """Pass on a plan of everything, and log what a person should see to."""
         for facts in (log_dir.facts for log_dir in plan.log_dirs):
             if facts.errors:
                 self._set_trouble(Path(facts.path), Trouble.CONTENT, "; ".join(facts.errors))
@@ -95,7 +95,7 @@ class Teller:
         self._complaints = complaints
 
     def ran(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
-        """A plan was spent."""
+        """Pass on that a plan was spent, and log its figures."""
         self._observer.ran(plan, outcome, started_ms, ended_ms)
         sums = {name: sum(getattr(result, name) for result in outcome.results.values()) for name in _FIGURES}
         sums["freed_bytes"] += outcome.swept_bytes
@@ -103,23 +103,23 @@ class Teller:
             self._log.event(Event.JOB_DONE, job=job.kind.value, seconds=round(outcome.seconds, 3), **sums)
 
     def configured(self, now_ms: int, log_dirs: Iterable[Path]) -> None:
-        """A configuration was taken, at the start or anew. ``now_ms``: epoch ms."""
+        """Pass on that a configuration was taken, at the start or again. ``now_ms``: epoch ms."""
         self._log_dirs = tuple(log_dirs)
         self._troubles = {key: error for key, error in self._troubles.items() if key[0] in self._log_dirs}
         self._observer.configured(now_ms, succeeded=True)
         self._tell_log_dirs()
 
     def began(self, kind: JobKind) -> None:
-        """A job is being done."""
+        """Note that a job was begun."""
         self._failed_jobs.discard(kind)
 
     def ended(self, kind: JobKind, started_ms: int, ended_ms: int) -> None:
-        """A job ended. Times in epoch ms."""
+        """Pass on that a job ended. Times in epoch ms."""
         is_whole = not self.held and not self.failing
         self._observer.did(JobDone(kind, started_ms, ended_ms, kind not in self._failed_jobs, is_whole))
 
     def failed(self, event: Event, where: JobKind, error: str, **fields: object) -> None:
-        """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
+        """Tell an error that no outcome tells of. ``where``: the kind of the job that met it."""
         self.has_failed = True
         self._failed_jobs.add(where)
         if event is not Event.LOG_DIR_FAILED or error not in self.failing:
@@ -130,18 +130,18 @@ class Teller:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """What is wrong with log dirs as a whole, each thing once."""
+        """Return what is wrong with log dirs as a whole, each thing once."""
         return tuple(dict.fromkeys(error for _, error in sorted(self._troubles.items())))
 
     def log_dir_fails(self, path: Path, trouble: Trouble, where: JobKind, error: str) -> None:
-        """A log dir cannot be served; told once for as long as it lasts."""
+        """Tell, once for as long as it lasts, that a log dir cannot be served."""
         if self._troubles.get((path, trouble)) != error:
             self.failed(Event.LOG_DIR_FAILED, where, error, log_dir=str(path))
             self._set_trouble(path, trouble, error)
             self._tell_log_dirs()
 
     def log_dir_works(self, path: Path, trouble: Trouble) -> None:
-        """A trouble of a log dir is over, if there was one."""
+        """Tell that a trouble of a log dir is over, if there was one."""
         if (path, trouble) not in self._troubles:
             return
         self._set_trouble(path, trouble, "")
@@ -160,7 +160,7 @@ class Teller:
         self._observer.log_dirs({str(path): path in failing for path in self._log_dirs})
 
     def backs_off(self, work: Work, failure: Failure) -> None:
-        """A partition failed, and is left alone for a while."""
+        """Tell that a partition failed, and is left alone for a while."""
         self.has_failed = True
         self._failed_jobs.add(work[0])
         kind, (log_dir, (topic, partition)) = work
@@ -169,17 +169,17 @@ class Teller:
         self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
     def held_locks(self, seconds: float) -> None:
-        """A round held the locks for so long."""
+        """Pass on for how long a turn held the locks."""
         self._observer.held_locks(seconds)
 
     def worker_died(self, error: str) -> None:
-        """The worker thread, or the compacting process, ended unasked."""
+        """Tell that the worker thread, or the compacting process, ended by itself."""
         self.has_failed = True
         self._log.event(Event.WORKER_DIED, error=error)
         self._observer.worker_died()
 
     def holder(self, path: Path, holder: str | None) -> None:
-        """Who has a log dir that we want."""
+        """Tell who holds a log dir, if that changed; None if nobody does."""
         known = self.held.get(path)
         if holder and not known:
             self._log.event(Event.LOG_DIR_HELD, log_dir=str(path), by=holder)
@@ -230,7 +230,7 @@ def bytes_to_read(planned: PartitionPlan) -> int:
 
 
 def words(job: Job) -> str:
-    """A job in one line for people."""
+    """Return a job as one line for people."""
     match job.kind:
         case JobKind.RELOAD:
             return "reading the configuration again"

@@ -25,7 +25,7 @@ class Turn:
     def __init__(
         self, log_dirs: Iterable[Path], on_refusal: OnRefusal, seconds: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is taken yet.
+        """Take nothing yet.
 
         Args:
             seconds: a stopwatch.
@@ -53,7 +53,7 @@ class Turn:
 
     @property
     def held_seconds(self) -> float:
-        """For how long a broker would have been refused by now."""
+        """Return for how many seconds a broker would have been refused by now."""
         return 0.0 if self._locked_seconds is None else self._seconds() - self._locked_seconds
 
     def holds(self, log_dir: Path) -> bool:
@@ -61,7 +61,7 @@ class Turn:
         return self._locks is not None and log_dir in self._locks
 
     def locked(self) -> tuple[Path, ...]:
-        """The log dirs that may be changed in this round."""
+        """Take the locks when first called. Return the log dirs that may be changed."""
         if self._locks is None:
             self._locks = {}
             for path in self.log_dirs:
@@ -74,7 +74,7 @@ class Turn:
         return self._locks[log_dir]
 
     def compactor(self, supervisor: Supervisor) -> CompactingChild:
-        """The one child of this round."""
+        """Return the one child of this turn; start it when first called."""
         if self._compactor is None:
             descriptors = [lock.descriptor for lock in (self._locks or {}).values()]
             self._compactor = CompactingChild(descriptors, supervisor)

@@ -34,7 +34,7 @@ class LogDirsChange(LogCleanerError):
 
 @dataclass(slots=True)
 class Begun:
-    """What became of a run's beginning, once every lock is taken: recovery, and what had to make space for it."""
+    """The result of recovery, and of what had to make space for it, once every lock is taken."""
 
     means: Means
     request: Request

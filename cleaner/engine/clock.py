@@ -15,31 +15,31 @@ class Clock(Protocol):
     """Wall clock, boot clock and stopwatch."""
 
     def now_ms(self) -> int:
-        """Wall clock, epoch ms."""
+        """Return the time of day, epoch ms."""
         ...
 
     def boot(self) -> Boot | None:
-        """The boot of the machine, by the clock that goes on whatever the wall clock is set to; None: not told."""
+        """Return the boot of the machine, by a clock that ignores changes of the wall clock; None if unknown."""
         ...
 
     def seconds(self) -> float:
-        """A monotonic stopwatch."""
+        """Return the seconds of a monotonic stopwatch."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Wait."""
         ...
 
 
 class SystemClock:
-    """The machine's."""
+    """The clock of the machine: the only code that asks the time of day."""
 
     def now_ms(self) -> int:
-        """Wall clock, epoch ms."""
+        """Return the time of day, epoch ms."""
         return time.time_ns() // 1_000_000
 
     def boot(self) -> Boot | None:
-        """By the boot clock, which goes on while the machine sleeps."""
+        """Return the boot by the boot clock, which goes on while the machine sleeps."""
         try:
             boot_id = _BOOT_ID.read_text().strip()
         except OSError:
@@ -47,9 +47,9 @@ class SystemClock:
         return Boot(boot_id, self.now_ms() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000)
 
     def seconds(self) -> float:
-        """Since some fixed moment."""
+        """Return the seconds since some fixed moment."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Wait."""
         time.sleep(seconds)

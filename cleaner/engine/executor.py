@@ -125,11 +125,11 @@ class Executor:
         self.correct_checkpoint(plan)
 
     def compact_partition(self, partition: PartitionPlan) -> None:
-        """One compaction."""
+        """Carry out one compaction."""
         self._attempt(partition, self._compact)
 
     def _compact_together(self, steps: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-        """Gives those for which there was no space beside the others."""
+        """Compact partitions side by side. Return those for which there was no space beside the others."""
         without_space: list[PartitionPlan] = []
         means = replace(self._means, threads=1, side_by_side=self._means.threads)
 
@@ -153,7 +153,7 @@ class Executor:
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
     def retry(self, planned: Plan) -> None:
-        """Forgive the partitions whose files had changed, where the new plan has them; each only once."""
+        """Forgive, once each, the partitions whose files had changed and that the new plan has."""
         for key in self.changed & {p.key for p in planned.partitions}:
             self.results[key] = replace(self.results[key], error=None)
         self._retried |= self.changed
@@ -164,7 +164,7 @@ class Executor:
         self._reported(self._journal.close)
 
     def _prepare(self, plan: LogDirPlan) -> None:
-        """Have done what the compactions can share; where that fails, all of them have."""
+        """Do what the compactions can share; if that fails, all of them have failed."""
         steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
         try:
             if steps and not self.is_journal_full and not self._means.stopping():
@@ -174,7 +174,7 @@ class Executor:
                 self._attempt(step, partial(_refused, error))
 
     def _rounds(self, steps: Sequence[PartitionPlan]) -> Iterator[tuple[Round, Path]]:
-        """What there is to prepare; a round that cannot be made is told when its turn comes."""
+        """Yield the rounds to prepare; one that cannot be made is told when its turn comes."""
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         for step in steps:
@@ -222,7 +222,7 @@ class Executor:
         return {key for key, result in self.results.items() if result.error}
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
-        """With no delay, what a compaction renamed is unlinked before the next one needs space."""
+        """Without a delay, unlink what a compaction renamed before the next one needs space."""
         if not self._request.is_at_once:
             return result
         swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
@@ -254,7 +254,7 @@ class Executor:
         )
 
     def _cut_leader_epochs(self, directory: Path, log_start_offset: int) -> None:
-        """At once, or behind the other deletions where the disk does not take it yet."""
+        """Cut the leader epochs now, or after the other deletions if the disk has no space yet."""
         try:
             truncate_leader_epochs(self._means.fs, directory, log_start_offset)
         except OutOfSpace:
@@ -278,7 +278,7 @@ class Executor:
             self._event("journal_waits", topic_partition, what=what, **fields)
 
     def _record_failure(self, topic_partition: TopicPartition, cause: str) -> None:
-        """For ``topics``, which reads no records."""
+        """Write a journal line for ``topics``, which reads no records."""
         failed = Uncleanable.of(list_partition(self.log_dir.path / str(topic_partition)), cause)
         with suppress(JournalFull):  # told already
             self._record("failed", topic_partition, error=failed.cause, fingerprint=failed.fingerprint)
@@ -328,7 +328,7 @@ class Executor:
 
 
 def log_starts_after(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
-    """Lines of ``log-start-offset-checkpoint`` after some deletions; None takes a line out.
+    """Yield the lines of ``log-start-offset-checkpoint`` that deletions change; None takes a line out.
 
     A log start needs its line only while it lies above the first segment's base. Source: Kafka LogManager.
 
@@ -345,7 +345,7 @@ def log_starts_after(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[Topi
 
 
 def corrected_checkpoints(plan: LogDirPlan, failed: set[PartitionKey]) -> Iterator[tuple[TopicPartition, int | None]]:
-    """Lines of ``cleaner-offset-checkpoint`` that lay outside their logs, but of those that failed."""
+    """Yield corrected lines of ``cleaner-offset-checkpoint``, without those of partitions that failed."""
     for partition in plan.partitions:
         if not isinstance(partition, PartitionPlan) or partition.key in failed:
             continue
@@ -360,7 +360,7 @@ def _refused(error: LogCleanerError, _partition: PartitionPlan, _before: Partiti
 def tell_compacted(
     listener: Listener, topic_partition: TopicPartition, compaction: Compaction, done: Compacted
 ) -> None:
-    """The events of a compaction."""
+    """Tell the listener what a compaction did."""
     topic, partition = topic_partition
     listener.event(
         "segments_compacted",

@@ -44,7 +44,7 @@ class JournalFull(LogCleanerError):
 
 
 class Journal:
-    """Append-only, with one writer at a time. Each line is durable before the step that it tells of."""
+    """The writer of a journal, one at a time. Each line is durable before the step that it tells of."""
 
     def __init__(self, log_dir: Path, fs: FileSystem, boot: Boot | None = None, *, may_wait: bool = False) -> None:
         """Open nothing yet.
@@ -158,13 +158,13 @@ class Journal:
 
 
 def encode_entry(entry: dict[str, Any]) -> bytes:
-    """One line of the journal."""
+    """Return one line of the journal."""
     body = json.dumps(entry, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
 def read_journal(log_dir: Path) -> Iterator[dict[str, Any]]:
-    """Entries, oldest first; a line that was cut short or damaged is passed over. Raises: UnreadableFile."""
+    """Return the entries, oldest first, without lines that were cut short or damaged. Raises: UnreadableFile."""
     return (entry for entry in read_lines(log_dir) if entry is not None)
 
 
@@ -188,7 +188,7 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def read_last_run(log_dir: Path) -> LastRun | None:
-    """When the last run wrote its last entry, and in which boot; None without one.
+    """Return when the last run wrote its last entry, and in which boot; None without an entry.
 
     A restore does not count: it works by any clock, and its line would vouch for a wrong one. Raises: UnreadableFile.
     """

@@ -42,14 +42,14 @@ class Leftovers(NamedTuple):
 def due_leftovers(
     listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None
 ) -> Iterator[SegmentFile]:
-    """``.deleted`` files whose delay is over."""
+    """Yield the ``.deleted`` files whose delay is over."""
     for file in listing.in_state(FileState.DELETED):
         if _due_ms(file, delay_ms, renamed_ms or {}) <= now_ms:
             yield file
 
 
 def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
-    """Partitions with leftovers that may go, and when the delay of the first of them is over, epoch ms.
+    """Yield each partition with leftovers that may go, and when the first delay is over, epoch ms.
 
     Raises: UnreadableFile.
     """
@@ -116,7 +116,7 @@ def sweep(
 
 
 def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftovers]:
-    """Partitions whose leftovers may go; of the others nobody said that anything may, or they are on hold.
+    """Yield the partitions whose leftovers may go: not those of unknown configuration, nor those on hold.
 
     By a clock that cannot be believed, no delay is over.
     """

@@ -88,17 +88,17 @@ class Listener(Protocol):
     """Hears what the engine does while it does it: log events and progress."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Something happened; names and fields are listed in ``cleaner.events``."""
+        """Hear of an event; names and fields are listed in ``cleaner.events``."""
 
     def progress(self, done_bytes: int) -> None:
-        """So many more bytes of the compaction's input were dealt with."""
+        """Hear how many more bytes of the compaction's input were dealt with."""
 
 
 class Silent:
-    """A listener that does not listen."""
+    """A listener that ignores everything."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Drop it."""
+        """Ignore the event."""
 
     def progress(self, done_bytes: int) -> None:
-        """Drop it."""
+        """Ignore the progress."""

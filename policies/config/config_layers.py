@@ -49,7 +49,7 @@ class Explanation:
 
     @property
     def winner(self) -> Stated:
-        """The value that holds."""
+        """Return the value that holds."""
         return next(value.stated for value in reversed(self.values) if value.applies)
 
 
@@ -119,7 +119,7 @@ class ConfigLayers:
         return layers
 
     def policy_for(self, topic: str, *, compacted_before: bool = False) -> TopicPolicy:
-        """What holds for a topic.
+        """Return what holds for a topic.
 
         Args:
             topic: its name.
@@ -139,11 +139,11 @@ class ConfigLayers:
         return _topic_policy(topic, stated, because)
 
     def broker_policy(self) -> BrokerPolicy:
-        """What holds for all topics alike."""
+        """Return what holds for all topics alike."""
         return _broker_policy(_strongest(self.of_topic(None)))
 
     def explain(self, name: str, topic: str | None = None) -> Explanation:
-        """Every layer's value of a key, for one topic or, without it, for all that nobody speaks of.
+        """Return every layer's value of a key, for one topic or for all topics that nobody speaks of.
 
         Args:
             name: a topic key or a broker key; a broker key that stands in for a topic key means that one.
@@ -156,7 +156,7 @@ class ConfigLayers:
         return Explanation(key, topic, tuple(value for value in self._values(topic) if value.stated.key == key))
 
     def _values(self, topic: str | None) -> Iterator[LayerValue]:
-        """Every value that was stated for a topic, lowest layer first."""
+        """Yield every value that was stated for a topic, lowest layer first."""
         is_internal = topic is not None and _is_internal(topic)
         if is_internal:
             yield from (LayerValue(stated, applies=True) for stated in _RETENTION_UNSTATED.values())
@@ -165,7 +165,7 @@ class ConfigLayers:
                 yield LayerValue(stated, applies=not (is_internal and _is_barred(stated)))
 
     def of_topic(self, topic: str | None) -> list[StatedLayer]:
-        """The layers that hold for a topic, the strongest last; None is a topic that nobody speaks of."""
+        """Return the layers that hold for a topic, the strongest last; None is a topic that nobody speaks of."""
         below = [self.broad[layer] for layer in Layer if layer < Layer.TOPIC_METADATA]
         if topic is None:
             return [*below, self.broad[Layer.SET]]
@@ -217,7 +217,7 @@ def _without_barred(layer: StatedLayer) -> StatedLayer:
 
 
 def key_of(name: str) -> str:
-    """The key that a name means: a topic key, or the broker key where topics have none.
+    """Return the key that a name means: a topic key, or the broker key if topics have none.
 
     Raises:
         InvalidConfig: no such key.
@@ -269,7 +269,7 @@ def _broker_policy(stated: StatedLayer) -> BrokerPolicy:
 
 
 def _contradictions(layers: ConfigLayers) -> Iterator[InvalidConfig]:
-    """Values that are right by themselves and wrong together."""
+    """Yield the values that are right by themselves and wrong together."""
     yield from _buffer_problems(layers.broker_policy())
     yield from _lag_problems(_strongest(layers.of_topic(None)))
     for topic, stated in layers.topic_metadata.items():
