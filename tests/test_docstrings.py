@@ -86,7 +86,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/spark/bulk": 11,
     "cleaner/spark/table": 26,
     "policies": 63,
-    "policies/config": 12,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -110,7 +109,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/spark/bulk": 8,
     "cleaner/spark/table": 12,
     "policies": 37,
-    "policies/config": 10,
     "storage/machine": 27,
     "storage/scan": 12,
 }
