@@ -85,7 +85,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/spark/analysis": 22,
     "cleaner/spark/bulk": 11,
     "cleaner/spark/table": 26,
-    "policies": 63,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -108,7 +107,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/spark/analysis": 7,
     "cleaner/spark/bulk": 8,
     "cleaner/spark/table": 12,
-    "policies": 37,
     "storage/machine": 27,
     "storage/scan": 12,
 }
