@@ -201,10 +201,7 @@ class Plan:
 
 
 def _guard_key(guard: Reason, path: str) -> str:
-    """Return the key that a confirmation names.
-
-    The guard's sentence is part of the key. The clock's sentence is not: it tells the time, and so differs at each run.
-    """
+    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
     return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
 
 
@@ -314,10 +311,7 @@ def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
 
 
 def _switched_off(policy: TopicPolicy, *, is_cleaner_on: bool) -> Reason | None:
-    """Return why a broker leaves a compacted topic alone; None if it does not.
-
-    Source: Kafka LogManager.cleanupLogs, which skips compacted logs, too.
-    """
+    """Return why a broker leaves a compacted topic alone; None if it does not. Source: Kafka LogManager.cleanupLogs."""
     if is_cleaner_on or not policy.cleanup_compact:
         return None
     text = (
