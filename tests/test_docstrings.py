@@ -84,7 +84,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/spark": 3,
     "cleaner/spark/analysis": 22,
     "cleaner/spark/bulk": 11,
-    "cleaner/spark/table": 26,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -106,7 +105,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/spark": 2,
     "cleaner/spark/analysis": 7,
     "cleaner/spark/bulk": 8,
-    "cleaner/spark/table": 12,
     "storage/machine": 27,
     "storage/scan": 12,
 }
