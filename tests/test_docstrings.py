@@ -83,7 +83,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/report": 17,
     "cleaner/spark": 3,
     "cleaner/spark/analysis": 22,
-    "cleaner/spark/bulk": 11,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -104,7 +103,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/report": 7,
     "cleaner/spark": 2,
     "cleaner/spark/analysis": 7,
-    "cleaner/spark/bulk": 8,
     "storage/machine": 27,
     "storage/scan": 12,
 }
