@@ -82,7 +82,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/metrics": 10,
     "cleaner/report": 17,
     "cleaner/spark": 3,
-    "cleaner/spark/analysis": 22,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -102,7 +101,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/metrics": 16,
     "cleaner/report": 7,
     "cleaner/spark": 2,
-    "cleaner/spark/analysis": 7,
     "storage/machine": 27,
     "storage/scan": 12,
 }
