@@ -81,7 +81,6 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/export": 5,
     "cleaner/metrics": 10,
     "cleaner/report": 17,
-    "cleaner/spark": 3,
     "storage/machine": 10,
     "storage/scan": 10,
 }
@@ -100,7 +99,6 @@ NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/export": 2,
     "cleaner/metrics": 16,
     "cleaner/report": 7,
-    "cleaner/spark": 2,
     "storage/machine": 27,
     "storage/scan": 12,
 }
