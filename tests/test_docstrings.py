@@ -68,7 +68,6 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 
 FRAGMENTS: dict[str, int] = {
     "cleaner": 3,
-    "cleaner/arrow": 2,
     "cleaner/cli": 17,
     "cleaner/cli/change": 7,
     "cleaner/cli/look": 5,
@@ -86,7 +85,6 @@ FRAGMENTS: dict[str, int] = {
 }
 NOT_IMPERATIVE: dict[str, int] = {
     "cleaner": 4,
-    "cleaner/arrow": 10,
     "cleaner/cli": 22,
     "cleaner/cli/change": 3,
     "cleaner/cli/look": 2,
