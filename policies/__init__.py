@@ -1,10 +1,10 @@
 """Pure decisions: facts in, plan out. No file is opened, no clock is read, nothing is logged or counted here.
 
 Nouns:
-    PartitionFacts, SegmentFacts: all the policies may know (``facts``).
+    PartitionFacts, SegmentFacts: all that the policies may know (``facts``).
     TopicPolicy: the configuration of one topic, with the layer that set each value (``config``).
-    Retention, CompactionRound: what goes by age, size and log start; what is compacted together.
-    Verdict, Reason: what happens to a segment and why, for the kept ones as for the deleted ones (``reasons``).
+    Retention, CompactionRound: what age, size and log start delete; what is compacted together.
+    Verdict, Reason: what happens to each segment, kept or deleted, and why (``reasons``).
     Plan: the verdicts of a run and the actions that follow (``plan``).
 """
 

@@ -1,4 +1,4 @@
-"""Compaction: what part of a log is dirty, whether it is worth a round, and which segments are cleaned together.
+"""Decide what part of a log is dirty, whether a round is worth its while, and which segments are cleaned together.
 
 Pure functions over facts. Source: Kafka LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegmentsBySize.
 """
@@ -19,48 +19,46 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """The dirty section ``[first_dirty_offset, first_uncleanable_offset)``, and what bounds it above."""
+    """The dirty section ``[first_dirty_offset, first_uncleanable_offset)``, with the reason for its upper end."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     bound: Reason
     """Why the segments from ``first_uncleanable_offset`` on are not compacted."""
     is_first: bool = False
-    """No compaction was checkpointed: the dirty section begins at the log start."""
+    """True if no compaction was checkpointed: the dirty section then begins at the log start."""
     checkpoint_is_invalid: bool = False
-    """The checkpoint lies outside the log: it is rewritten even if nothing is compacted."""
+    """True if the checkpoint lies outside the log: a run then rewrites it even if the run compacts nothing."""
     clean_bytes: int = 0
     dirty_bytes: int = 0
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of the dirty bytes; a segment that straddles the first dirty offset counts on both sides, as in
-        Kafka."""
+        """The share of dirty bytes. As in Kafka, a segment across the first dirty offset counts on both sides."""
         total_bytes = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total_bytes if total_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRound:
-    """One round over a partition: every segment below ``end_offset`` is looked at, in groups that become one segment
-    each."""
+    """One round over a partition: it reads every segment below ``end_offset``. Each group becomes one segment."""
 
     first_dirty_offset: int
     end_offset: int
     groups: tuple[tuple[int, ...], ...]
-    """Base offsets, ascending."""
+    """The base offsets of the segments of each group, ascending."""
 
 
 def cleanable(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Cleanable:
     """Find the dirty section of a log.
 
     Args:
-        log: facts, with ``last_stable_offset`` where the high watermark is known.
+        log: facts of the partition, with ``last_stable_offset`` if the high watermark is known.
         policy: lags and ratios.
         now_ms: epoch ms.
 
     Returns:
-        The section, its upper end aligned down to a segment's base offset: a segment is never partly cleanable there.
+        The section. Its upper end is aligned down to a segment's base offset, so it contains no part of a segment.
     """
     first_dirty, is_invalid = _first_dirty(log)
     bound_offset, bound = _upper_bound(log, policy, first_dirty, now_ms)
@@ -79,7 +77,7 @@ def cleanable(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Cleanabl
 def refusal(
     log: PartitionFacts, policy: TopicPolicy, section: Cleanable, now_ms: int, *, forced: bool
 ) -> Reason | None:
-    """Why the dirty section is not compacted now, or None where it is. ``forced`` disregards the dirty ratio."""
+    """Return why the dirty section is not compacted now; None if it is. ``forced`` disregards the dirty ratio."""
     if section.dirty_bytes == 0:
         since = f"compacted up to offset {section.first_dirty_offset}, nothing newer is cleanable"
         return Reason(ReasonCode.NOTHING_DIRTY, "nothing is cleanable yet" if section.is_first else since)
@@ -92,7 +90,7 @@ def refusal(
 
 
 def compaction_round(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> CompactionRound:
-    """Group all segments below the first uncleanable offset, the clean ones too, as Kafka does."""
+    """Group all segments below the first uncleanable offset. As in Kafka, clean segments take part."""
     return CompactionRound(
         section.first_dirty_offset,
         section.first_uncleanable_offset,
@@ -103,14 +101,15 @@ def compaction_round(log: PartitionFacts, policy: TopicPolicy, section: Cleanabl
 def grouped(
     segments: Sequence[SegmentFacts], policy: TopicPolicy, end_offset: int, first_uncleanable_offset: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Base offsets of the segments below an offset, in groups: greedy from the oldest, segments join while log, index
-    and offset range stay within a segment's limits.
+    """Group the segments below an offset, oldest first, and return the base offsets of each group.
+
+    A segment joins the group before it as long as log, index and offset range stay within a segment's limits.
 
     Args:
-        segments: ascending.
-        policy: the limits.
-        end_offset: where the round ends; it may lie within a segment, which then belongs to it whole.
-        first_uncleanable_offset: no offset of the last segment reaches it.
+        segments: the segments of the log, ascending.
+        policy: states the limits.
+        end_offset: the end of the round. If it lies within a segment, the whole segment belongs to the round.
+        first_uncleanable_offset: greater than every offset of the last segment.
     """
     segments = [segment for segment in segments if segment.base_offset < end_offset]
     bases = [segment.base_offset for segment in segments]
@@ -124,7 +123,7 @@ def grouped(
 
 @dataclass(slots=True)
 class _Group:
-    """Segments that become one, with running totals."""
+    """The segments that become one segment, with running totals."""
 
     base_offset: int
     bases: list[int] = field(default_factory=list)
@@ -148,7 +147,10 @@ class _Group:
 
 
 def _first_dirty(log: PartitionFacts) -> tuple[int, bool]:
-    """The checkpoint where it lies within the log, else the log start and True."""
+    """Return the first dirty offset, and whether the checkpoint is invalid.
+
+    A checkpoint outside the log is invalid: the dirty section then begins at the log start.
+    """
     checkpoint = log.cleaner_checkpoint
     if checkpoint is None:
         return log.log_start_offset, False
@@ -158,7 +160,7 @@ def _first_dirty(log: PartitionFacts) -> tuple[int, bool]:
 
 
 def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now_ms: int) -> tuple[int, Reason]:
-    """The lowest of: last stable offset, active segment, first segment within min.compaction.lag.ms."""
+    """Return the lowest of: last stable offset, active segment, first segment within min.compaction.lag.ms."""
     active_base = log.active.base_offset
     bound = (active_base, Reason(ReasonCode.ACTIVE_SEGMENT, "the active segment is never compacted"))
     if log.high_watermark is None or log.last_stable_offset is None:
@@ -189,12 +191,12 @@ def _first_within_lag(log: PartitionFacts, policy: TopicPolicy, first_dirty: int
 
 
 def _aligned(log: PartitionFacts, offset: int) -> int:
-    """The base offset of the segment that holds ``offset``, the active one's at most."""
+    """Return the base offset of the segment that holds ``offset``; of the active segment if none does."""
     return log.segments[_floor(log, offset)].base_offset
 
 
 def _floor(log: PartitionFacts, offset: int) -> int:
-    """Place of the segment with the greatest base at or below ``offset``; the first one where there is none."""
+    """Return the place of the segment with the greatest base at or below ``offset``; 0 if there is none."""
     place = 0
     for index, segment in enumerate(log.segments):
         if segment.base_offset > offset:
@@ -204,14 +206,14 @@ def _floor(log: PartitionFacts, offset: int) -> int:
 
 
 def _bytes_between(log: PartitionFacts, start: int, end: int) -> int:
-    """Size of Kafka's ``values(start, end)``: from the segment that holds ``start`` to before base ``end``."""
+    """Return the size of Kafka's ``values(start, end)``: from the segment with ``start`` to before base ``end``."""
     if start == end:
         return 0
     return sum(s.size_bytes for s in log.segments[_floor(log, start) :] if s.base_offset < end)
 
 
 def _must_clean(log: PartitionFacts, policy: TopicPolicy, section: Cleanable, now_ms: int) -> bool:
-    """Whether a dirty record is older than ``max.compaction.lag.ms``: then the ratio does not matter."""
+    """Return whether a dirty record is older than ``max.compaction.lag.ms``. The dirty ratio then does not matter."""
     dirty = log.segments[_floor(log, section.first_dirty_offset) : -1]
     oldest_ms = min((s.first_batch_ms for s in dirty if s.first_batch_ms > 0), default=now_ms)
     return oldest_ms < now_ms - policy.max_compaction_lag_ms

@@ -1,4 +1,4 @@
-"""When time retention will next take something from a partition."""
+"""Compute when time retention will next delete a segment of a partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _OF_ANOTHER_QUESTION: Final = frozenset({ReasonCode.NOT_ASKED, ReasonCode.TARGET
 
 
 def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
-    """Epoch ms from which the oldest segment may be deleted: ``now_ms`` where it may already, None without a limit."""
+    """Return the epoch ms from which the oldest segment may be deleted.
+
+    Return ``now_ms`` if retention may delete the segment already, and None if no limit of time applies.
+    """
     if planned.policy.unknown or planned.policy.remote_storage_enable or planned.facts.held_since_ms is not None:
         return None
     if planned.deletion:
@@ -26,9 +29,9 @@ def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
 
 
 def _retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]:
-    """Retention is asked again only where a compaction's or a guard's verdicts stand in place of its own."""
+    """Return retention's verdicts. Ask retention again only if a compaction or a guard has replaced its verdicts."""
     facts, policy = planned.facts, planned.policy
-    if not policy.cleanup_delete:  # only the log start offset deletes: the second segment's base decides of the first
+    if not policy.cleanup_delete:  # only the log start offset deletes, and the second base decides
         return retention(replace(facts, segments=facts.segments[:2]), policy, now_ms).verdicts
     is_its_own = not any(verdict.reason.code in _OF_ANOTHER_QUESTION for verdict in planned.verdicts[:1])
     if is_its_own and planned.guard is None and not policy.cleanup_compact:

@@ -1,4 +1,4 @@
-"""All that the policies may know of a log directory: frozen facts, made by ``cleaner.engine.inventory`` alone."""
+"""All that the policies may know of a log directory: frozen facts. Only ``cleaner.engine.inventory`` makes them."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ NO_TIMESTAMP: Final = -1
 
 
 class TimestampSource(Enum):
-    """Where a segment's largest timestamp comes from."""
+    """The source of a segment's largest timestamp."""
 
     TIME_INDEX = "its newest record"
     MTIME = "the file time of its .log (no record has a timestamp)"
 
 
 class SegmentFacts(NamedTuple):
-    """One segment. Sizes in bytes, times in epoch ms. Cheap: there are many."""
+    """The facts of one segment. Sizes are in bytes, times in epoch ms. A named tuple is cheap: there are many."""
 
     base_offset: int
     size_bytes: int
-    """Of the ``.log`` alone: what Kafka's retention and grouping count."""
+    """The size of the ``.log`` alone: Kafka's retention and grouping count nothing else."""
     companions_bytes: int
-    """Of its index files."""
+    """The size of the segment's index files."""
     index_bytes: int
     time_index_bytes: int
     mtime_ms: int
     newest_record_ms: int
-    """Last entry of the time index; NO_TIMESTAMP where it has none."""
+    """The timestamp of the last entry of the time index; NO_TIMESTAMP if the index has no entry."""
     identity: FileIdentity
     first_batch_ms: int = NO_TIMESTAMP
-    """Largest timestamp of the first batch; read only where ``max.compaction.lag.ms`` needs it."""
+    """The largest timestamp of the first batch; read only if ``max.compaction.lag.ms`` needs it."""
     companions_identity: int | None = None
-    """As ``identity``, of the index files; None where nobody looked at them."""
+    """The identity of the index files, like ``identity`` of the ``.log``; None if nobody looked at the index files."""
     newest_record_offset: int | None = None
-    """Last offset of the batch with the newest record, by the time index."""
+    """The last offset of the batch with the newest record, according to the time index."""
     disk_bytes: int = 0
-    """What the blocks of all its files take. Holes and compression make it less than the sizes."""
+    """The space that the blocks of all the segment's files take. Holes and compression make it less than the sizes."""
     links: int = 1
-    """The most hard links that one of its files has; with more than one, deleting it frees nothing."""
+    """The most hard links that any file of the segment has. With more than one, deleting the segment frees nothing."""
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Source: Kafka LogSegment.largestTimestamp: the time index, else the file time."""
+        """The time of the newest record, else the file time. Source: Kafka LogSegment.largestTimestamp."""
         return self.newest_record_ms if self.newest_record_ms >= 0 else self.mtime_ms
 
     @property
     def timestamp_source(self) -> TimestampSource:
-        """Which of the two it was."""
+        """The source that ``largest_timestamp_ms`` comes from."""
         return TimestampSource.TIME_INDEX if self.newest_record_ms >= 0 else TimestampSource.MTIME
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition of one log dir, its segments in ascending base offset; the last one is the active segment."""
+    """The facts of one partition in one log dir. Segments ascend by base offset; the last one is the active segment."""
 
     topic_partition: TopicPartition
     log_dir: str
@@ -64,34 +64,34 @@ class PartitionFacts:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None
-    """Checkpointed, bounded by the log end; None where nobody checkpointed one."""
+    """The checkpointed high watermark, at most the log end offset; None if nobody checkpointed one."""
     last_stable_offset: int | None = None
-    """None where it was not read (no compaction wanted) or the high watermark is unknown."""
+    """None if it was not read (no compaction wanted), or if the high watermark is unknown."""
     cleaner_checkpoint: int | None = None
-    """First dirty offset as ``cleaner-offset-checkpoint`` has it."""
+    """The first dirty offset in ``cleaner-offset-checkpoint``; None if the file has no line for the partition."""
     torn_tail_bytes: int = 0
-    """Bytes behind the last batch that parses; the log ends before them."""
+    """The number of bytes behind the last batch that parses. The log ends before these bytes."""
     leftover_files: int = 0
-    """Files renamed to ``.deleted`` that are still there."""
+    """The number of files renamed to ``.deleted`` that are still there."""
     held_since_ms: int | None = None
-    """When a restore put it on hold, epoch ms; None where it is on none."""
+    """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
 
     @property
     def active(self) -> SegmentFacts:
-        """The segment that a broker would append to."""
+        """The active segment: a broker would append to it."""
         return self.segments[-1]
 
     @property
     def size_bytes(self) -> int:
-        """Of all ``.log`` files."""
+        """The size of all ``.log`` files."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def upper_offset(self, index: int) -> int:
-        """The base offset of the next segment, or the log end offset for the active one."""
+        """Return the base offset of the next segment; for the active segment, return the log end offset."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.log_end_offset
 
     def without_oldest(self, count: int) -> PartitionFacts:
-        """The facts as they will be when the ``count`` oldest segments are gone; at least one segment must stay."""
+        """Return the facts as they will be without the ``count`` oldest segments. At least one segment must stay."""
         assert count < len(self.segments)
         kept = self.segments[count:]
         return (
@@ -103,7 +103,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePartition:
-    """A partition whose facts could not be read; it is reported, left alone, and stops nobody else."""
+    """A partition whose facts could not be read. A run reports the partition, leaves it alone, and goes on."""
 
     topic_partition: TopicPartition
     log_dir: str
@@ -112,9 +112,9 @@ class UnreadablePartition:
 
 
 class Boot(NamedTuple):
-    """A boot of the machine: its id, and when it was, as the wall clock of the moment has it.
+    """A boot of the machine: its id, and its time by the present wall clock.
 
-    ``booted_ms``, epoch ms, is the wall clock less the time since the boot: it moves only where the wall clock is set.
+    ``booted_ms``, epoch ms, is the wall clock minus the time since the boot. It changes only if the wall clock is set.
     """
 
     boot_id: str
@@ -122,7 +122,7 @@ class Boot(NamedTuple):
 
 
 class LastRun(NamedTuple):
-    """The last journal entry: the wall clock then, epoch ms, and the boot; None where the system does not tell."""
+    """The last journal entry: its wall clock, epoch ms, and its boot. ``boot`` is None if the system does not tell."""
 
     time_ms: int
     boot: Boot | None
@@ -130,43 +130,43 @@ class LastRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockFacts:
-    """The wall clock, and what tells whether it can be believed. Times in epoch ms."""
+    """The wall clock, and the facts that tell whether it can be believed. Times are in epoch ms."""
 
     now_ms: int
     boot: Boot | None
     last_run: LastRun | None
-    """None without a journal."""
+    """The last journal entry; None if there is no journal."""
     newest_file_ms: int | None
-    """None where the log dir holds none."""
+    """The file time of the newest file; None if the log dir holds no file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFacts:
-    """What tells whether a configuration was written for the broker of a log dir. None stands for "not stated"."""
+    """The facts that tell whether a configuration was written for a log dir's broker. None means "not stated"."""
 
     stated_by: str = ""
-    """The broker's own file, or what else a broker's configuration was taken from."""
+    """The source of the broker's configuration: the broker's own file, or another one."""
     stated_node_id: str | None = None
-    """``node.id`` or ``broker.id`` there."""
+    """``node.id`` or ``broker.id`` in that source."""
     own_node_id: str | None = None
-    """The same in ``meta.properties`` of the log dir."""
+    """``node.id`` or ``broker.id`` in ``meta.properties`` of the log dir."""
     names_log_dir: bool = True
-    """Whether ``log.dirs`` of that file, or the configuration file, names the log dir."""
+    """True if ``log.dirs`` of the broker's file, or the configuration file, names the log dir."""
     missing: str | None = None
-    """What would be needed to know the limits of the log dir's broker, and was not found."""
+    """The thing that was not found, and without which the limits of the log dir's broker are unknown."""
     metadata_cluster_id: str | None = None
-    """``cluster.id`` beside the cluster metadata that was read."""
+    """``cluster.id`` in the directory whose cluster metadata was read."""
     own_cluster_id: str | None = None
     """``cluster.id`` in ``meta.properties`` of the log dir."""
     metadata_newest_ms: int | None = None
-    """Timestamp of the newest record in the cluster metadata that was read, epoch ms."""
+    """The timestamp of the newest record in the cluster metadata that was read, epoch ms."""
     metadata_torn_bytes: int = 0
-    """At the end of the cluster metadata, bytes that are no batch: a record that was there may be missing."""
+    """The number of bytes at the end of the cluster metadata that are no batch: a record may be missing there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirFacts:
-    """A log dir as a plan sees it."""
+    """The facts of one log dir."""
 
     path: str
     locked_by: str | None
@@ -174,7 +174,7 @@ class LogDirFacts:
     size_bytes: int
     partitions: tuple[PartitionFacts | UnreadablePartition, ...]
     errors: tuple[str, ...] = ()
-    """What is wrong with the dir itself (a garbled checkpoint): nothing in it is touched then."""
+    """The faults of the dir itself, such as a garbled checkpoint. With any, a run touches nothing in the dir."""
     clock: ClockFacts | None = None
     """None asks for no comparison."""
     config: ConfigFacts | None = None

@@ -1,6 +1,7 @@
-"""Guard rails: what holds a plan back although the configuration allows it, until a person says ``--yes``.
+"""Guard rails: they hold a plan back that the configuration allows, until a person says ``--yes``.
 
-Pure functions: facts in, the reason to stop out, or None. The plan asks them, so a dry run and a run agree.
+Pure functions: each takes facts, and returns the reason to stop or None. The plan asks the guard rails, so that a dry
+run and a run agree.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from policies.reasons import Reason, ReasonCode, duration, moment
 
 
 def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
-    """Whether the wall clock cannot be believed: it would let everything expire, or nothing.
+    """Return why the wall clock cannot be believed: it would let everything expire, or nothing. None if it can be.
 
-    Since the last run of this boot the boot clock tells how much time went by. Otherwise the last journal entry, or,
-    where that is long ago, the newest file says how late it is at least, and how late it can hardly be.
+    If the last run was in this boot, the boot clock tells how much time has passed since. Otherwise the wall clock is
+    compared with the last journal entry. If that entry is far away, the later of the entry and the newest file counts.
 
     Args:
-        clock: the wall clock, and what it is compared with.
-        jump_max_ms: ``clock.jump.max``: how far they may be apart.
+        clock: the wall clock, and the times that it is compared with.
+        jump_max_ms: ``clock.jump.max``: the most that the compared times may differ.
     """
     now_ms, last_run = clock.now_ms, clock.last_run
     if last_run and last_run.boot and clock.boot and last_run.boot.boot_id == clock.boot.boot_id:
@@ -47,7 +48,7 @@ def config_guard(config: ConfigFacts) -> Reason | None:
     """Return why a configuration is not the one of the log dir's broker; None if nothing speaks against it.
 
     Args:
-        config: what the configuration and the log dir say of themselves.
+        config: the ids that the configuration and the log dir state of themselves.
     """
     if (cause := _foreign_because(config)) is not None:
         return Reason(ReasonCode.FOREIGN_CONFIG, f"{cause}: its limits may be another broker's")
@@ -66,12 +67,12 @@ def _foreign_because(config: ConfigFacts) -> str | None:
 
 
 def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy) -> Reason | None:
-    """Whether deleting the oldest segments takes more of a partition than ``max.delete.ratio`` lets go unasked.
+    """Return why a deletion needs a person's yes: it takes more of a partition than ``max.delete.ratio``. None if not.
 
     Args:
-        facts: of the partition.
-        deleted: how many of its oldest segments the plan deletes.
-        policy: with the ratio, of the bytes of all ``.log`` files; None is no limit.
+        facts: the partition.
+        deleted: the number of its oldest segments that the plan deletes.
+        policy: states the ratio, a share of the bytes of all ``.log`` files; None is no limit.
     """
     ratio, all_bytes = policy.max_delete_ratio, facts.size_bytes
     deleted_bytes = sum(segment.size_bytes for segment in facts.segments[:deleted])

@@ -1,7 +1,7 @@
-"""The plan: facts and configuration in, one verdict with its reason for every segment out, and the actions that follow.
+"""The plan of a run: a verdict with its reason for every segment, from facts and configuration, and the actions.
 
-A plan is a value. A dry run shows it, the executor spends it once; each action carries the identity of the files it was
-made for, and is refused where they have changed since.
+A plan is a value. A dry run shows the plan; the executor carries it out once. Each action carries the identity of the
+files that it was made for. The executor refuses an action if these files have changed since.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from policies.retention import Retention, retention
 from storage.names import TopicPartition
 
 PartitionKey = tuple[str, TopicPartition]
-"""Log dir and partition: while a replica moves, two log dirs hold the same one."""
+"""Log dir and partition: while a replica moves, two log dirs hold the same partition."""
 
 
 class Only(StrEnum):
-    """Restricts a run to one of the two jobs."""
+    """The one job that a run is restricted to."""
 
     RETENTION = "retention"
     COMPACTION = "compaction"
@@ -33,7 +33,7 @@ class Only(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked of a run, besides the configuration."""
+    """The wishes of the user for a run, besides the configuration."""
 
     now_ms: int
     """The moment of the run, epoch ms."""
@@ -41,11 +41,11 @@ class Request:
     force_compaction: bool = False
     assume_committed: bool = False
     confirmed: bool = False
-    """``--yes``: a person means what the guard rails would hold back."""
+    """``--yes``: a person wants what the guard rails would hold back."""
     confirmed_guards: frozenset[str] = frozenset()
-    """Keys of the guards that a person was shown and answered with yes; any other one still holds back."""
+    """The keys of the guards that a person saw and confirmed. Any other guard still holds its part of the plan back."""
     in_place: bool = False
-    """The run changes the log dir itself: then a configuration of another broker holds it back."""
+    """True if the run changes the log dir itself. Another broker's configuration then holds the run back."""
     topics: tuple[str, ...] = ()
     """Globs over the names of topics or partitions; empty means all."""
     delete_delay_ms: int | None = None
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def is_at_once(self) -> bool:
-        """Whether what leaves a log is unlinked within the run."""
+        """True if the run unlinks the files that leave a log, without a delay."""
         return self.delete_delay_ms == 0
 
 
@@ -66,16 +66,16 @@ class Deletion:
     """The verdicts on ``segments``, in the same order."""
     new_log_start_offset: int
     roll_at_offset: int | None
-    """The log end offset if every segment goes: an empty segment is rolled there first."""
+    """The log end offset if every segment goes: an empty segment is first rolled there. None otherwise."""
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of the segments' ``.log`` and index files."""
+        """The size of the segments' ``.log`` and index files."""
         return sum(segment.size_bytes + segment.companions_bytes for segment in self.segments)
 
     @property
     def decided(self) -> Iterator[tuple[SegmentFacts, Verdict]]:
-        """Return each segment with the verdict on it."""
+        """The deleted segments, each with the verdict on it."""
         return zip(self.segments, self.verdicts, strict=True)
 
 
@@ -85,17 +85,19 @@ class Compaction:
 
     round: CompactionRound
     segments: tuple[SegmentFacts, ...]
-    """Those of the groups, ascending, clean and dirty ones."""
+    """The segments of all groups, clean and dirty ones, ascending."""
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of the ``.log`` files that are read; the cleaned ones have no more."""
+        """The size of the ``.log`` files to read. The cleaned files never take more."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def working_bytes(self) -> int:
-        """The most space it takes at once where the sources of a group are unlinked before the next one: its largest
-        group, and before it those whose other hard links keep their space."""
+        """The most space that the round takes at once, if it unlinks the sources of a group before the next group.
+
+        That is the space of one group, and of all sources before it whose other hard links keep their blocks.
+        """
         bytes_of = {s.base_offset: s.size_bytes + s.companions_bytes for s in self.segments}
         linked = {s.base_offset for s in self.segments if s.links > 1}
         kept_bytes = most_bytes = 0
@@ -107,7 +109,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What happens to one partition, and why to each of its segments."""
+    """The plan of one partition: its actions, and a verdict with its reason for each segment."""
 
     facts: PartitionFacts
     policy: TopicPolicy
@@ -115,25 +117,25 @@ class PartitionPlan:
     deletion: Deletion | None = None
     compaction: Compaction | None = None
     section: Cleanable | None = None
-    """The dirty section, where the partition is compacted at all."""
+    """The dirty section; None if the partition is not compacted at all."""
     checkpoint_offset: int | None = None
-    """First dirty offset to write although nothing is compacted: the one in the file lies outside the log."""
+    """The first dirty offset to write if nothing is compacted, but the offset in the file lies outside the log."""
     guard: Reason | None = None
-    """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
+    """The guard rail that keeps the whole partition until a person says ``--yes``; None if there is none."""
 
     @property
     def key(self) -> PartitionKey:
-        """Return what names the partition among those of all log dirs."""
+        """The name of the partition among the partitions of all log dirs."""
         return self.facts.log_dir, self.facts.topic_partition
 
     @property
     def has_work(self) -> bool:
-        """Whether executing it would change anything."""
+        """True if executing the plan would change anything."""
         return bool(self.deletion or self.compaction or self.checkpoint_offset is not None)
 
     @property
     def config_is_unknown(self) -> bool:
-        """Whether it keeps everything because nobody said what may go: then all verdicts are the same."""
+        """True if the plan keeps everything because nobody said what may go. All verdicts are then the same."""
         return any(verdict.reason.code is ReasonCode.CONFIG_UNKNOWN for verdict in self.verdicts[:1])
 
 
@@ -144,9 +146,9 @@ class LogDirPlan:
     facts: LogDirFacts
     partitions: tuple[PartitionPlan | UnreadablePartition, ...]
     guard: Reason | None = None
-    """The guard rail that keeps all of it until ``--yes`` is said, where one does."""
+    """The guard rail that keeps the whole log dir until a person says ``--yes``; None if there is none."""
     foreign: Reason | None = None
-    """Why the configuration may be another broker's; told also where nothing is changed in place."""
+    """The reason why the configuration may be another broker's; also given if the run changes nothing in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +165,27 @@ class Plan:
 
     @property
     def failures(self) -> tuple[UnreadablePartition, ...]:
-        """Return every partition that could not be read."""
+        """Every partition that could not be read."""
         return tuple(p for log_dir in self.log_dirs for p in log_dir.partitions if isinstance(p, UnreadablePartition))
 
     @property
     def has_work(self) -> bool:
-        """Whether executing it would change anything."""
+        """True if executing the plan would change anything."""
         return any(partition.has_work for partition in self.partitions)
 
     @property
     def guards(self) -> Iterator[str]:
-        """Return a line for each guard rail that holds something back: the code, where, what."""
+        """Return a line for each guard rail that holds something back: its code, the path, the reason."""
         return (f"{guard.code}: {path}: {guard.text}" for guard, path in self._guards())
 
     @property
     def guard_keys(self) -> frozenset[str]:
-        """Return what ``Request.confirmed_guards`` takes to let go what the guard rails of this plan hold back."""
+        """Return the keys of this plan's guard rails, for ``Request.confirmed_guards``: they confirm all of them."""
         return frozenset(_guard_key(guard, path) for guard, path in self._guards())
 
     @property
     def foreign(self) -> Iterator[str]:
-        """Return a line for each log dir whose configuration may be another broker's: the code, where, what."""
+        """Return a line for each log dir whose configuration may be another broker's: code, path, reason."""
         for log_dir in self.log_dirs:
             if log_dir.foreign:
                 yield f"{log_dir.foreign.code}: {log_dir.facts.path}: {log_dir.foreign.text}"
@@ -199,7 +201,7 @@ class Plan:
 
 
 def _guard_key(guard: Reason, path: str) -> str:
-    """Return the key of a guard: with its sentence, unless that is the clock's, which tells the time."""
+    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
     return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
 
 
@@ -217,13 +219,13 @@ def plan(
     request: Request,
     broker: BrokerPolicy | None = None,
 ) -> Plan:
-    """Plan a run: pure and deterministic; partitions sorted by name within their log dir.
+    """Plan a run. The function is pure and deterministic; it sorts partitions by name within their log dir.
 
     Args:
         log_dirs: the facts.
-        policy_of: the configuration of a partition's topic.
-        request: the moment of the run, and what the user restricted or forced.
-        broker: what holds for all topics alike; Kafka's defaults if it is None.
+        policy_of: gives the configuration of a partition's topic.
+        request: the moment of the run, and the user's restrictions and confirmations.
+        broker: the configuration for all topics alike; None takes Kafka's defaults.
     """
     broker = broker or BrokerPolicy()
     return Plan(request, tuple(_plan_log_dir(facts, policy_of, request, broker) for facts in log_dirs))
@@ -245,7 +247,7 @@ def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, bro
 
 
 def log_dir_guards(facts: LogDirFacts, request: Request, clock_jump_max_ms: int) -> Iterator[Reason]:
-    """Return the guard rails that hold a whole log dir back, and that nobody confirmed."""
+    """Return the guard rails that hold a whole log dir back and that nobody confirmed."""
     clock = clock_guard(facts.clock, clock_jump_max_ms) if facts.clock else None
     config = config_guard(facts.config) if facts.config and request.in_place else None
     for guard in (clock, config):
@@ -265,11 +267,11 @@ def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
 def plan_partition(
     facts: PartitionFacts, policy: TopicPolicy, request: Request, *, is_cleaner_on: bool = True
 ) -> PartitionPlan:
-    """Plan one partition: retention first, then compaction of what it leaves.
+    """Plan one partition: retention first, then compaction of the segments that retention leaves.
 
     Args:
-        facts: of the partition.
-        policy: of its topic.
+        facts: the partition.
+        policy: the configuration of its topic.
         request: as for ``plan``.
         is_cleaner_on: ``log.cleaner.enable``.
     """
@@ -291,13 +293,13 @@ def plan_partition(
 
 
 def assume_committed(facts: PartitionFacts) -> PartitionFacts:
-    """Take a partition without a checkpointed high watermark as committed to its end, open transactions excepted."""
+    """Return the facts with the log end as high watermark: all is committed, except open transactions."""
     stable = facts.log_end_offset if facts.last_stable_offset is None else facts.last_stable_offset
     return replace(facts, high_watermark=facts.log_end_offset, last_stable_offset=stable)
 
 
 def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
-    """Return why nothing of a partition is touched; None if it may be."""
+    """Return why a run touches nothing of a partition; None if nothing exempts the partition."""
     if facts.held_since_ms is not None:
         words = f"on hold since its restore at {moment(facts.held_since_ms)}"
         return Reason(ReasonCode.HELD, f"{words}, until logcleaner restore --release {facts.topic_partition}")
@@ -309,7 +311,7 @@ def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
 
 
 def _switched_off(policy: TopicPolicy, *, is_cleaner_on: bool) -> Reason | None:
-    """Why a broker leaves a compacted topic alone. Source: Kafka LogManager.cleanupLogs skips compacted logs too."""
+    """Return why a broker leaves a compacted topic alone; None if it does not. Source: Kafka LogManager.cleanupLogs."""
     if is_cleaner_on or not policy.cleanup_compact:
         return None
     text = (
@@ -341,7 +343,7 @@ def deletion_of(facts: PartitionFacts, verdicts: Sequence[Verdict], count: int) 
 def _with_compaction(
     planned: PartitionPlan, left: PartitionFacts, outcome: Retention, request: Request
 ) -> PartitionPlan:
-    """Add the compaction of what retention leaves, and let its verdicts speak for those segments."""
+    """Add the compaction of the segments that retention leaves. Its verdicts replace those of retention."""
     policy, kept = planned.policy, outcome.kept
     section = cleanable(left, policy, request.now_ms)
     why_not = refusal(left, policy, section, request.now_ms, forced=request.force_compaction)
@@ -365,7 +367,7 @@ def _with_compaction(
 
 
 def _checkpoint_of_an_empty_log(facts: PartitionFacts) -> int | None:
-    """The first dirty offset once everything is deleted; None where the checkpoint says so, or there is none."""
+    """Return the first dirty offset of an emptied log; None if the checkpoint states it already, or has no line."""
     return facts.log_end_offset if facts.cleaner_checkpoint not in (None, facts.log_end_offset) else None
 
 
@@ -387,7 +389,7 @@ def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable, dirty: R
 
 
 def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdict:
-    """Segments above the dirty section say what bounds it, the others why no round is due."""
+    """Give the reason for no round. A segment above the dirty section gets the reason for the section's end instead."""
     above = verdict.base_offset >= section.first_uncleanable_offset
     return verdict._replace(reason=section.bound if above else why_not)
 

@@ -1,4 +1,4 @@
-"""Why a segment stays or goes: one value holds the code, the sentence with its numbers, and until when it holds."""
+"""The reason why a segment stays or goes: a code, a sentence with its numbers, and the time until which it holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Action(StrEnum):
-    """What happens to a segment."""
+    """The fate of a segment."""
 
     KEEP = "keep"
     DELETE = "delete"
@@ -16,7 +16,7 @@ class Action(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """The closed list of reasons. Adding one is a minor version, changing one a major (docs/reasons.md)."""
+    """The closed list of reasons. A new reason takes a minor version, a changed one a major (docs/reasons.md)."""
 
     LOG_START_OFFSET = "LOG_START_OFFSET"
     RETENTION_SIZE = "RETENTION_SIZE"
@@ -56,7 +56,7 @@ class ReasonCode(StrEnum):
 
 
 class Reason(NamedTuple):
-    """A code for scripts, a sentence for people, and the moment (epoch ms) from which it may no longer hold."""
+    """A code for scripts, a sentence for people, and the time (epoch ms) from which the reason may no longer hold."""
 
     code: ReasonCode
     text: str
@@ -64,7 +64,10 @@ class Reason(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What happens to one segment, and why. ``size_bytes`` are those of its ``.log``. Cheap: there are many."""
+    """The fate of one segment, with its reason. ``size_bytes`` is the size of the ``.log``.
+
+    A named tuple is cheap: a plan holds many verdicts.
+    """
 
     base_offset: int
     size_bytes: int
@@ -81,19 +84,19 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 def as_int64(number: int) -> int:
-    """Return the number cut to the ends of int64: what reads our JSON, and our kernels, hold no greater one."""
+    """Return the number, cut to the range of int64: readers of our JSON, and our kernels, hold no greater number."""
     return max(INT64_MIN, min(number, INT64_MAX))
 
 
 def moment(time_ms: int) -> str:
-    """``2026-11-21T06:03:34Z``; an absurd time is shown as its number."""
+    """Return a time as ``2026-11-21T06:03:34Z``; a time that no calendar holds, as its number."""
     if not 0 <= time_ms <= _YEAR_9999_MS:
         return f"{time_ms} ms"
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def duration(span_ms: int) -> str:
-    """The largest unit, and the next one where there is a rest: ``3d``, ``3d 4h``, ``250ms``."""
+    """Return a span in its largest unit, and the rest in the next one: ``3d``, ``3d 4h``, ``250ms``."""
     if span_ms <= 0:
         return "0ms"
     for place, (unit, size_ms) in enumerate(_UNITS_MS):

@@ -1,4 +1,4 @@
-"""A second plan for the partitions whose files changed between the first one and its steps."""
+"""A second plan for the partitions whose files changed between the first plan and its steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
 
 
 def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
-    """Return the plan with the named partitions alone; those that cannot be read are left out, too."""
+    """Return the plan of the partitions with these keys alone. Partitions that cannot be read are left out, too."""
     log_dirs = (
         replace(d, partitions=tuple(p for p in d.partitions if isinstance(p, PartitionPlan) and p.key in keys))
         for d in plan.log_dirs
@@ -18,12 +18,12 @@ def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
 
 
 def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> Plan:
-    """Return what a run did: the first plan, with the partitions of the second one in their places.
+    """Return the plan that a run carried out: the first one, with the partitions of the second one in their places.
 
     Args:
-        plan: the first one.
-        again: the second one.
-        deleted: how many of its oldest segments the first one had deleted of each partition of the second one.
+        plan: the first plan.
+        again: the second plan.
+        deleted: for each partition of the second plan, the number of segments deleted by the first plan.
     """
     anew = {planned.key: planned for planned in again.partitions}
     log_dirs = (
@@ -40,7 +40,7 @@ def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> P
 
 
 def _joined(first: PartitionPlan, second: PartitionPlan, deleted: int) -> PartitionPlan:
-    """Return the second plan of a partition, after the segments that the first one deleted."""
+    """Return the second plan, with the segments that the first plan deleted in front."""
     segments = first.facts.segments[:deleted] + second.facts.segments
     facts = replace(second.facts, segments=segments)
     count = deleted + (len(second.deletion.segments) if second.deletion else 0)

@@ -1,12 +1,12 @@
-"""A full disk's rescue: a plan narrowed to a target, so that of what policy lets go only so much goes as has to.
+"""Narrow a plan to a target of free space, to rescue a full disk: of what policy lets go, only as much as needed goes.
 
-Deletions come first, whole segments, the oldest data of all partitions first; then, where they do not suffice and it
-was asked for, compactions, the greatest gain for the working space first. Nothing is ever added to a plan.
+Deletions come first: whole segments, the oldest data of all partitions first. If deletions do not suffice, and if the
+user asked for it, compactions follow, the greatest gain for the working space first. Nothing is ever added to a plan.
 
-What a deletion gives back is what the blocks of its files take. Where a file has another hard link, that is nothing:
-the first such segment stays, and so do those behind it, since a log has no gap. What a snapshot, a copy that shares
-blocks or a process that has a file open keeps is in no file's facts; it is measured, and a partition that gave back
-much less than it should loses nothing more.
+A deletion gives back the blocks that its files take. A file with another hard link gives back nothing. So the first
+segment with such a file stays, and all later segments stay with it, since a log has no gap. A snapshot, a copy that
+shares blocks, or a process with an open file may keep blocks, too. No fact of a file tells that, so the gain is
+measured. A partition that gave back much less than expected loses nothing more.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, deletio
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 
 NOISE_BYTES: Final = 64 << 10
-"""What others may write, or we to checkpoints and directories, while a gain is measured."""
+"""The bytes that others, or our own checkpoints and directories, may take while a gain is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A file system that log dirs lie on, as it is at a moment. Free is what an ordinary user can still take."""
+    """A file system with log dirs, at one moment. ``free_bytes`` is the space that an ordinary user can still take."""
 
     log_dirs: tuple[str, ...]
     size_bytes: int
@@ -35,7 +35,7 @@ class Volume:
     used_bytes: int
 
     def with_freed(self, freed_bytes: int) -> Volume:
-        """The volume as it will be; files that share blocks cannot give back more than is used."""
+        """Return the volume as it will be. Files that share blocks cannot give back more than is used."""
         given_back_bytes = min(freed_bytes, self.used_bytes)
         free_bytes, used_bytes = self.free_bytes + given_back_bytes, self.used_bytes - given_back_bytes
         return replace(self, free_bytes=free_bytes, used_bytes=used_bytes)
@@ -43,14 +43,14 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the blocks of deleted files took, and how much the file system had more of behind that."""
+    """The space that the blocks of deleted files took, and the space that the file system gained by the deletion."""
 
     expected_bytes: int
     measured_bytes: int
 
     @property
     def is_lacking(self) -> bool:
-        """Whether it is much less than expected: less than half, and not for what else is written meanwhile."""
+        """True if the gain is less than half of the expected one, and other writes cannot explain the difference."""
         missing_bytes = self.expected_bytes - self.measured_bytes
         return 2 * self.measured_bytes < self.expected_bytes and missing_bytes > NOISE_BYTES
 
@@ -63,39 +63,39 @@ Gains = Mapping[PartitionKey, Gain]
 
 @dataclass(frozen=True, slots=True)
 class SpaceTarget:
-    """How much is to be free on each file system: bytes, or percent of its size where ``is_percent``."""
+    """The space that is to be free on each file system: bytes, or percent of its size if ``is_percent``."""
 
     number: int
     is_percent: bool = False
 
     def wanted_bytes(self, volume: Volume) -> int:
-        """In bytes of that volume."""
+        """Return the target in bytes for this volume."""
         return -(-volume.size_bytes * self.number // 100) if self.is_percent else self.number
 
     def short_bytes(self, volume: Volume) -> int:
-        """What is missing; 0 where the target is met."""
+        """Return the bytes that are missing; 0 if the volume meets the target."""
         return max(self.wanted_bytes(volume) - volume.free_bytes, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One segment that policy lets go, once all older ones of its partition are gone."""
+    """One segment that policy lets go, once all older segments of its partition are gone."""
 
     age_rank_ms: int
-    """The largest timestamp up to this segment: it cannot go before a younger one that lies in front of it."""
+    """The largest timestamp up to this segment: a segment cannot go before a younger one that lies in front of it."""
     key: PartitionKey
     place: int
     frees_bytes: int
 
 
 def narrowed(plan: Plan, volumes: Sequence[Volume], target: SpaceTarget, lacking: Gains | None = None) -> Plan:
-    """The plan with as few deletions as bring every volume to the target; its compactions where those do not suffice.
+    """Return the plan with the fewest deletions that meet the target; with compactions if deletions do not suffice.
 
     Args:
-        plan: what policy allows.
-        volumes: as they are; every log dir of the plan lies on one.
-        target: what is to be free.
-        lacking: partitions that gave back much less than expected: nothing more of them goes.
+        plan: all that policy allows.
+        volumes: the volumes as they are; every log dir of the plan lies on one of them.
+        target: the space that is to be free.
+        lacking: partitions that gave back much less than expected: they lose nothing more.
     """
     lacking = lacking or {}
     counts: dict[PartitionKey, int] = {}
@@ -106,7 +106,7 @@ def narrowed(plan: Plan, volumes: Sequence[Volume], target: SpaceTarget, lacking
         for step in sorted(steps, key=lambda step: (step.age_rank_ms, step.key, step.place)):
             if short_bytes <= 0:
                 break
-            if step.frees_bytes:  # what gives nothing goes only before what gives something
+            if step.frees_bytes:  # a segment that frees nothing goes only if a later one frees something
                 counts[step.key] = step.place + 1
             short_bytes -= step.frees_bytes
         if short_bytes > 0:
@@ -115,13 +115,13 @@ def narrowed(plan: Plan, volumes: Sequence[Volume], target: SpaceTarget, lacking
 
 
 def worth_compacting(plan: Plan, log_dirs: Collection[str], lacking: Gains) -> set[PartitionKey]:
-    """The partitions of some log dirs whose compaction gives back what it replaces."""
+    """Return the partitions of some log dirs whose compaction frees the space of the segments that it replaces."""
     here = (p for p in plan.partitions if p.facts.log_dir in log_dirs and p.key not in lacking)
     return {p.key for p in here if p.compaction and _first_linked(p) is None}
 
 
 def worth_deleting(planned: PartitionPlan) -> int:
-    """How many of its oldest segments a partition may lose for a gain: up to the last one that gives something."""
+    """Return how many of its oldest segments a partition may lose for a gain: up to the last that frees anything."""
     gains = [place for place, segment in enumerate(_unlinked(planned)) if segment.disk_bytes]
     return gains[-1] + 1 if gains else 0
 
@@ -129,11 +129,11 @@ def worth_deleting(planned: PartitionPlan) -> int:
 def restricted(
     plan: Plan, counts: Mapping[PartitionKey, int], compacted: Collection[PartitionKey], lacking: Gains | None = None
 ) -> Plan:
-    """The plan with these deletions and compactions alone; the verdicts of the others say why they are left out.
+    """Return the plan with these deletions and compactions alone; every other verdict says why it is left out.
 
     Args:
-        plan: what policy allows.
-        counts: how many of its oldest segments a partition loses; none where it is not named.
+        plan: all that policy allows.
+        counts: the number of its oldest segments that a partition loses; a partition without an entry loses none.
         compacted: partitions that keep their compaction, if they have one.
         lacking: partitions that gave back much less than expected.
     """
@@ -149,15 +149,15 @@ def restricted(
 
 
 def expected_bytes(plan: Plan, volume: Volume) -> int:
-    """What the plan's deletions free on a volume; what its compactions give is not known without reading."""
+    """Return the bytes that the plan's deletions free on a volume; the gain of compactions is unknown as yet."""
     return sum(step.frees_bytes for step in _steps(plan, volume))
 
 
 def next_compaction(left: Collection[PartitionPlan], free_bytes: int) -> PartitionPlan | None:
-    """The most gain for the working space, of those that fit into what is free; None where none does.
+    """Return the compaction with the most gain for its working space that fits the free space; None if none fits.
 
-    What a compaction gains is not known without reading; as a rule each dirty record supersedes another, so the dirty
-    bytes stand for it.
+    The gain of a compaction is unknown without reading. As a rule each dirty record supersedes another one, so the
+    dirty bytes stand for the gain.
     """
     fitting = [p for p in left if p.compaction and p.compaction.working_bytes <= free_bytes]
     return max(fitting, key=lambda p: (_gain_per_byte(p), p.facts.topic_partition), default=None)
@@ -173,7 +173,7 @@ def _steps(plan: Plan, volume: Volume) -> Iterator[_Step]:
 
 
 def _unlinked(planned: PartitionPlan) -> Sequence[SegmentFacts]:
-    """The segments that policy lets go, up to the first one with another hard link."""
+    """Return the segments that policy lets go, up to the first one with another hard link."""
     segments = planned.deletion.segments if planned.deletion else ()
     return tuple(takewhile(lambda segment: segment.links == 1, segments))
 
@@ -202,7 +202,7 @@ def _restricted(planned: PartitionPlan, count: int, gain: Gain | None, *, is_com
 
 
 def _vain_deletion(planned: PartitionPlan, place: int, unlinked: int) -> Reason | None:
-    """Why it would be in vain to delete a segment that policy lets go."""
+    """Return why the deletion of a segment that policy lets go would be in vain; None if it would not."""
     segments = planned.facts.segments
     if place > unlinked:
         text = f"may go, but {segments[unlinked].base_offset}, which has another hard link, stays"
@@ -216,7 +216,7 @@ def _vain_deletion(planned: PartitionPlan, place: int, unlinked: int) -> Reason 
 
 
 def _vain_compaction(planned: PartitionPlan) -> Reason | None:
-    """Why it would be in vain to compact a partition."""
+    """Return why the compaction of a partition would be in vain; None if it would not."""
     linked = _first_linked(planned)
     if linked is None:
         return None

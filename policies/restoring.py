@@ -1,7 +1,7 @@
-"""Which deletions can be taken back, segment by segment, and why the others cannot: facts in, verdicts out.
+"""Decide which deletions can be taken back, segment by segment, and why others cannot: facts in, verdicts out.
 
-A segment comes back where its files still wait, unchanged, as ``.deleted``, and where it ends just where the log
-begins. So the newest one is asked first, and behind the first refusal every older one would leave a gap.
+A segment comes back if its files still wait, unchanged, as ``.deleted``, and if it ends exactly at the start of the
+log. So the newest segment comes first. After the first refusal, every older segment would leave a gap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, FileIdentity, FileKind, Fil
 
 
 class RestoreCode(StrEnum):
-    """The closed list of what can be said of a deleted segment (docs/reasons.md)."""
+    """The closed list of verdicts on a deleted segment (docs/reasons.md)."""
 
     RESTORABLE = "RESTORABLE"
     FILE_GONE = "FILE_GONE"
@@ -27,92 +27,92 @@ class RestoreCode(StrEnum):
 
 
 class RetiredFile(NamedTuple):
-    """A file as it was when it left the log. A rename changes neither size nor mtime, a copy of the dir keeps them."""
+    """A file as it was when it left the log. Neither a rename nor a copy of the dir changes its size or mtime."""
 
     name: SegmentFileName
-    """Its plain name, as part of the log."""
+    """The name of the file as part of the log, without ``.deleted``."""
     size_bytes: int
     mtime_ns: int
 
     @property
     def waiting(self) -> SegmentFileName:
-        """Its name since."""
+        """The name that the file has since, with ``.deleted``."""
         return self.name._replace(state=FileState.DELETED)
 
 
 @dataclass(frozen=True, slots=True)
 class RetiredSegment:
-    """A segment that a deletion took, with the producer snapshot of its base where that went along."""
+    """A segment that a deletion took, with the producer snapshot of its base if the deletion took that, too."""
 
     base_offset: int
     end_offset: int
-    """Where the next segment began."""
+    """The base offset of the next segment."""
     files: tuple[RetiredFile, ...]
 
     @property
     def log(self) -> RetiredFile:
-        """Its ``.log``."""
+        """The ``.log`` of the segment."""
         return next(file for file in self.files if file.name.kind is FileKind.LOG)
 
     @property
     def size_bytes(self) -> int:
-        """Of its ``.log`` and index files."""
+        """The size of the segment's ``.log`` and index files."""
         return sum(file.size_bytes for file in self.files if file.name.kind is not FileKind.SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionFacts:
-    """One deletion as the journal has it. Of checkpoints: what they said before; None where they said nothing."""
+    """One deletion as the journal has it. Checkpoints have their values of before; None if they had no line."""
 
     time_ms: int
-    """Epoch ms, just before the first rename."""
+    """The moment just before the first rename, epoch ms."""
     segments: tuple[RetiredSegment, ...]
-    """Ascending, at least one."""
+    """The deleted segments, ascending; at least one."""
     log_start_offset: int
-    """What the deletion made it."""
+    """The log start offset that the deletion set."""
     log_start_checkpoint: int | None
     cleaner_checkpoint: int | None
     leader_epochs: tuple[tuple[int, int], ...]
-    """Epoch and start offset."""
+    """The leader epochs, each with its start offset."""
     roll_at_offset: int | None
-    """Base of the empty segment that was rolled since everything went."""
+    """The base offset of the empty segment that was rolled if all segments were deleted."""
     rolled_snapshot: bool
-    """Whether a producer snapshot was written for it, too."""
+    """True if a producer snapshot was written for the rolled segment, too."""
     topic_id: str | None = None
-    """Of the topic then; None if it could not be read, or if an older version noted the deletion."""
+    """The id of the topic at that time; None if it could not be read, or if an older version noted the deletion."""
     is_compacted_since: bool = False
     has_other_epochs: bool = False
-    """Whether ``leader-epoch-checkpoint`` is neither as before the deletion nor as that left it."""
+    """True if ``leader-epoch-checkpoint`` is neither as before the deletion nor as the deletion left it."""
 
     @property
     def end_offset(self) -> int:
-        """Where the log began behind it."""
+        """The base offset of the first segment that the deletion left."""
         return self.segments[-1].end_offset
 
     @property
     def log_start_before(self) -> int:
-        """Where the log began before it."""
+        """The log start offset before the deletion."""
         return max(self.segments[0].base_offset, self.log_start_checkpoint or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """One partition of one log dir, its deletions oldest first."""
+    """The facts of one partition in one log dir. Deletions stand oldest first."""
 
     topic_partition: TopicPartition
     log_dir: str
     deletions: tuple[DeletionFacts, ...]
     files: Mapping[SegmentFileName, FileIdentity]
-    """What lies in its directory."""
+    """The files in the partition's directory."""
     log_start_checkpoint: int | None
     held_since_ms: int | None
-    """Epoch ms; None where it is not on hold."""
+    """The time at which a restore put the partition on hold, epoch ms; None if it is not on hold."""
     cleaner_checkpoint: int | None = None
-    """First dirty offset as ``cleaner-offset-checkpoint`` has it."""
+    """The first dirty offset in ``cleaner-offset-checkpoint``; None if the file has no line for the partition."""
     topic_id: str | None = None
-    """Of the topic now; None if it cannot be read."""
+    """The present id of the topic; None if it cannot be read."""
     bases: tuple[int, ...] = field(init=False)
-    """Base offsets of the log's segments, ascending."""
+    """The base offsets of the log's segments, ascending."""
 
     def __post_init__(self) -> None:
         plain_logs = {n.base_offset for n in self.files if n.kind is FileKind.LOG and n.state is FileState.PLAIN}
@@ -121,7 +121,7 @@ class RestoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class RestoreVerdict:
-    """Whether one segment can come back, and why."""
+    """The decision on one segment, with its reason: the segment can come back, or it cannot."""
 
     segment: RetiredSegment
     deletion: DeletionFacts
@@ -131,63 +131,63 @@ class RestoreVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What a restore of one partition does: the restorable ones of its verdicts come back."""
+    """The decision on one partition: a restore brings back the segments whose verdict is ``RESTORABLE``."""
 
     facts: RestoreFacts
     verdicts: tuple[RestoreVerdict, ...]
-    """Of every segment with a file that still waits, newest first: those that come back, then those that cannot."""
+    """A verdict for every segment with a file that still waits, newest first: restorable ones, then refused ones."""
     emptied: DeletionFacts | None
-    """A deletion whose rolled segment is still empty, and of no use once its last segment is back."""
+    """A deletion whose rolled segment is still empty. That segment is of no use once the last deleted one is back."""
 
     @property
     def restorable(self) -> tuple[RestoreVerdict, ...]:
-        """Segments that come back, newest first."""
+        """The verdicts on segments that come back, newest first."""
         return tuple(v for v in self.verdicts if v.code is RestoreCode.RESTORABLE)
 
     @property
     def refused(self) -> tuple[RestoreVerdict, ...]:
-        """Segments that cannot, newest first."""
+        """The verdicts on segments that cannot come back, newest first."""
         return tuple(v for v in self.verdicts if v.code is not RestoreCode.RESTORABLE)
 
     @property
     def size_bytes(self) -> int:
-        """Of the segments that come back."""
+        """The size of the segments that come back."""
         return sum(verdict.segment.size_bytes for verdict in self.restorable)
 
     @property
     def has_work(self) -> bool:
-        """Whether a restore would change anything."""
+        """True if a restore would change anything."""
         return bool(self.restorable or self.emptied)
 
     @property
     def log_start_offset(self) -> int:
-        """Base offset that the log begins with afterwards."""
+        """The base offset of the log's first segment after the restore."""
         return self.restorable[-1].segment.base_offset if self.restorable else self.facts.bases[0]
 
     @property
     def is_whole(self) -> bool:
-        """Whether the oldest deletion that anything comes back of comes back to its first segment."""
+        """True if the oldest of the deletions that give a segment back is restored up to its first segment."""
         oldest = self.restorable[-1]
         return oldest.segment is oldest.deletion.segments[0]
 
     @property
     def log_start_checkpoint(self) -> int | None:
-        """What ``log-start-offset-checkpoint`` says afterwards; None for no line."""
+        """The line of ``log-start-offset-checkpoint`` after the restore; None for no line."""
         return _needed(self.restorable[-1].deletion.log_start_checkpoint, self.log_start_offset)
 
 
 def belongs_to_another_topic(noted_id: str | None, topic_id: str | None) -> bool:
-    """Return whether a topic was deleted and made again since an id was noted: both ids are known, and they differ.
+    """Return whether a topic was deleted and made again since an id was noted. Both ids are then known, and differ.
 
     Args:
-        noted_id: what a hold or a journal line noted; None if it did not.
-        topic_id: of the partition now; None if it cannot be read.
+        noted_id: the id in a hold or a journal line; None if none was noted.
+        topic_id: the present id of the partition's topic; None if it cannot be read.
     """
     return noted_id is not None and topic_id is not None and noted_id != topic_id
 
 
 def restoration(facts: RestoreFacts) -> Restoration:
-    """Decide what can be restored of one partition; pure and deterministic."""
+    """Decide which deleted segments of one partition can be restored. The function is pure and deterministic."""
     verdicts: list[RestoreVerdict] = []
     first_base = facts.bases[0] if facts.bases else None
     log_start = _needed(facts.log_start_checkpoint, first_base)
@@ -215,8 +215,10 @@ _Refusal = tuple[RestoreCode, str] | None
 
 
 def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment]]:
-    """Deleted segments of which a file still waits, newest first, each with the place of its deletion; one that was
-    deleted twice, as the second time."""
+    """Yield the deleted segments with a file that still waits, newest first, each with the place of its deletion.
+
+    Of a segment that was deleted twice, only the second deletion counts.
+    """
     seen: set[RetiredFile] = set()
     for place, deletion in reversed([*enumerate(facts.deletions)]):
         for segment in reversed(deletion.segments):
@@ -228,11 +230,11 @@ def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment]]:
 def _untold_compactions(facts: RestoreFacts) -> list[int | None]:
     """Return for each deletion the first dirty offset that proves a later compaction; None if none does.
 
-    The journal may have lost the line of a compaction, so ``cleaner-offset-checkpoint`` is asked too. Retention moves
-    that offset up to the log start and no further; nothing but a compaction moves it beyond. What a later deletion
-    noted is asked as well as what the file says now.
+    The journal may have lost the line of a compaction, so ``cleaner-offset-checkpoint`` is asked, too. Retention moves
+    the first dirty offset up to the log start and no further; only a compaction moves it beyond. Both the present line
+    of the file and the lines that later deletions noted count as proof.
 
-    Source: Kafka LogCleanerManager.cleanableOffsets: without a line in the file, retention writes none.
+    Source: Kafka LogCleanerManager.cleanableOffsets. If the file has no line, retention writes none.
     """
     found = facts.cleaner_checkpoint
     log_start = max(facts.log_start_checkpoint or 0, facts.bases[0] if facts.bases else 0)
@@ -249,7 +251,7 @@ def _untold_compactions(facts: RestoreFacts) -> list[int | None]:
 
 
 def _foreign(facts: RestoreFacts, deletion: DeletionFacts) -> _Refusal:
-    """Refuse what was deleted of another topic of the same name."""
+    """Refuse a segment that was deleted from another topic of the same name."""
     if not belongs_to_another_topic(deletion.topic_id, facts.topic_id):
         return None
     text = f"the topic was deleted and made again since: its id was {deletion.topic_id}, now it is {facts.topic_id}"
@@ -270,7 +272,10 @@ def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
 
 
 def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
-    """Refuse what a compaction followed, by the journal or by ``untold``, the first dirty offset that proves it."""
+    """Refuse a segment if a compaction followed its deletion.
+
+    The journal tells of the compaction, or ``untold``, the first dirty offset that proves it.
+    """
     if not deletion.is_compacted_since and untold is None:
         return None
     by = "" if deletion.is_compacted_since else f", since {CLEANER_OFFSET_CHECKPOINT} has moved on to {untold}"
@@ -279,7 +284,7 @@ def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
 
 
 def _changed(deletion: DeletionFacts, log_start: int | None) -> _Refusal:
-    """Refuses where what the segments would meet is not as the deletion left it."""
+    """Refuse a segment if the leader epochs or the log start offset are not as the deletion left them."""
     if deletion.has_other_epochs:
         return RestoreCode.CHANGED_SINCE, "leader-epoch-checkpoint is not as the deletion left it"
     left = _needed(deletion.log_start_offset, deletion.end_offset)
@@ -300,12 +305,18 @@ def _misfit(segment: RetiredSegment, first_base: int | None) -> _Refusal:
 
 
 def _needed(checkpoint: int | None, first_base: int | None) -> int | None:
-    """A log start has a line only while it lies above the first segment's base. Source: Kafka LogManager."""
+    """Return the log start offset if the checkpoint needs a line for it; else None.
+
+    A log start has a line only while it lies above the first segment's base. Source: Kafka LogManager.
+    """
     return checkpoint if checkpoint is not None and first_base is not None and checkpoint > first_base else None
 
 
 def _emptied(facts: RestoreFacts, restored: set[RetiredFile]) -> DeletionFacts | None:
-    """The deletion that rolled the log's last segment, if that is empty and the one before it is back or comes back."""
+    """Return the deletion that rolled the log's last segment, if that segment is of no use any more; else None.
+
+    The segment must be empty, and the one before it must be back already or come back now.
+    """
     for deletion in reversed(facts.deletions):
         if not facts.bases or deletion.roll_at_offset != facts.bases[-1] or _foreign(facts, deletion):
             continue

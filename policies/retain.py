@@ -1,6 +1,6 @@
-"""The rules of one record and one batch: keep, drop, stamp a delete horizon. The rewrite kernel mirrors them.
+"""The rules for one record and one batch: keep, drop, stamp a delete horizon. The rewrite kernel mirrors these rules.
 
-Pure: total functions over small facts, and one state machine over the batches of a round in offset order.
+All is pure: total functions over small facts, and one state machine over the batches of a round in offset order.
 
 Source: Kafka Cleaner.cleanInto and shouldRetainRecord, CleanedTransactionMetadata, MemoryRecords.filterTo.
 """
@@ -18,7 +18,7 @@ from storage.kernels.status import BatchFate
 
 
 class ContradictedTxnIndex(LogCleanerError):
-    """A transaction index that has it otherwise than the markers in the log. The round makes it a ``CorruptIndex``."""
+    """A transaction index that contradicts the markers in the log. The round raises it as a ``CorruptIndex``."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
@@ -29,7 +29,7 @@ class ContradictedTxnIndex(LogCleanerError):
 
 
 class RecordFate(Enum):
-    """Why a record of a data batch stays or goes."""
+    """The reason why a record of a data batch stays or goes."""
 
     LATEST = auto()
     BEYOND_THE_MAP = auto()
@@ -40,7 +40,7 @@ class RecordFate(Enum):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the record stays."""
+        """True if the record stays."""
         return self in _KEPT
 
 
@@ -53,9 +53,9 @@ class Marker(Enum):
     COMMIT = auto()
     ABORT = auto()
     OTHER = auto()
-    """Not a transaction's."""
+    """The record belongs to no transaction."""
     NONE = auto()
-    """The batch is empty: its record was removed by an earlier round."""
+    """The batch is empty: an earlier round removed its record."""
 
 
 _ENDS = frozenset({Marker.COMMIT, Marker.ABORT})
@@ -63,7 +63,7 @@ _ENDS = frozenset({Marker.COMMIT, Marker.ABORT})
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What the batch rule looks at. ``marker`` is None for a data batch."""
+    """The facts about a batch that its rule needs. ``marker`` is None for a data batch."""
 
     last_offset: int
     producer_id: int
@@ -75,7 +75,7 @@ class BatchFacts:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AbortedTransaction:
-    """From a transaction index."""
+    """An entry of a transaction index."""
 
     producer_id: int
     first_offset: int
@@ -85,7 +85,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEnd:
-    """Where an active producer stands; ``last_data_offset`` is None between a marker and its next data batch."""
+    """The position of an active producer. ``last_data_offset`` is None between a marker and the next data batch."""
 
     last_data_offset: int | None
     producer_epoch: int
@@ -104,12 +104,12 @@ def record_fate(
     """Decide one record of a v2 data batch that is not discarded as a whole.
 
     Args:
-        offset: of the record.
-        has_key: a null key is none; an empty one is one.
-        has_value: a null value is none: a tombstone.
-        latest_offset: the key's latest offset in the dirty section, -1 where it does not occur there.
-        map_end_offset: the last offset that the map speaks for.
-        delete_horizon_ms: of its batch.
+        offset: the record's offset.
+        has_key: False for a null key; True for an empty key.
+        has_value: False for a null value: the record is a tombstone.
+        latest_offset: the key's latest offset in the dirty section, -1 if the key does not occur there.
+        map_end_offset: the last offset that the offset map covers.
+        delete_horizon_ms: the delete horizon of the record's batch.
         now_ms: epoch ms, one value for a round.
     """
     if offset > map_end_offset:
@@ -125,10 +125,10 @@ def record_fate(
 
 
 def new_delete_horizon_ms(now_ms: int, delete_retention_ms: int) -> int | None:
-    """Return the delete horizon of a tombstone or marker that has none yet, or None if it gets none in this round.
+    """Return the delete horizon for a tombstone or marker that has none yet; None if it gets none in this round.
 
-    A horizon is an int64, and none lies before the epoch. A batch without a horizon keeps its tombstones, so a
-    ``delete.retention.ms`` that means "for ever" keeps them for ever.
+    A horizon is an int64, and never lies before the epoch. A batch without a horizon keeps its tombstones. So a
+    ``delete.retention.ms`` that means "for ever" keeps tombstones for ever.
 
     Args:
         now_ms: epoch ms, one value for a round.
@@ -151,10 +151,10 @@ def batch_fate(
     """Decide one batch.
 
     Args:
-        batch: its facts.
-        can_discard: what ``TransactionFates`` said of it.
+        batch: the facts about the batch.
+        can_discard: the answer of ``TransactionFates`` for the batch.
         producers: the active producers' ends, by producer id.
-        round_end_offset: the first uncleanable offset of the round: the batch that ends there marks the end of the
+        round_end_offset: the first uncleanable offset of the round. The batch that ends there marks the end of the
             log's clean part and stays, if need be empty (Kafka 4.0 to 4.3; KAFKA-17076).
         now_ms: epoch ms.
     """
@@ -170,7 +170,7 @@ def batch_fate(
 
 
 def ends_a_producer(batch: BatchFacts, producers: Mapping[int, ProducerEnd]) -> bool:
-    """Whether the batch holds the last sequence number, or the last epoch, of an active producer."""
+    """Return whether the batch holds the last sequence number, or the last epoch, of an active producer."""
     end = producers.get(batch.producer_id) if batch.producer_id >= 0 else None
     if end is None:
         return False
@@ -183,23 +183,22 @@ def ends_a_producer(batch: BatchFacts, producers: Mapping[int, ProducerEnd]) -> 
 class _Ongoing:
     transaction: AbortedTransaction
     is_met: bool
-    """Whether its marker is going to be fed; else the next abort marker of the producer is taken for it."""
+    """True if the walk will meet the transaction's marker. If not, the producer's next abort marker stands for it."""
     has_batches: bool = False
 
 
 @dataclass(slots=True)
 class TransactionFates:
-    """Follows the transactions of a round through its batches, in offset order, and says which batch can be
-    discarded."""
+    """The state of a round's transactions. Fed with batches in offset order, it says which batches can be discarded."""
 
     waiting: list[tuple[int, int, AbortedTransaction]] = field(default_factory=list)
     retained: list[AbortedTransaction] = field(default_factory=list)
-    """Aborted transactions of which batches were seen: their entries go into the cleaned transaction index."""
+    """The aborted transactions with batches that were fed. The cleaned transaction index gets their entries."""
     _aborted: dict[int, _Ongoing] = field(default_factory=dict)
     _committed: set[int] = field(default_factory=set)
-    """Producers with data that was not aborted; as in Kafka, only a commit marker takes one out."""
+    """The producers with data that was not aborted. As in Kafka, only a commit marker removes a producer."""
     _unmarked: set[int] = field(default_factory=set)
-    """Those that no marker has followed yet."""
+    """The producers with data that was not aborted, and that no marker has followed yet."""
     _log_start_offset: int = 0
 
     @classmethod
@@ -207,19 +206,20 @@ class TransactionFates:
         """Start a round.
 
         Args:
-            aborted: the aborted transactions of its range, from the transaction indexes.
-            log_start_offset: those that ended below it are not among them.
+            aborted: the aborted transactions in the range of the round, from the transaction indexes.
+            log_start_offset: transactions that ended below this offset are not among ``aborted``.
         """
         waiting = [(txn.first_offset, txn.last_offset, txn) for txn in aborted]
         heapq.heapify(waiting)
         return cls(waiting, _log_start_offset=log_start_offset)
 
     def can_discard(self, batch: BatchFacts) -> bool:
-        """Feed the next batch: data of an aborted transaction goes; a marker goes once its transaction has no batch
-        left.
+        """Feed the next batch, and return whether it can be discarded.
 
-        Raises: ContradictedTxnIndex where a marker says otherwise than the index, which no checksum covers: what one
-            wrong entry makes of committed data, or of the keys of aborted data, cannot be taken back.
+        Data of an aborted transaction can go. A marker can go once its transaction has no batch left.
+
+        Raises: ContradictedTxnIndex if a marker contradicts the index. No checksum covers the index, and one wrong
+            entry would harm committed data, or the keys of aborted data, for good.
         """
         self._begin_up_to(batch.last_offset, is_met=True)
         if cause := self._contradiction(batch):
@@ -237,34 +237,39 @@ class TransactionFates:
         return batch.marker is Marker.NONE
 
     def unresolved(self) -> TransactionFates:
-        """Only what was begun and not ended: feed it the markers of ``open_ids`` that lie behind the walk's end."""
+        """Return the state of the transactions that began and did not end.
+
+        Feed it the markers of ``open_ids`` that lie behind the end of the walk.
+        """
         met = {id_: ongoing for id_, ongoing in self._aborted.items() if ongoing.is_met and ongoing.has_batches}
         return TransactionFates(_aborted=met, _unmarked=self._unmarked.copy())
 
     @property
     def open_ids(self) -> frozenset[int]:
-        """Producers of whose transactions data was fed, and no marker."""
+        """The producers with data that was fed, while the marker of its transaction was not."""
         return frozenset(self._unmarked).union(self._aborted)
 
     @property
     def aborted_open(self) -> list[AbortedTransaction]:
-        """What the indexes have as aborted of them."""
+        """The transactions of ``open_ids`` that the transaction indexes name as aborted."""
         return [ongoing.transaction for ongoing in self._aborted.values()]
 
     def begin_up_to(self, offset: int) -> None:
-        """Pass over the batches up to ``offset``: aborted transactions begin in them, and none ends."""
+        """Pass over the batches up to ``offset``: aborted transactions may begin in them, and none ends."""
         self._begin_up_to(offset, is_met=False)
 
     def _begin_up_to(self, offset: int, *, is_met: bool) -> None:
-        """Take up the aborted transactions that begin at or below ``offset``, the last one of the next batch."""
+        """Take up the aborted transactions that begin at or below ``offset``, the last offset of the next batch."""
         while self.waiting and self.waiting[0][0] <= offset:
             _, _, transaction = heapq.heappop(self.waiting)
-            if transaction.last_offset >= offset:  # else its marker lies before the first batch of the walk
+            if transaction.last_offset >= offset:  # else its marker lies before the walk's first batch
                 self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction, is_met))
 
     def _contradiction(self, batch: BatchFacts) -> str | None:
-        """What the index has otherwise than the log, up to this batch: every entry's marker is where it says, and no
-        other marker ends the transaction."""
+        """Return how the index contradicts the log, up to this batch; None if both agree.
+
+        They agree if the marker of every entry is at the entry's offset, and no other marker ends the transaction.
+        """
         producer_id, offset, marker = batch.producer_id, batch.last_offset, batch.marker
         for aborted_id, ongoing in self._aborted.items():
             if not ongoing.is_met:

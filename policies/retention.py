@@ -1,7 +1,7 @@
-"""Retention: which of the oldest segments go, by log start offset, size and time, and why each other one stays.
+"""Decide which of the oldest segments go, by log start offset, size and time, and why each other segment stays.
 
-Pure functions over facts. Source: Kafka UnifiedLog.deleteOldSegments: three full passes in this order, each walking
-from the oldest segment and stopping at its first refusal; a segment must lie wholly below the high watermark, and an
+Pure functions over facts. Source: Kafka UnifiedLog.deleteOldSegments: three full passes in this order. Each pass walks
+from the oldest segment on, and stops at its first refusal. A segment must lie wholly below the high watermark, and an
 empty active segment never goes.
 """
 
@@ -15,29 +15,29 @@ from policies.facts import PartitionFacts, SegmentFacts
 from policies.reasons import Action, Reason, ReasonCode, Verdict, as_int64, duration, moment
 
 Rule = Callable[[int], Reason | None]
-"""Given a segment's place: the reason why it goes, or None."""
+"""A function that takes a segment's place, and returns the reason why the segment goes, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The outcome for one partition: a verdict on every segment, first on those that go."""
+    """The outcome for one partition: a verdict on every segment. The verdicts on deleted segments come first."""
 
     verdicts: tuple[Verdict, ...]
     deleted: int
 
     @property
     def deletes_everything(self) -> bool:
-        """Whether every segment goes: then an empty segment is rolled at the log end first."""
+        """True if every segment goes. An empty segment is then rolled at the log end first."""
         return 0 < self.deleted == len(self.verdicts)
 
     @property
     def gone(self) -> tuple[Verdict, ...]:
-        """Return the verdicts on the segments that go."""
+        """The verdicts on the segments that go."""
         return self.verdicts[: self.deleted]
 
     @property
     def kept(self) -> tuple[Verdict, ...]:
-        """Return the verdicts on the segments that stay."""
+        """The verdicts on the segments that stay."""
         return self.verdicts[self.deleted :]
 
 
@@ -45,12 +45,12 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     """Decide which segments retention removes.
 
     Args:
-        log: facts of one partition.
-        policy: its configuration; ``retention.ms`` and ``retention.bytes`` below 0 mean no limit.
+        log: the facts of one partition.
+        policy: the topic's configuration; ``retention.ms`` and ``retention.bytes`` below 0 mean no limit.
         now_ms: epoch ms.
 
     Returns:
-        One verdict a segment, in order.
+        One verdict for each segment, in order.
     """
     reasons = _pass(log, 0, _below_log_start(log))
     if policy.cleanup_delete:
@@ -62,7 +62,7 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
 
 
 def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
-    """Reasons of the segments from place ``first`` on that one rule removes, up to its first refusal."""
+    """Return the reasons of the segments from place ``first`` on that a rule removes, up to its first refusal."""
     reasons: list[Reason] = []
     for place in range(first, len(log.segments)):
         reason = None if barrier(log, place) else rule(place)
@@ -73,7 +73,7 @@ def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
 
 
 def barrier(log: PartitionFacts, place: int) -> Reason | None:
-    """What forbids every rule to take this segment."""
+    """Return why no rule may remove this segment; None if rules may."""
     is_active = place == len(log.segments) - 1
     if is_active and log.active.size_bytes == 0:
         return Reason(ReasonCode.ACTIVE_EMPTY, "the empty active segment: a log has at least one segment")
@@ -104,7 +104,7 @@ def _below_log_start(log: PartitionFacts) -> Rule:
 
 
 def _over_size(log: PartitionFacts, first: int, policy: TopicPolicy) -> Rule:
-    """Deletes while what remains is still at least ``retention.bytes``."""
+    """Return the rule that deletes a segment if at least ``retention.bytes`` remain without it."""
     excess_bytes = [0] * len(log.segments)
     left_bytes = sum(segment.size_bytes for segment in log.segments[first:])
     for place in range(first, len(log.segments)):
@@ -138,7 +138,7 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
 
 
 def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> list[Verdict]:
-    """A verdict for each segment that stays, with the moment at which time retention could take it."""
+    """Return a verdict for each segment that stays, with the moment from which time retention could delete it."""
     verdicts: list[Verdict] = []
     until_ms = 0
     for place in range(first, len(log.segments)):
@@ -176,7 +176,7 @@ def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
 
 
 def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
-    """The time that a segment's age counts from, epoch ms, and what has it."""
+    """Return the time that a segment's age counts from, epoch ms, and the words for its source."""
     if _is_unpinned(segment, policy, now_ms):
         return segment.mtime_ms, "the file time of its .log (its newest record lies in the future)"
     what = segment.timestamp_source.value
@@ -190,9 +190,9 @@ def _is_unpinned(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> boo
 
 
 def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
-    """The first moment at which time retention takes the segment (strict comparison); 0 without a limit.
+    """Return the first moment at which time retention deletes the segment (strict comparison); 0 without a limit.
 
-    A moment beyond int64 is told as the last one. What is deleted is not decided by it.
+    A moment beyond int64 becomes the last moment of int64. No deletion depends on the result.
     """
     if policy.retention_ms < 0:
         return 0
@@ -203,5 +203,5 @@ def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
 
 
 def _said(policy: TopicPolicy, key: str) -> str:
-    """``retention.ms=3d (topic config)``: a limit with the layer that set it."""
+    """Return a limit with the layer that set it: ``retention.ms=3d (topic config)``."""
     return f"{key}={policy.shown(key)} ({policy.origin(key)})"

@@ -1,6 +1,6 @@
-"""How many bytes retention would leave, as a function of its limit: every limit at which that changes.
+"""Compute how many bytes retention would leave, as a function of its limit: every limit at which the bytes change.
 
-Pure functions over facts. Whole segments go, oldest first, as in ``policies.retention``, whose rules these are.
+Pure functions over facts. The rules are those of ``policies.retention``: whole segments go, oldest first.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from policies.retention import barrier, newest
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A step: each limit up to this one, and above that of the point before, leaves so much."""
+    """A step of the curve: every limit above the previous point's, up to this one's, leaves ``kept_bytes``."""
 
     limit: int | None
-    """``retention.ms`` or ``retention.bytes``; None for all greater ones, and for none at all."""
+    """The ``retention.ms`` or ``retention.bytes``. None stands for all greater limits, and for no limit at all."""
     kept_bytes: int
-    """Of the ``.log`` files."""
+    """The size of the ``.log`` files that stay."""
 
 
 def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tuple[CurvePoint, ...]:
-    """Bytes kept by each ``retention.ms``, as if no other limit held.
+    """Return the bytes that each ``retention.ms`` keeps, as if no other limit held.
 
     Args:
-        log: facts of one partition.
-        policy: says which time of a segment counts; its limits are not asked.
+        log: the facts of one partition.
+        policy: says which time of a segment counts; its limits do not matter.
         now_ms: epoch ms.
 
     Returns:
-        Points by rising limit. No limit is below 0: what only a negative age would let go is always kept.
+        The points by rising limit. No limit is below 0: a segment whose age is negative always stays.
     """
     ages_ms = (now_ms - newest(log.segments[place], policy, now_ms)[0] for place in _deletable(log))
     youngest_so_far_ms = accumulate(ages_ms, min)  # a segment goes once it and all older ones are beyond the limit
@@ -41,21 +41,22 @@ def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tupl
 
 
 def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
-    """Bytes kept by each ``retention.bytes``, as if no other limit held: never less than the limit, where there is as
-    much.
+    """Return the bytes that each ``retention.bytes`` keeps, as if no other limit held.
+
+    A limit never keeps less than itself, unless the partition holds less.
 
     Args:
-        log: facts of one partition.
+        log: the facts of one partition.
 
-    Returns:
-        Points by rising limit.
+        Returns:
+        The points by rising limit.
     """
     left_bytes = _left_bytes(log)
     return _curve(log, [left_bytes[place + 1] for place in _deletable(log)])
 
 
 def _deletable(log: PartitionFacts) -> Iterator[int]:
-    """Places of the segments that some limit may take; the rest is barred."""
+    """Yield the places of the segments that some limit may delete; no limit may delete the others."""
     first = _below_log_start(log)
     for place in range(first, len(log.segments)):
         if barrier(log, place):
@@ -64,7 +65,7 @@ def _deletable(log: PartitionFacts) -> Iterator[int]:
 
 
 def _below_log_start(log: PartitionFacts) -> int:
-    """How many of the oldest segments go by the log start offset, whatever the limit."""
+    """Return how many of the oldest segments go by the log start offset, whatever the limit."""
     for place in range(len(log.segments)):
         is_active = place + 1 == len(log.segments)
         if is_active or log.upper_offset(place) > log.log_start_offset or barrier(log, place):
@@ -73,13 +74,13 @@ def _below_log_start(log: PartitionFacts) -> int:
 
 
 def _left_bytes(log: PartitionFacts) -> list[int]:
-    """What is left once none, one, two … of the oldest segments are gone."""
+    """Return the bytes that are left once none, one, two … of the oldest segments are gone."""
     from_newest = accumulate((segment.size_bytes for segment in reversed(log.segments)), initial=0)
     return list(from_newest)[::-1]
 
 
 def _curve(log: PartitionFacts, greatest_limits: Sequence[int]) -> tuple[CurvePoint, ...]:
-    """From the greatest limit at which each segment still goes, oldest first and never rising."""
+    """Build the curve from the greatest limit at which each segment still goes: oldest first, never rising."""
     first, left_bytes = _below_log_start(log), _left_bytes(log)
     points = [CurvePoint(None, left_bytes[first])]
     for place, limit in enumerate(greatest_limits, first):

@@ -1,6 +1,6 @@
-"""How long a disk lasts if it goes on filling as it did lately: a mean of the growth seen between two looks at it.
+"""Predict how long a disk lasts if it goes on filling as it did lately, by a mean of the growth between observations.
 
-The mean is over all looks of the first day, and forgets with the span of a day after that; three numbers hold it.
+On the first day the mean is over all observations. Later it forgets older ones, with a time constant of a day.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Final
 
 _MEMORY_SECONDS: Final = 86_400.0
 OBSERVED_SECONDS_MIN: Final = 3_600.0
-"""Before so much was seen, a burst of minutes would be taken for the rule."""
+"""Over a shorter time, a burst of some minutes would pass for the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How fast the free space of one log dir's file system shrinks, what is deleted meanwhile taken into account."""
+    """The speed at which the free space of a log dir's file system shrinks. Deletions in between count."""
 
     at_ms: int
-    """Of the last look, epoch ms."""
+    """The time of the last observation, epoch ms."""
     free_bytes: int
     bytes_per_second: float = 0.0
-    """Below 0 where space is gained."""
+    """The mean growth of the used space; below 0 if the file system gains free space."""
     observed_seconds: float = 0.0
-    """How long it was looked at in all."""
+    """The time between the first observation and the last one."""
 
     def seen(self, free_bytes: int, now_ms: int) -> Growth:
-        """The growth after another look; one that is not later than the last changes nothing."""
+        """Return the growth after another observation; one that is not later than the last changes nothing."""
         span_seconds = (now_ms - self.at_ms) / 1000
         if span_seconds <= 0:
             return self
@@ -39,7 +39,7 @@ class Growth:
 
     @property
     def runway_seconds(self) -> float | None:
-        """Until the disk is full; infinite where it does not fill, None before an hour was seen."""
+        """The time until the disk is full; infinite if it does not fill, None before an hour of observation."""
         if self.observed_seconds < OBSERVED_SECONDS_MIN:
             return None
         return self.free_bytes / self.bytes_per_second if self.bytes_per_second > 0 else math.inf

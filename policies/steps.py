@@ -1,7 +1,7 @@
-"""The order in which the plan of a log dir is spent, and the space that takes.
+"""Put the steps of a log dir's plan in order, and compute the space that they take.
 
-Deletions make space and need next to none, so they come before every compaction; of each the smallest first, since it
-gives something back even where the disk is too full for the others.
+Deletions make space and need next to none, so they come before every compaction. Of either kind the smallest step
+comes first: it frees some space even if the disk is too full for the others.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from policies.plan import LogDirPlan, PartitionPlan, deletion_of
 
 SIDE_BY_SIDE_BYTES_MAX: Final = 64 << 20
 PROBE_BYTES: Final = 1 << 20
-"""Enough to measure beside what others write."""
+"""A deletion of this size can be measured even while others write to the disk."""
 
 
 def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
-    """Return the deletions in order, each to be carried out whole.
+    """Return the deletions in their order. Each is to be carried out whole.
 
     Args:
-        plan: of one log dir.
-        at_once: the files are unlinked, which works with 0 bytes free. Only where everything goes something is written,
-            an empty segment: then the newest segment is a step of its own, behind all that need nothing.
+        plan: the plan of one log dir.
+        at_once: True if the files are unlinked at once, which works with 0 bytes free. A deletion of all segments is
+            the only one that writes: it rolls an empty segment. Its newest segment then is a step of its own, after
+            all steps that need no space.
     """
     steps = [p for p in _planned(plan) if p.deletion]
     if at_once:
@@ -36,9 +37,9 @@ def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, .
 
 
 def with_oldest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
-    """Return a deletion as two steps: the oldest segments up to ``PROBE_BYTES`` of the disk, and the rest.
+    """Split a deletion into two steps: the oldest segments up to ``PROBE_BYTES`` of the disk, and the rest.
 
-    What the first one gives back shows whether the second one is worth it.
+    The space that the first step frees shows whether the second step is worth its while.
     """
     deletion = step.deletion
     assert deletion is not None
@@ -55,9 +56,10 @@ def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
 def compaction_crews(
     steps: Sequence[PartitionPlan], threads: int, broker: BrokerPolicy
 ) -> tuple[tuple[PartitionPlan, ...], tuple[PartitionPlan, ...]]:
-    """Return the compactions that go side by side, a thread each, and those in turn, with all threads.
+    """Divide the compactions: some go side by side, with one thread each, the others in turn, with all threads.
 
-    Of a small one most of the time is its fsyncs, which only others can use. A limit on the rate is for one at a time.
+    A small compaction mostly waits for fsyncs; other compactions can use that time. With a limit on the rate,
+    compactions go one at a time.
     """
     small = tuple(step for step in steps if _is_small(step))
     is_limited = broker.log_cleaner_io_max_bytes_per_second < DOUBLE_MAX
@@ -67,11 +69,11 @@ def compaction_crews(
 
 
 def scratch_bytes(plan: LogDirPlan, *, at_once: bool) -> int:
-    """Return the free space that compactions need at most, if their output is as large as their input.
+    """Return the most free space that the compactions of a log dir need. Output counts as large as its input.
 
     Args:
-        plan: of one log dir.
-        at_once: what they replace is unlinked at once; else all of it waits for ``file.delete.delay.ms``.
+        plan: the plan of one log dir.
+        at_once: True if the replaced segments are unlinked at once; else all of them wait for ``file.delete.delay.ms``.
     """
     compactions = [p.compaction for p in _planned(plan) if p.compaction]
     if at_once:
@@ -87,7 +89,7 @@ def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
 
 
 def _apart(step: PartitionPlan, count: int) -> tuple[PartitionPlan, PartitionPlan]:
-    """Return the deletion of the ``count`` oldest segments, and that of the others."""
+    """Split a deletion into that of its ``count`` oldest segments, and that of the others."""
     assert step.deletion is not None
     left: PartitionFacts = step.facts.without_oldest(count)
     verdicts = step.verdicts[count:]

@@ -1,4 +1,4 @@
-"""Arrow record batches from chunks. No loop runs once a record: kernels gather bytes, numpy does the rest."""
+"""Make Arrow record batches from chunks: kernels gather bytes, numpy does the rest, no loop runs for each record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
 
 RECORDS_MAX: Final = 1 << 18
-"""Of one Arrow batch."""
+"""The most records of one Arrow batch."""
 
 _MICROS_MAX: Final = 2**63 - 1
 _MILLIS_MAX: Final = _MICROS_MAX // 1000
@@ -46,7 +46,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Some records of a chunk, and what their columns are made of."""
+    """Some records of a chunk, with the sources of their columns."""
 
     chunk: Chunk
     slice_: Extent
@@ -57,17 +57,17 @@ class _Rows:
         return int(self.located.shape[1])
 
     def of_batch(self, field: str) -> Array:
-        """A field of each record's batch."""
+        """Return for each record a field of its batch."""
         return self.each(self.chunk.table[field])
 
     def each(self, of_batches: Array) -> Array:
-        """For each record what its batch has."""
+        """Return for each record the value of its batch."""
         found: Array = np.take(of_batches, self.located[ROW])
         return found
 
 
 def record_batches(chunk: Chunk, slice_: Extent, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The columns asked for, of each record of a chunk; they hold nothing of its buffers."""
+    """Yield the wanted columns of a chunk's records. The columns keep no reference to the chunk's buffers."""
     records = chunk.located.shape[1]
     for first in range(0, records, RECORDS_MAX):
         rows = _Rows(chunk, slice_, chunk.located[:, first : first + RECORDS_MAX])
@@ -75,7 +75,7 @@ def record_batches(chunk: Chunk, slice_: Extent, schema: pa.Schema) -> Iterator[
 
 
 def damage_batch(damage: Damage, slice_: Extent, schema: pa.Schema) -> pa.RecordBatch:
-    """One row that tells of a damaged batch: where it is and what is wrong; nothing else."""
+    """Return one row for a damaged batch: its place and its fault. All other columns are null."""
     told = {
         "topic": slice_.topic_partition.topic,
         "partition": slice_.topic_partition.partition,
@@ -92,7 +92,7 @@ def _plain(values: Array, data_type: pa.DataType) -> pa.Array:
 
 
 def _integers(field: str) -> Callable[[_Rows], pa.Array]:
-    """A field of the batch, for each of its records."""
+    """Return a function that makes the column of a batch's field, repeated for each of its records."""
     return lambda rows: _plain(rows.of_batch(field).astype(np.int64 if field in _WIDE else np.int32), _WIDE_TYPE[field])
 
 
@@ -103,7 +103,7 @@ _WIDE_TYPE: Final = {
 
 
 def _bytes_of(at: int, size: int) -> Callable[[_Rows], pa.Array]:
-    """A field of the records themselves."""
+    """Return a function that makes the column of a field of the records themselves."""
 
     def gather(rows: _Rows) -> pa.Array:
         lengths = rows.located[size]
@@ -119,7 +119,7 @@ def _bytes_of(at: int, size: int) -> Callable[[_Rows], pa.Array]:
 
 def _headers(rows: _Rows) -> pa.Array:
     starts, lengths = rows.located[HEADERS_AT], rows.located[HEADERS_BYTES]
-    room = int(lengths.sum()) - rows.count  # each record's count takes a byte at the least
+    room = int(lengths.sum()) - rows.count  # each record's header count takes at least a byte
     if room == 0:
         return pa.nulls(rows.count, HEADERS)
     lists, validity = np.empty(rows.count + 1, np.int32), _all_valid(rows.count)
@@ -150,7 +150,7 @@ def _variable(
 
 
 def _repeated(value: str | int, count: int) -> pa.Array:
-    """A column of one value: the start of one that is kept, for the next chunk wants about as many."""
+    """Return a column of one value: the start of a cached column, as the next chunk needs about as many rows."""
     return _constant(value, 1 << (count - 1).bit_length()).slice(0, count)
 
 
@@ -164,21 +164,24 @@ def _constant(value: str | int, count: int) -> pa.Array:
 
 
 def _micros(millis: Array) -> npt.NDArray[np.int64]:
-    """Those beyond what Spark's timestamps hold are cut to the last one."""
+    """Return milliseconds as microseconds, cut to the range of Spark's timestamps."""
     micros: npt.NDArray[np.int64] = np.clip(millis, -_MILLIS_MAX, _MILLIS_MAX)
     micros *= 1000
     return micros
 
 
 def _timestamp_type(rows: _Rows) -> pa.Array:
-    """-1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
+    """Return the column ``timestampType``: -1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
     attributes = rows.chunk.table["attributes"]
     types = np.where(attributes & NO_TIMESTAMP_TYPE, -1, (attributes & LOG_APPEND_TIME) != 0)
     return _plain(rows.each(types.astype(np.int32)), pa.int32())
 
 
 def _sequence(rows: _Rows) -> pa.Array:
-    """Wraps past 2^31-1 to 0; -1 where there is none. Source: Kafka DefaultRecordBatch.incrementSequence."""
+    """Return the column ``sequence``: it wraps past 2^31-1 to 0; -1 stands for none.
+
+    Source: Kafka DefaultRecordBatch.incrementSequence.
+    """
     base = rows.of_batch("base_sequence").astype(np.int64)
     wrapped = (base + rows.located[OFFSET] - rows.of_batch("base_offset")) & _SEQUENCE_MASK
     return _plain(np.where(base < 0, -1, wrapped).astype(np.int32), pa.int32())
@@ -190,7 +193,7 @@ def _codec(rows: _Rows) -> pa.Array:
 
 @cache
 def _codec_names() -> pa.Array:
-    """Made when asked for: ``pa.array`` imports pandas, which takes a worker longer than all else of its start."""
+    """Return the names of codecs. They are made on demand: ``pa.array`` imports pandas, which would slow each start."""
     return pa.array([codec.name.lower() for codec in Compression], pa.string())
 
 

@@ -13,19 +13,19 @@ HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), (
 RECORD_COLUMNS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
 )  # fmt: skip
-"""Those of Spark's own Kafka source, in its order. Source: Spark KafkaRecordToRowConverter."""
+"""The columns of Spark's own Kafka source, in its order. Source: Spark KafkaRecordToRowConverter."""
 
 BATCH_COLUMNS: Final = (
     "producerId", "producerEpoch", "sequence", "leaderEpoch",
     "codec", "control", "deleteHorizon", "segment", "position",
 )  # fmt: skip
-"""What ``includeMetadata`` adds. Where there is no producer, sequence or leader epoch, -1, as Kafka has it."""
+"""The columns that ``includeMetadata`` adds. As in Kafka, -1 stands for no producer, sequence or leader epoch."""
 
 CORRUPT_BATCH: Final = "_corrupt_batch"
-"""What ``mode = PERMISSIVE`` adds: of a batch that is damaged, what is wrong with it and where; else null."""
+"""The column that ``mode = PERMISSIVE`` adds: the fault of a damaged batch, with its place; else null."""
 
 KEY_COLUMNS: Final = ("key", "topic", "partition", "offset")
-"""What ``keysOnly`` leaves."""
+"""The columns that ``keysOnly`` leaves."""
 
 TYPES: Final[dict[str, tuple[str, pa.DataType]]] = {
     "key": ("binary", pa.binary()),
@@ -47,14 +47,14 @@ TYPES: Final[dict[str, tuple[str, pa.DataType]]] = {
     "position": ("bigint", pa.int64()),
     CORRUPT_BATCH: ("string", pa.string()),
 }
-"""By name: Spark's simple type, Arrow's type."""
+"""Column name -> Spark's simple type, Arrow's type."""
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """The columns as Spark reads a schema."""
+    """Return the columns as a schema in Spark's words."""
     return ", ".join(f"`{name}` {TYPES[name][0]}" for name in columns)
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """The columns as Spark expects them from a worker."""
+    """Return the columns as the Arrow schema that Spark expects from a worker."""
     return pa.schema([pa.field(name, TYPES[name][1]) for name in columns])

@@ -1,4 +1,4 @@
-"""DemoTopic, MadeTopic, make_demo: a small log directory to try everything on."""
+"""DemoTopic, MadeTopic, make_demo: a small log directory on which to try everything."""
 
 from cleaner.demo.make import MadeTopic, make_demo
 from cleaner.demo.sample_topics import DemoTopic

@@ -1,6 +1,6 @@
 """Make the demo: a log directory as a broker of Kafka 4 leaves it after a clean stop, without a broker.
 
-Steps:      the partitions, the cluster metadata that names topics and configs, the checkpoints, and, last of
+Steps:      write the partitions, the cluster metadata that names topics and configs, the checkpoints, and, last of
             all, ``.kafka_cleanshutdown``.
 """
 
@@ -37,7 +37,7 @@ _LEADER_EPOCH: Final = 0
 _METADATA_LEADER_EPOCH: Final = 1
 _METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 _METADATA_VERSION: Final = 25
-"""``metadata.version`` of Kafka 4.0."""
+"""The ``metadata.version`` of Kafka 4.0."""
 _QUORUM_STATE: Final = {
     "clusterId": "",
     "leaderId": _NODE_ID,
@@ -51,7 +51,7 @@ _QUORUM_STATE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MadeTopic:
-    """A topic of the demo as it lies on disk. ``size_bytes`` are those of its ``.log`` files."""
+    """A topic of the demo as it lies on disk. ``size_bytes`` is the size of its ``.log`` files."""
 
     topic: DemoTopic
     segments: int
@@ -60,7 +60,7 @@ class MadeTopic:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where and when the demo is made, and its ids."""
+    """The place and the time of the demo, and the id of its directory."""
 
     directory: Path
     fs: FileSystem
@@ -69,15 +69,15 @@ class _Place:
 
 
 def make_demo(directory: Path, fs: FileSystem, now_ms: int, seed: int) -> list[MadeTopic]:
-    """Make the log directory; the same bytes for the same time and seed.
+    """Make the log directory. The same time and seed give the same bytes.
 
     Args:
-        directory: absent or empty; its parent exists.
-        fs: the disk.
-        now_ms: epoch ms; the records lie before it, but for one.
-        seed: of all that is random.
+        directory: must be absent or empty; its parent must exist.
+        fs: the file system to write through.
+        now_ms: epoch ms; all records but one lie before it.
+        seed: the seed of everything random.
 
-    Raises: FileExistsError where something lies in ``directory``; OutOfSpace.
+    Raises: FileExistsError if ``directory`` is not empty; OutOfSpace.
     """
     directory.mkdir(exist_ok=True)
     directory = directory.resolve()
@@ -113,7 +113,7 @@ def _make_topic(
 
 
 def _make_partition(place: _Place, topic: DemoTopic, name: TopicPartition, topic_id: str, random: Random) -> Log:
-    """A partition with its records, closed."""
+    """Make a partition with its records, and return its closed log."""
     config = LogConfig(segment_bytes=topic.segment_bytes)
     scene = Scene(random, name.partition, place.now_ms)
     directory = place.directory / str(name)
@@ -137,7 +137,7 @@ def _write_cluster_metadata(place: _Place, topic_ids: dict[str, str]) -> None:
 
 
 def _metadata_of(topic: DemoTopic, topic_id: str, directory_id: str) -> list[bytes]:
-    """In the order a controller writes them: the topic, its configs, its partitions."""
+    """Return a topic's metadata records in a controller's order: the topic, its configs, its partitions."""
     return [
         encode_topic(TopicCreated(topic.name, topic_id)),
         *(encode_config(ConfigSet(ResourceType.TOPIC, topic.name, k, v)) for k, v in topic.configs.items()),
@@ -163,7 +163,7 @@ def _write_meta_properties(place: _Place, cluster_id: str) -> None:
 
 
 def _uuid(random: Random) -> str:
-    """22 characters of URL-safe base64, never with a leading dash, as Kafka's own."""
+    """Return an id as Kafka makes it: 22 characters of URL-safe base64, never with a leading dash."""
     while (text := base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()).startswith("-"):
         pass
     return text

@@ -1,6 +1,6 @@
-"""The topics of the demo: what each is there to show, its configs, and its records.
+"""The topics of the demo: the purpose of each topic, its configs, and its records.
 
-Random, but the same for the same seed; times are relative to ``now_ms``.
+Records are random, but the same for the same seed. Times are relative to ``now_ms``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.records import Record
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _SEGMENT_BYTES: Final = str(1 << 20)
-"""The least that Kafka 4 allows: many segments out of little data."""
+"""The least that Kafka 4 allows, to get many segments from little data."""
 _RECORDS_PER_BATCH: Final = 100
 _TOMBSTONE_PERCENT: Final = 6
 _WRONG_CLOCK_BATCH: Final = 10
@@ -26,14 +26,14 @@ _STATES: Final = ("created", "paid", "packed", "shipped", "delivered", "returned
 
 
 class DemoBatch(NamedTuple):
-    """Records that a producer sent together; their offsets are not set."""
+    """Records that a producer sent together. Their offsets are not set."""
 
     records: list[Record]
     compression: Compression
 
 
 class Scene(NamedTuple):
-    """What the records of one partition are made from."""
+    """The sources from which the records of one partition are made."""
 
     random: Random
     partition: int
@@ -42,7 +42,7 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DemoTopic:
-    """A topic. ``configs`` are what the cluster metadata says of it, ``shows`` is for people."""
+    """A topic of the demo. ``configs`` go into the cluster metadata; ``shows`` tells people what the topic shows."""
 
     name: str
     partitions: int
@@ -52,12 +52,12 @@ class DemoTopic:
 
     @property
     def segment_bytes(self) -> int:
-        """``segment.bytes``."""
+        """The value of ``segment.bytes``."""
         return int(self.configs["segment.bytes"])
 
 
 def _batches(records: Iterator[Record], codec_of: Callable[[int], Compression]) -> Iterator[DemoBatch]:
-    """Cut a stream of records into batches; ``codec_of`` the batch's place."""
+    """Cut a stream of records into batches. ``codec_of`` gives the codec by the batch's place."""
     for place in count():
         batch = list(islice(records, _RECORDS_PER_BATCH))
         if not batch:
@@ -74,13 +74,13 @@ def _lz4(_: int) -> Compression:
 
 
 def _times(records: int, span_ms: int, now_ms: int) -> Iterator[int]:
-    """Evenly from ``span_ms`` ago up to the last minute."""
+    """Return times in equal steps, from ``span_ms`` ago up to the last minute."""
     first_ms, step_ms = now_ms - span_ms, (span_ms - 60_000) / records
     return (first_ms + int(place * step_ms) for place in range(records))
 
 
 def _payload(random: Random, random_bytes: int, **fields: object) -> bytes:
-    """A JSON document that compresses to about half."""
+    """Return a JSON document that compresses to about half."""
     named = ",".join(f'"{key}":"{value}"' for key, value in fields.items())
     return f'{{{named},"trace":"{random.randbytes(random_bytes).hex()}"}}'.encode()
 
@@ -95,7 +95,7 @@ def _clicks(scene: Scene) -> Iterator[DemoBatch]:
 
 
 def _order(scene: Scene, time_ms: int) -> Record:
-    """An update of one of 1,500 orders, early ones the more often; a few are deleted."""
+    """Return an update of one of 1,500 orders. Early orders are updated more often; a few updates are tombstones."""
     random = scene.random
     key = f"order-{scene.partition}-{int(1500 * random.random() ** 2):04d}".encode()
     headers = ((b"source", random.choice((b"web", b"shop", b"app"))), (b"retry", None))
@@ -134,7 +134,7 @@ def _audit(scene: Scene) -> Iterator[DemoBatch]:
 
 
 def _future(scene: Scene) -> Iterator[DemoBatch]:
-    """Six days of readings; the clock of one sensor is wrong by 400 days in one early record."""
+    """Yield six days of readings. In one early record, the sensor's clock is wrong by 400 days."""
     random = scene.random
     records = (
         Record(0, time_ms, f"sensor-{random.randrange(40)}".encode(), _payload(random, 180, unit="C"))
@@ -151,7 +151,7 @@ def _nothing(_: Scene) -> Iterator[DemoBatch]:
 
 
 def _configs(policy: str, **others: object) -> dict[str, str]:
-    """Kafka's keys, dots written as underscores."""
+    """Return a topic's configs. The names of arguments are Kafka's keys, with underscores for dots."""
     named = {key.replace("_", "."): str(value) for key, value in others.items()}
     return {"cleanup.policy": policy, "segment.bytes": _SEGMENT_BYTES, **named}
 

@@ -1,6 +1,6 @@
-"""Records of one partition, out of Kafka's format: Parquet, JSON lines.
+"""Export the records of one partition from Kafka's format to Parquet or JSON lines.
 
-Nouns: a *reading* is what was fixed when the export began (``transfer``); a *writer* has a format (``jsonl``,
-``parquet``); a *target* is the file that appears once it is whole. What is read, and how, is the Spark source's:
-slices, chunks and columns of ``cleaner.spark``, none of which needs Spark.
+Nouns: a *reading* holds the offsets, files and lengths fixed at the start of the export (``transfer``). A *writer* has
+a format (``jsonl``, ``parquet``). A *target* is the file, which appears once it is whole. The export reads as the Spark
+source does, by slices, chunks and columns (``storage.scan``, ``cleaner.arrow``). None of these needs Spark.
 """

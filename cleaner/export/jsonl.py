@@ -1,7 +1,7 @@
-"""JSON lines: an object a record, named as the columns of the Spark source are.
+"""JSON lines: one object for each record, with the column names of the Spark source.
 
-Bytes are text where they are UTF-8, else base64; ``keyEncoding``, ``valueEncoding`` say which: ``"utf-8"``,
-``"base64"``, null where the key, or value, is null. Headers have the same four fields each. Times are epoch ms.
+Bytes are text if they are UTF-8, else base64. ``keyEncoding`` and ``valueEncoding`` say which: ``"utf-8"``,
+``"base64"``, or null if the key or value is null. Each header has the same four fields. Times are epoch ms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CODECS: Final = tuple(codec.name.lower() for codec in Compression)
 
 
 class JsonLinesWriter:
-    """Writes each chunk at once."""
+    """Writes JSON lines, each chunk at once."""
 
     def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
         self._file, self._with_metadata = file, with_metadata
@@ -39,11 +39,11 @@ class JsonLinesWriter:
         )
 
     def finish(self) -> None:
-        """Write what Python holds back. Raises: OSError."""
+        """Write the bytes in Python's buffer. Raises: OSError."""
         self._file.flush()
 
     def abandon(self) -> None:
-        """Nothing is open but the file, which is the caller's."""
+        """Do nothing: only the file is open, and it belongs to the caller."""
 
 
 def _records(chunk: Chunk, slice_: Extent, *, with_metadata: bool) -> Iterator[Fields]:
@@ -72,7 +72,7 @@ def _field(view: memoryview, at: int, size_bytes: int) -> bytes | None:
 
 
 def _told(name: str, data: bytes | None) -> Fields:
-    """The bytes, and how they are told."""
+    """Return the fields for some bytes: their text, and its encoding."""
     if data is None:
         return {name: None, f"{name}Encoding": None}
     try:
@@ -82,7 +82,7 @@ def _told(name: str, data: bytes | None) -> Fields:
 
 
 class _LineBatch:
-    """What the records of one batch have in common."""
+    """The fields that the records of one batch have in common."""
 
     def __init__(self, chunk: Chunk, slice_: Extent, row: int) -> None:
         self._row: Table = chunk.table[row]
@@ -91,11 +91,11 @@ class _LineBatch:
 
     @property
     def timestamp_type(self) -> int:
-        """-1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
+        """The type of the timestamps: -1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
         return -1 if self._attributes & NO_TIMESTAMP_TYPE else int(bool(self._attributes & LOG_APPEND_TIME))
 
     def metadata(self, offset: int) -> Fields:
-        """What ``--include-metadata`` adds to the record of this offset."""
+        """Return the fields that ``--include-metadata`` adds to the record at an offset."""
         row, has_horizon = self._row, bool(self._attributes & DELETE_HORIZON)
         return {
             "producerId": int(row["producer_id"]),

@@ -1,4 +1,4 @@
-"""Parquet: the columns of the Spark source, by the same kernels. The only module here that needs pyarrow."""
+"""Parquet: the columns of the Spark source, made by the same kernels. No other module here needs pyarrow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from storage.scan.chunks import Chunk
 from storage.scan.extents import Extent
 
 ROW_GROUP_BYTES: Final = 64 << 20
-"""In memory, before they are encoded; what is not yet written is no more."""
+"""The size of a row group in memory, before encoding. The writer holds about this much unwritten at most."""
 
 
 class ParquetWriter:
-    """Collects records, and writes a row group of each 64 MiB of them."""
+    """Collects records, and writes a row group for each 64 MiB of them."""
 
     def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
         self._schema = arrow_schema(RECORD_COLUMNS + (BATCH_COLUMNS if with_metadata else ()))
@@ -40,7 +40,7 @@ class ParquetWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Else pyarrow's writer, when it goes, would write a footer to a file that is closed, and complain of that."""
+        """Stop pyarrow's writer: on its deletion it would write a footer to a closed file, and complain about that."""
         self._writer.is_open = False
 
     def _write_row_group(self) -> None:

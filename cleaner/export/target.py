@@ -1,9 +1,9 @@
-"""The file that an export becomes.
+"""The output file of an export.
 
-Steps:      a hidden file beside it is written and fsynced, then renamed.
-Invariant:  under its name the file is whole, or not there; nothing is replaced. Only a kill leaves the hidden one.
-Not chosen: a hard link in place of the rename, which would also refuse a file that appears in the last moment: many
-            a disk that files are exported to (FAT, network) has none.
+Steps:      write a hidden file beside the target, fsync it, rename it.
+Invariant:  under its name the file is whole, or not there; it replaces no file. Only a kill leaves the hidden file.
+Not chosen: a hard link in place of the rename. It would also refuse a file that appears in the last moment, but many
+            disks that receive exports (FAT, network) have no hard links.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cleaner.errors import UnusableOutput, UnwritableFile
 
 @contextmanager
 def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
-    """A file to write, which gets its name behind the ``with``, and is gone where that ends by an error.
+    """Open a file to write. It gets its name at the end of the ``with``; if that ends with an error, the file goes.
 
     Args:
-        path: must not exist; its parent must.
-        log_dir: in it, nothing is written.
+        path: must not exist; its parent must exist.
+        log_dir: no file may be written in this directory.
 
     Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``.
     """

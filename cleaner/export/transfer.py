@@ -1,4 +1,4 @@
-"""From the files of a partition to a writer, chunk by chunk: what is in memory does not grow with the partition."""
+"""Transfer a partition's records to a writer chunk by chunk: the memory taken does not grow with the partition."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from storage.scan.partitions import FoundPartition, OffsetRange, readable_end, w
 from storage.scan.windows import open_window
 
 SLICE_BYTES: Final = 8 << 20
-"""What is read between two signs of progress."""
+"""The bytes that are read between two signs of progress."""
 
 
 class Writer(Protocol):
-    """A format, and where it goes."""
+    """A writer of one format to one file."""
 
     def write(self, chunk: Chunk, slice_: Extent) -> None:
-        """Take the records of a chunk, which belongs to this slice."""
+        """Take the records of a chunk of this slice."""
 
     def finish(self) -> None:
-        """Write what was held back, and what the format ends with."""
+        """Write the records held back, and the end that the format needs."""
 
     def abandon(self) -> None:
-        """Write nothing more: there will be no file."""
+        """Stop writing: the export failed, and leaves no file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Offsets, files and lengths of a partition, as of one moment."""
+    """The offsets, files and lengths to read of a partition, as of one moment."""
 
     partition: FoundPartition
     offsets: OffsetRange
@@ -40,11 +40,11 @@ class Reading:
 
 
 def plan_reading(partition: FoundPartition, *, read_committed: bool, now_ms: int) -> Reading:
-    """Fix what is read.
+    """Fix the offsets, files and lengths to read.
 
     Args:
-        partition: where it lies.
-        read_committed: leave out aborted records, and those behind the last stable offset.
+        partition: the partition, with its place.
+        read_committed: leave out aborted records, and records behind the last stable offset.
         now_ms: epoch ms, for the expiry of producers.
 
     Raises: CorruptBatch, CorruptIndex of a transaction index, UnreadableFile.
@@ -64,13 +64,13 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
     """Hand every record to the writer, in the order of offsets.
 
     Args:
-        reading: what was planned.
-        writer: it is finished in the end, or abandoned.
-        with_control: control records, too.
-        advance: is told how many bytes more were read.
+        reading: the planned reading.
+        writer: is finished in the end, or abandoned after an error.
+        with_control: True to hand over control records, too.
+        advance: hears the number of bytes read since the last call.
 
-    Returns: how many records.
-    Raises: CorruptBatch; UnreadableFile, also of a file that is gone by now.
+        Returns: the number of records.
+        Raises: CorruptBatch; UnreadableFile, also for a file that is gone by now.
     """
     try:
         records = _written(reading, writer, with_control, advance)

@@ -1,14 +1,15 @@
 """Log dirs as Spark tables: the data source ``kafka-log``. The only place that imports pyspark, and only when asked.
 
-Nouns: a *slice* is a stretch of one segment that one task reads (``slices``); a *chunk* is what of it lies in memory
-at a time, its records' fields located (``chunks``); ``columns`` makes Arrow arrays of it. None of these needs Spark:
-``cleaner.export`` uses them too. A *choice* is of partitions, by name. ``source`` plans a batch read, ``stream``
-micro-batches, by ``bounds`` that options name; ``reading`` is what their tasks do; ``sink`` writes new partitions, each
-in ``parts``.
-``bulk`` compacts: ``work`` is what it sends to the ``tasks`` of its executors, ``shuffle`` finds the survivors.
+Nouns: a *slice* is the stretch of one segment that one task reads (an ``Extent`` of ``storage.scan``). A *chunk* is the
+part of a slice in memory, with the fields of its records located. ``cleaner.arrow`` makes Arrow columns of a chunk.
+None of these needs Spark: ``cleaner.export`` uses them, too. A *choice* selects partitions by name.
 
-An *analysis* is of a *snapshot*: its tasks hand over *facts* (stretches of batches, keys) and what a compaction would
-save (``savings``); ``naming`` makes rows of tables of what Spark aggregated.
+``table`` is the data source: ``source`` plans a batch read, ``stream`` plans micro-batches, within ``bounds`` that
+options name. ``reading`` is the work of their tasks. ``sink`` writes new partitions, each in ``parts``.
+``bulk`` compacts: it sends ``work`` to the ``tasks`` of its executors, and ``shuffle`` finds the survivors.
+
+``analysis`` examines a *snapshot*. Its tasks hand over *facts* (stretches of batches, keys) and measure the *savings*
+of a compaction. ``tables`` makes rows of tables of the figures that Spark aggregates.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["open_session", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``kafka-log`` known to a session, for ``spark.read``, ``readStream`` and ``df.write``.
+    """Register ``kafka-log`` with a session, for ``spark.read``, ``readStream`` and ``df.write``.
 
     Raises: SparkUnavailable.
     """
@@ -35,13 +36,13 @@ def register(spark: SparkSession) -> None:
 
 
 def open_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
-    """A session that knows ``kafka-log``. Its Python workers run this interpreter.
+    """Start a session that knows ``kafka-log``. Its Python workers run this interpreter.
 
     Args:
-        master: where Spark runs.
+        master: the URL of Spark's master.
         config: further settings of Spark; they win over ours.
 
-    Raises: SparkUnavailable: without Java, with a Java that Spark does not run on, without pyspark.
+    Raises: SparkUnavailable: Java or pyspark is missing, or Spark does not run on this Java.
     """
     source = _source()  # before a JVM is started for nothing
     from cleaner.spark.session import start_session  # noqa: PLC0415

@@ -8,7 +8,7 @@ from storage.errors import LogCleanerError
 
 
 class UnseenLogDir(LogCleanerError):
-    """A Spark executor that does not see the files that the driver sees."""
+    """A Spark executor does not see the files that the driver sees."""
 
     def __init__(self, path: Path, host: str, cause: str) -> None:
         super().__init__(path, host, cause)
@@ -22,7 +22,7 @@ class UnseenLogDir(LogCleanerError):
 
 
 class SparkJobFailed(LogCleanerError):
-    """Spark gave a job up. Nothing that a broker would see was written."""
+    """Spark gave a job up. The job wrote nothing that a broker would see."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
@@ -33,7 +33,7 @@ class SparkJobFailed(LogCleanerError):
 
 
 class SparkUnavailable(LogCleanerError):
-    """Spark cannot be started here: no pyspark, no Java, or another version of it than Spark runs on."""
+    """Spark cannot be started here: pyspark or Java is missing, or Spark does not run on this version of Java."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause, remedy)
@@ -44,7 +44,7 @@ class SparkUnavailable(LogCleanerError):
 
 
 class AnalysisFailed(LogCleanerError):
-    """Spark gave an analysis up; what its tasks meet in the files is told otherwise."""
+    """Spark gave an analysis up. Faults in the files are no such error: the analysis reports them as problems."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)

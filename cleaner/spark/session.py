@@ -30,7 +30,7 @@ _OURS: Final = {
 
 
 def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
-    """As ``cleaner.spark.open_session``. Raises: SparkUnavailable."""
+    """Start a session, as ``cleaner.spark.open_session`` describes. Raises: SparkUnavailable."""
     check_java(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("logcleaner").master(master)
@@ -43,7 +43,7 @@ def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of Spark's words that says most: Java's exception, else the last one of Python's, else the first."""
+    """Return the most telling line of Spark's text: Python's last error, else Java's exception, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     of_java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
@@ -51,10 +51,10 @@ def cause_of(error: BaseException) -> str:
 
 
 def check_java(environment: Mapping[str, str]) -> None:
-    """See that the Java which Spark would start is there and new enough.
+    """Check that the Java which Spark would start exists and is new enough.
 
     Args:
-        environment: ``JAVA_HOME``, else ``PATH``, says where it is.
+        environment: ``JAVA_HOME``, else ``PATH``, names the place of Java.
 
     Raises: SparkUnavailable.
     """

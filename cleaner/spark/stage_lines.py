@@ -1,4 +1,4 @@
-"""What Spark is at: on a terminal a line for each stage, its tasks done and to do; elsewhere nothing."""
+"""Show Spark's progress: on a terminal a line for each stage, with its tasks done and to do; elsewhere nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class StageLines:
-    """Looks at Spark's status tracker from a thread of its own, until it is left."""
+    """Polls Spark's status tracker in a background thread until the context exits."""
 
     def __init__(self, tracker: StatusTracker) -> None:
         self._tracker = tracker
@@ -26,7 +26,7 @@ class StageLines:
         self._progress: Progress | None = None
 
     def tell(self, step: str) -> None:
-        """What the next stages are for."""
+        """Set the purpose of the next stages, for their lines."""
         self._step = step
 
     def __enter__(self) -> Self:

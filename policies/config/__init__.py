@@ -1,1 +1,1 @@
-"""Kafka's configuration keys, the layers that state them, and the policy that results for a topic or a broker."""
+"""Kafka's configuration keys, the layers that state values, and the resulting policy of a topic or a broker."""

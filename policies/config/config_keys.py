@@ -1,4 +1,4 @@
-"""Kafka's config keys: types, defaults, ranges, and the broker keys that stand in for a topic's.
+"""Kafka's config keys: types, defaults, ranges, and the broker keys that stand in for topic keys.
 
 Two tables, ``TOPIC_KEYS`` and ``BROKER_KEYS``, and a few keys of our own. Sources: Kafka ``LogConfig``,
 ``CleanerConfig``, ``ServerLogConfigs``, ``ServerTopicConfigSynonyms``.
@@ -11,13 +11,13 @@ from enum import Enum
 from typing import Final
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""A value, parsed. None: not set, and the key has no default."""
+"""A parsed value. None: the key is not set, and has no default."""
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 DOUBLE_MAX: Final = 1.7976931348623157e308
 NO_LIMIT: Final = -1
-"""``retention.ms`` and ``retention.bytes`` without a limit."""
+"""The value of ``retention.ms`` and ``retention.bytes`` that means no limit."""
 
 _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60 * _SECOND_MS
@@ -25,13 +25,13 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 _MIB: Final = 1 << 20
 CLOCK_JUMP_MAX_MS: Final = 30 * _DAY_MS
-"""Default of ``clock.jump.max``."""
+"""The default of ``clock.jump.max``."""
 LOCK_HOLD_MAX_MS: Final = 10_000
-"""Default of ``lock.hold.max``."""
+"""The default of ``lock.hold.max``."""
 
 
 class ValueUnit(Enum):
-    """What a number counts, and the suffixes that people may write behind it."""
+    """The unit of a number. A value may have a suffix of its unit."""
 
     NONE = ""
     MS = "ms"
@@ -39,7 +39,7 @@ class ValueUnit(Enum):
 
     @property
     def factors(self) -> dict[str, int]:
-        """Suffix -> how many of the unit it is."""
+        """The suffixes of the unit -> the number of units that each stands for."""
         return _FACTORS[self]
 
 
@@ -76,9 +76,9 @@ class Synonym:
     """A broker key that sets a topic key for every topic without its own value.
 
     Attributes:
-        factor: what one unit of the broker key is in the topic key's unit.
-        low: smallest value, in the broker key's own unit; None takes the topic key's.
-        kind: type of the broker key; None takes the topic key's.
+        factor: one unit of the broker key, in the topic key's unit.
+        low: smallest value, in the broker key's own unit; None takes the topic key's smallest value.
+        kind: type of the broker key; None takes the topic key's type.
         negative_is_no_limit: any negative value means -1, and 0 is refused (Kafka ``log.retention.*``).
     """
 
@@ -91,15 +91,15 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One config key, by its topic name, or by its broker name where topics have none.
+    """One config key, by its topic name, or by its broker name if topics do not have the key.
 
     Attributes:
         low, high: inclusive range of a number; None is unbounded.
         choices: the texts allowed, for STRING and for each item of LIST; empty allows all.
-        unit: what the number counts; gives values such as ``7d`` and ``512MiB`` their suffixes.
-        synonyms: broker keys, the first that is set wins.
-        besides: numbers allowed outside ``low..high``, as -1 is for the level of gzip.
-        ours: a key of logcleaner, unknown to a broker.
+        unit: the unit of the number; allows suffixes, as in ``7d`` and ``512MiB``.
+        synonyms: broker keys; the first that is set wins.
+        besides: numbers allowed outside ``low..high``, such as -1 for the level of gzip.
+        ours: True for a key of logcleaner, unknown to a broker.
         field: the attribute of TopicPolicy or BrokerPolicy.
     """
 
@@ -210,7 +210,7 @@ TOPIC_KEYS: Final = (
     _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
     ConfigKey("max.delete.ratio", ValueKind.DOUBLE, None, 0, 1, ours=True),
 )
-"""What a topic can set."""
+"""The keys that a topic can set."""
 
 BROKER_KEYS: Final = (
     ConfigKey("log.dirs", ValueKind.LIST, (), synonyms=_named("log.dirs", "log.dir")),
@@ -244,9 +244,9 @@ BROKER_KEYS: Final = (
     _ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1, field="clock_jump_max_ms", ours=True),
     _ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0, field="lock_hold_max_ms", ours=True),
 )
-"""What only a broker sets, for all topics alike."""
+"""The keys that only a broker sets, for all topics alike."""
 
 TOPIC_KEY: Final = {key.name: key for key in TOPIC_KEYS}
 BROKER_KEY: Final = {key.name: key for key in BROKER_KEYS}
 SYNONYM_OF: Final = {synonym.name: key.name for key in TOPIC_KEYS for synonym in key.synonyms}
-"""Broker key -> the topic key it stands in for."""
+"""Broker key -> the topic key that it stands in for."""

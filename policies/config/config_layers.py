@@ -1,12 +1,14 @@
-"""Layers of configuration, resolved: which value holds for a topic, and whether it was said at all.
+"""Resolve the layers of configuration: find the value that holds for a topic, and whether anybody stated one.
 
-What destroys must have been said. A retention limit comes from Kafka's built-in default only where
-server.properties was read, or where it was said that the broker runs on the defaults. A topic that nobody
-speaks of keeps everything, and so does a once compacted one while only a default or a glob says that it is
-not compacted. A topic whose own configuration in the cluster metadata says ``delete`` is compacted only if
-``[topics]`` says so by its exact name; a glob or ``--set`` leaves it alone. So is one that says ``compact``, the
-other way round. Topics named ``__*`` take their
-retention from the cluster metadata or by exact name alone.
+A value that destroys data must have been stated:
+
+- A retention limit comes from Kafka's built-in default only if server.properties was read, or if somebody said that
+  the broker runs on the defaults.
+- A topic that no layer names keeps everything.
+- A topic that was compacted before keeps everything while only a default or a glob says that it is not compacted.
+- If a topic's own configuration in the cluster metadata says ``delete``, the topic is compacted only if ``[topics]``
+  says so by its exact name; a glob or ``--set`` does not suffice. The same holds for ``compact``, the other way round.
+- Topics named ``__*`` take their retention only from the cluster metadata or from their exact name in ``[topics]``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LayerValue:
-    """One layer's value of a key; ``applies`` is False where a rule takes it from no such layer."""
+    """One layer's value of a key. ``applies`` is False if a rule excludes this layer for the key."""
 
     stated: Stated
     applies: bool
@@ -41,7 +43,7 @@ class LayerValue:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Every value of a key that was stated, lowest layer first, and the one that holds."""
+    """Every stated value of a key, lowest layer first, and the value that holds."""
 
     key: str
     topic: str | None
@@ -55,13 +57,13 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class ConfigLayers:
-    """All layers, read and checked; made by ``ConfigLayers.read``.
+    """All layers, read and checked. ``ConfigLayers.read`` makes them.
 
     Attributes:
-        broad: the layers that speak of no topic, by layer.
-        topic_metadata: topic -> what the cluster metadata states for it.
+        broad: the values of the layers that name no topic, by layer.
+        topic_metadata: topic -> the values that the cluster metadata states for it.
         topics_file: (name or glob, table) of ``[topics]``, the strongest last.
-        topic_ids: topic -> its id, of those that the cluster metadata knows; None where there is none.
+        topic_ids: topic -> its id, of the topics in the cluster metadata; None if there is no cluster metadata.
     """
 
     broad: Mapping[Layer, StatedLayer]
@@ -69,14 +71,14 @@ class ConfigLayers:
     topics_file: tuple[tuple[str, StatedLayer], ...]
     topic_ids: Mapping[str, str] | None
     _policies: dict[tuple[str, bool], TopicPolicy] = field(init=False, repr=False, compare=False, default_factory=dict)
-    """What ``policy_for`` gave: every partition of a topic is asked for, more than once."""
+    """The results of ``policy_for``, kept because it is called more than once for every partition of a topic."""
 
     @classmethod
     def read(cls, sources: ConfigSources) -> ConfigLayers:
         """Read and check every layer.
 
         Raises:
-            InvalidConfigs: everything that is wrong in any layer.
+            InvalidConfigs: a layer is wrong; names all faults of all layers.
         """
         problems: list[InvalidConfig] = []
         limits_stated = sources.kafka_defaults or sources.server_properties is not None
@@ -119,11 +121,11 @@ class ConfigLayers:
         return layers
 
     def policy_for(self, topic: str, *, compacted_before: bool = False) -> TopicPolicy:
-        """Return what holds for a topic.
+        """Return the configuration that holds for a topic.
 
         Args:
-            topic: its name.
-            compacted_before: ``cleaner-offset-checkpoint`` names the partition.
+            topic: the topic's name.
+            compacted_before: True if ``cleaner-offset-checkpoint`` names the partition.
         """
         key = topic, compacted_before
         if key not in self._policies:
@@ -139,18 +141,18 @@ class ConfigLayers:
         return _topic_policy(topic, stated, because)
 
     def broker_policy(self) -> BrokerPolicy:
-        """Return what holds for all topics alike."""
+        """Return the configuration that holds for all topics alike."""
         return _broker_policy(_strongest(self.of_topic(None)))
 
     def explain(self, name: str, topic: str | None = None) -> Explanation:
-        """Return every layer's value of a key, for one topic or for all topics that nobody speaks of.
+        """Return every layer's value of a key, for one topic, or for all topics that no layer names.
 
         Args:
-            name: a topic key or a broker key; a broker key that stands in for a topic key means that one.
-            topic: its name, or None.
+            name: a topic key or a broker key. A broker key that stands in for a topic key means the topic key.
+            topic: the topic's name; None for all topics that no layer names.
 
-        Raises:
-            InvalidConfig: no such key.
+            Raises:
+                InvalidConfig: there is no such key.
         """
         key = key_of(name)
         return Explanation(key, topic, tuple(value for value in self._values(topic) if value.stated.key == key))
@@ -165,7 +167,7 @@ class ConfigLayers:
                 yield LayerValue(stated, applies=not (is_internal and _is_barred(stated)))
 
     def of_topic(self, topic: str | None) -> list[StatedLayer]:
-        """Return the layers that hold for a topic, the strongest last; None is a topic that nobody speaks of."""
+        """Return the layers that hold for a topic, the strongest last. None stands for a topic that no layer names."""
         below = [self.broad[layer] for layer in Layer if layer < Layer.TOPIC_METADATA]
         if topic is None:
             return [*below, self.broad[Layer.SET]]
@@ -175,7 +177,7 @@ class ConfigLayers:
         return [table for pattern, table in self.topics_file if pattern == topic or fnmatchcase(topic, pattern)]
 
     def patterns_without(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Return the names and globs of ``[topics]`` that match none of some topics."""
+        """Return the names and globs of ``[topics]`` that match none of the given topics."""
         topics = set(topics)
         return tuple(
             pattern
@@ -208,7 +210,7 @@ def _is_internal(topic: str) -> bool:
 
 
 def _is_barred(stated: Stated) -> bool:
-    """Whether a value does not reach the topics named ``__*``."""
+    """Return whether a value does not apply to topics named ``__*``."""
     return stated.key.startswith("retention.") and stated.layer not in _SPEAKS_OF_ONE_TOPIC
 
 
@@ -217,10 +219,10 @@ def _without_barred(layer: StatedLayer) -> StatedLayer:
 
 
 def key_of(name: str) -> str:
-    """Return the key that a name means: a topic key, or the broker key if topics have none.
+    """Return the key that a name means: a topic key, or the broker key if topics do not have the key.
 
     Raises:
-        InvalidConfig: no such key.
+        InvalidConfig: there is no such key.
     """
     key = SYNONYM_OF.get(name, name)
     if key not in TOPIC_KEY and key not in BROKER_KEY:
@@ -269,7 +271,7 @@ def _broker_policy(stated: StatedLayer) -> BrokerPolicy:
 
 
 def _contradictions(layers: ConfigLayers) -> Iterator[InvalidConfig]:
-    """Yield the values that are right by themselves and wrong together."""
+    """Yield an error for values that are right by themselves and wrong together."""
     yield from _buffer_problems(layers.broker_policy())
     yield from _lag_problems(_strongest(layers.of_topic(None)))
     for topic, stated in layers.topic_metadata.items():
@@ -304,4 +306,4 @@ def _buffer_problems(broker: BrokerPolicy) -> Iterator[InvalidConfig]:
 _RETENTION_UNSTATED: Final = {
     key: stated for key, stated in _kafka_defaults(limits_stated=False).items() if key.startswith("retention.")
 }
-"""What holds for the retention of a topic named ``__*`` of which nobody speaks by name."""
+"""The retention of a topic named ``__*`` if no layer names the topic exactly."""

@@ -1,7 +1,7 @@
-"""What was said, layer by layer, and its reading into typed values; all that is wrong is found in one go.
+"""Read what each layer states into typed values, and find all faults in one go.
 
-A layer decides which names it may hold: a broker's own files hold broker keys (and many that do not concern
-us), ``[topics]`` holds topic keys, ``[defaults]`` and ``--set`` hold both.
+Each layer decides which names it may hold. A broker's own files hold broker keys (and many that do not concern
+us). ``[topics]`` holds topic keys. ``[defaults]`` and ``--set`` hold both.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from storage.errors import InvalidConfig
 
 
 class Said(NamedTuple):
-    """A value as it was said, and where: ``server.properties line 12``."""
+    """A value as it was stated, with its place: ``server.properties line 12``."""
 
     value: RawValue
     origin: str
 
 
 RawLayer = Mapping[str, Said]
-"""Key as written -> what was said."""
+"""Key as written -> the value as it was stated."""
 
 StatedLayer = Mapping[str, Stated]
-"""Topic key, or broker key where topics have none -> the value."""
+"""Topic key, or broker key if topics do not have the key -> the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSources:
-    """Everything that was said, unread.
+    """All that was stated, not parsed yet.
 
     Attributes:
-        server_properties: None where no such file was read.
+        server_properties: the broker's file; None if no such file was read.
         cluster_default: cluster metadata, configs of the nameless broker resource.
         broker: cluster metadata, configs of this broker.
         topic_metadata: cluster metadata: topic -> its configs.
         topics_file: ``[topics]``: name or glob -> its table.
         overrides: ``--set``.
-        kafka_defaults: the broker runs on Kafka's built-in defaults.
-        topic_ids: topic -> its id, of those that the cluster metadata knows; None where there is no cluster metadata.
+        kafka_defaults: True if somebody said that the broker runs on Kafka's built-in defaults.
+        topic_ids: topic -> its id, of the topics in the cluster metadata; None if there is no cluster metadata.
     """
 
     server_properties: RawLayer | None = None
@@ -58,7 +58,7 @@ class ConfigSources:
 
 
 class _Name(NamedTuple):
-    """A name that a layer may hold. Of the names of one key, the smallest rank wins."""
+    """A name that a layer may hold. Among several names of one key, the smallest rank wins."""
 
     key: ConfigKey
     synonym: Synonym | None
@@ -66,7 +66,7 @@ class _Name(NamedTuple):
 
 
 def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> StatedLayer:
-    """Read one layer; what is wrong with it goes to ``problems``, the rest is returned."""
+    """Read one layer. Return its sound values, and append its faults to ``problems``."""
     ranked: dict[str, tuple[int, Stated]] = {}
     for written, said in raw.items():
         name = _NAMES[layer].get(written)
@@ -81,19 +81,19 @@ def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> St
 
 
 def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:
-    """The error for a name that the layer cannot hold, with the nearest one that it can."""
+    """Return the error for a name that the layer cannot hold. The error suggests the nearest name that it can."""
     return InvalidConfig(written, None, f"no such key{nearest(written, _NAMES[layer])}", said.origin)
 
 
 def nearest(written: str, names: Mapping[str, object]) -> str:
-    """``; did you mean retention.ms?``, or nothing where no name is near."""
+    """Return ``; did you mean retention.ms?``; an empty text if no name is near."""
     topic_key = SYNONYM_OF.get(written)
     found = [topic_key] if topic_key in names else get_close_matches(written, names, n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def names_of(layer: Layer) -> Mapping[str, object]:
-    """The names that a layer may hold."""
+    """Return the names that a layer may hold."""
     return _NAMES[layer]
 
 

@@ -1,7 +1,7 @@
-"""Config values: from what was said to a typed value in range, and back to people's words.
+"""Parse config values into typed values in range, and show values in people's words.
 
-Kafka's own number formats hold everywhere. ``7d`` and ``512MiB`` are errors where a broker reads the text
-too, for a broker knows no such suffixes. Source: Kafka ``ConfigDef.parseType``, ``ConfigDef.ValidList``.
+Kafka's own number formats hold everywhere. ``7d`` and ``512MiB`` are errors in a text that a broker reads, too: a
+broker knows no such suffixes. Source: Kafka ``ConfigDef.parseType``, ``ConfigDef.ValidList``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from policies.config.config_keys import INT_MAX, LONG_MAX, NO_LIMIT, ConfigKey, Synonym, Value, ValueKind, ValueUnit
 
 RawValue = str | int | float | bool | Sequence[str]
-"""A value as TOML, or a line of text, has it."""
+"""A value as TOML or a line of text states it."""
 
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d{1,30}\.?\d{0,30}|\.\d{1,30})([eE][+-]?\d{1,3})?", re.ASCII)
@@ -27,7 +27,7 @@ _MEANT: Final = {
     **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
     **dict.fromkeys(("day", "days"), "d"),
 }
-"""What other programs write, in small letters -> the suffix that is meant."""
+"""A suffix of other programs, in small letters -> the suffix that it means."""
 _MAX: Final = {ValueKind.INT: INT_MAX, ValueKind.LONG: LONG_MAX}
 
 
@@ -35,14 +35,14 @@ def parse_value(key: ConfigKey, raw: RawValue, *, synonym: Synonym | None, as_br
     """Read one value and check its range.
 
     Args:
-        key: what is set.
-        raw: what was said.
-        synonym: the broker key it was said by, if any: its type, unit and range hold.
-        as_broker: the text is a broker's own (server.properties, metadata log): no suffixes, and a list may
-            name an item twice, as Kafka allowed before 4.2.
+        key: the key that is set.
+        raw: the value as it was stated.
+        synonym: the broker key that stated the value, if any; its type, unit and range hold.
+        as_broker: True if the text is a broker's own (server.properties, metadata log): it has no suffixes, and a list
+            may name an item twice, as Kafka allowed before 4.2.
 
     Raises:
-        ValueError: with the reason, ready for a person; a wrong type is one reason among others.
+        ValueError: the value is wrong, by its type or otherwise; the text of the error is a reason fit for people.
     """
     kind = (synonym and synonym.kind) or key.kind
     if kind is ValueKind.LIST:
@@ -59,7 +59,7 @@ def parse_value(key: ConfigKey, raw: RawValue, *, synonym: Synonym | None, as_br
 
 
 def show_value(key: ConfigKey, value: Value) -> str:
-    """The value in people's words: ``7d``, ``512MiB``, ``compact,delete``, ``no limit``, ``off`` for None."""
+    """Return a value in people's words: ``7d``, ``512MiB``, ``compact,delete``, ``no limit``, ``off`` for None."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -69,7 +69,7 @@ def show_value(key: ConfigKey, value: Value) -> str:
     return "off" if value is None else str(value)
 
 
-@lru_cache(maxsize=1024)  # every segment of a topic is told the same limit
+@lru_cache(maxsize=1024)  # every segment of a topic shows the same limit
 def _with_suffix(unit: ValueUnit, number: int) -> str:
     if number in (NO_LIMIT, LONG_MAX):
         return "no limit"
@@ -109,7 +109,7 @@ def _or_with_suffix(suffixes: Mapping[str, int]) -> str:
 
 
 def meant_suffix(text: str, unit: ValueUnit) -> str:
-    """``; did you mean 20GiB?`` for ``20G``, or nothing if the text is no number with a suffix of that kind."""
+    """Return ``; did you mean 20GiB?`` for ``20G``; an empty text unless the text is a number with such a suffix."""
     return _meant(text, unit.factors)
 
 
@@ -134,7 +134,7 @@ def _decimal(raw: RawValue, suffixes: Mapping[str, int]) -> float:
 
 
 def _checked_decimal(key: ConfigKey, number: float) -> float:
-    if isnan(number):  # it would pass every comparison with a range
+    if isnan(number):  # NaN would pass every comparison with a range
         raise ValueError("must be a number")
     _check_range(key, number)
     return number

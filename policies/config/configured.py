@@ -1,4 +1,4 @@
-"""The configuration of a run, as it was read at one moment."""
+"""The configuration of a run, read at one moment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from policies.facts import ConfigFacts
 
 
 class Configured(NamedTuple):
-    """What a run acts on: it is read again under the locks of the log dirs.
+    """The configuration that a run acts on. A run reads it again under the locks of the log dirs.
 
     Attributes:
         log_dirs: directories that a broker names in ``log.dirs``.
-        layers: everything that was stated.
-        facts: log dir, resolved -> what tells whether this is the configuration of its broker.
+        layers: all stated values, by layer.
+        facts: log dir, resolved -> the facts that tell whether this is the configuration of its broker.
     """
 
     log_dirs: tuple[Path, ...]

@@ -1,7 +1,7 @@
-"""What holds for a topic, and for the broker: every value typed, with who stated it.
+"""The configuration that holds for a topic, and for the broker: typed values, each with the layer that stated it.
 
 Nouns: ``Layer`` (who can state a value, lowest first), ``Stated`` (a value with its layer and place),
-``TopicPolicy`` and ``BrokerPolicy`` (all values resolved). How they come about: ``policies.config.config_layers``.
+``TopicPolicy`` and ``BrokerPolicy`` (all values resolved). ``policies.config.config_layers`` makes both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOBODY: Final = "nobody stated it"
 
 
 class Layer(IntEnum):
-    """Who can state a value; a greater one wins. ``[topics]`` has two, for an exact name wins over a glob."""
+    """A source that can state a value; a greater one wins. ``[topics]`` has two: an exact name wins over a glob."""
 
     KAFKA_DEFAULT = 0
     SERVER_PROPERTIES = 1
@@ -42,12 +42,12 @@ class Layer(IntEnum):
 
     @property
     def title(self) -> str:
-        """In people's words."""
+        """The layer's name in people's words."""
         return _TITLES[self]
 
     @property
     def is_brokers_own(self) -> bool:
-        """A broker reads the same text: it holds keys that we do not know, and no suffixes such as ``7d``."""
+        """True if a broker reads the same text: it may hold keys unknown to us, and no suffixes such as ``7d``."""
         return self in (self.SERVER_PROPERTIES, self.CLUSTER_DEFAULT, self.BROKER, self.TOPIC_METADATA)
 
 
@@ -66,12 +66,12 @@ _TITLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value and who stated it.
+    """A value, with the layer and the place that stated it.
 
     Attributes:
-        key: the topic key, or the broker key where topics have none.
-        origin: the place, as ``server.properties line 12``.
-        name: the key as it was written: ``log.retention.hours`` for ``retention.ms``.
+        key: the topic key, or the broker key if topics do not have the key.
+        origin: the place, such as ``server.properties line 12``.
+        name: the key as written, such as ``log.retention.hours`` for ``retention.ms``.
     """
 
     key: str
@@ -90,12 +90,12 @@ class Stated:
 class TopicPolicy:
     """Every value that holds for one topic; the attributes are Kafka's keys with underscores.
 
-    The defaults destroy nothing. ``retention_ms`` and ``retention_bytes`` below 0 are no limit.
+    The defaults destroy nothing. ``retention_ms`` and ``retention_bytes`` below 0 mean no limit.
 
     Attributes:
-        unknown_because: why nobody can say what the topic's cleanup.policy is, with a remedy; then everything
-            stays and ``cleanup_policy`` is empty. None where it is known.
-        stated: topic key -> who stated it.
+        unknown_because: why the topic's cleanup.policy is unknown, with a remedy. Everything then stays, and
+            ``cleanup_policy`` is empty. None if the policy is known.
+        stated: topic key -> its value, with the layer that stated it.
     """
 
     topic: str
@@ -130,40 +130,43 @@ class TopicPolicy:
     remote_log_delete_on_disable: bool = False
     compaction_upgrade_format: bool = False
     compaction_rounds: str = "full"
-    """``kafka`` ends a round where Kafka's offset map would be full."""
+    """``kafka`` ends a round at the record that would overfill Kafka's offset map."""
     retention_future_timestamps: str = "off"
     """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
     max_delete_ratio: float | None = None
-    """More of a partition's bytes than this share go only with ``--yes``; None is no limit."""
+    """The share of a partition's bytes that a run may delete without ``--yes``; None is no limit."""
     unknown_because: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
     @property
     def unknown(self) -> bool:
-        """Nobody said what happens to this topic: it keeps everything."""
+        """True if nobody stated a policy for this topic. The topic then keeps everything."""
         return self.unknown_because is not None
 
     @property
     def is_hands_off(self) -> bool:
-        """Nothing of the topic is touched, not even what a crash left: unknown, or with remote storage on."""
+        """True if a run touches nothing of the topic, not even the remains of a crash.
+
+        That holds if the topic's policy is unknown, or if remote storage is on.
+        """
         return self.unknown or self.remote_storage_enable
 
     @property
     def cleanup_delete(self) -> bool:
-        """Old segments are deleted by size and time."""
+        """True if size and time delete old segments."""
         return "delete" in self.cleanup_policy.split(",")
 
     @property
     def cleanup_compact(self) -> bool:
-        """Superseded records are removed."""
+        """True if compaction removes superseded records."""
         return "compact" in self.cleanup_policy.split(",")
 
     def shown(self, key: str) -> str:
-        """The value of a topic key in people's words: ``7d``, ``512MiB``, ``no limit``."""
+        """Return the value of a topic key in people's words: ``7d``, ``512MiB``, ``no limit``."""
         return show_value(TOPIC_KEY[key], getattr(self, TOPIC_KEY[key].field))
 
     def origin(self, key: str) -> str:
-        """Who stated the value of a topic key, and where."""
+        """Return the place that stated the value of a topic key."""
         return self.stated[key].origin if key in self.stated else NOBODY
 
 
@@ -188,11 +191,11 @@ class BrokerPolicy:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS
-    """How far the wall clock and what it is compared with may be apart."""
+    """The most that the wall clock may differ from the times that it is compared with."""
     lock_hold_max_ms: int = LOCK_HOLD_MAX_MS
-    """After so long the daemon begins no further partition under one hold of the locks."""
+    """The time after which the daemon begins no further partition under one hold of the locks."""
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:
-        """Who stated the value of a broker key, and where."""
+        """Return the place that stated the value of a broker key."""
         return self.stated[key].origin if key in self.stated else NOBODY

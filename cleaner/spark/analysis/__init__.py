@@ -1,1 +1,1 @@
-"""The figures of ``analyze``: tasks gather facts, tables name them."""
+"""The figures of ``analyze``: tasks gather facts, and tables name the partitions."""

@@ -1,7 +1,7 @@
-"""The analysis of a snapshot, on Spark: stretches and keys are made by the tasks, shuffled and aggregated by Spark.
+"""Analyze a snapshot with Spark: tasks make stretches and keys, and Spark shuffles and aggregates both.
 
-No value is shuffled, and of records only those with a key, as key, offset and size. Everything that comes back to the
-driver is of the size of the answer; names take the place of numbers there (``snapshot``).
+Spark shuffles no value. Of each record with a key it shuffles key, offset and size. The driver receives only as much as
+the answer holds, and puts names in the place of numbers (``snapshot``).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 TOP_KEYS: Final = 10
 
 Told = Callable[[str], None]
-"""Hears what is done next."""
+"""A function that hears the next step."""
 
 
 def analyze(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
-    """Every table.
+    """Compute every table.
 
     Args:
         spark: a session whose executors see the log dirs and have this package.
-        snapshot: what to read.
-        broker: what holds for all topics alike.
+        snapshot: the files to read.
+        broker: the configuration for all topics alike.
         told: hears the steps.
 
-    Raises: AnalysisFailed where a task cannot run at all.
+        Raises: AnalysisFailed if a task cannot run at all.
     """
     try:
         return _analysis(spark, snapshot, broker, told)
@@ -83,7 +83,7 @@ def _analysis(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, 
 
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Made once, however often it is aggregated."""
+    """Keep a frame until the context exits: Spark computes it once, for any number of aggregations."""
     kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield kept
@@ -92,7 +92,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def _facts(spark: SparkSession, snapshot: PlannedRead, schema: pa.Schema) -> DataFrame:
-    """What a task tells of each pack of slices."""
+    """Return the facts that tasks gather, each task from one pack of slices."""
     places, now_ms = snapshot.places, snapshot.now_ms
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,12 +111,12 @@ def _packs(snapshot: PlannedRead) -> list[tuple[Extent, ...]]:
 
 
 def _tasks(spark: SparkSession, snapshot: PlannedRead) -> int:
-    """For what is kept after a shuffle: of little data Spark would keep, and start tasks for, 200 partitions."""
+    """Return the number of partitions to keep after a shuffle. Spark would keep 200, even of little data."""
     return max(len(_packs(snapshot)), spark.sparkContext.defaultParallelism)
 
 
 def _distributed(spark: SparkSession, packs: Sequence[bytes]) -> DataFrame:
-    """A partition each."""
+    """Return a frame of the packs, with one pack in each of Spark's partitions."""
     rows = spark.sparkContext.parallelize([(bytearray(pack),) for pack in packs], max(len(packs), 1))
     return spark.createDataFrame(rows, "pack binary")
 
@@ -135,7 +135,7 @@ def _sum(name: str, where: str = "true") -> Column:
 
 
 def _sums(stretches: DataFrame) -> DataFrame:
-    """Of each partition."""
+    """Return the sums over each partition."""
     in_order = Window.partitionBy("place", "is_control").orderBy("first_offset")
     starts_earlier = (F.col("first_ms") >= 0) & (F.col("first_ms") < F.lag("last_ms").over(in_order))
     ordered = stretches.where("problem IS NULL").withColumn("starts_earlier", starts_earlier.cast("long"))
@@ -171,7 +171,7 @@ def _codecs(stretches: DataFrame) -> DataFrame:
 
 
 def _producers(stretches: DataFrame) -> DataFrame:
-    """A transaction is open where its producer wrote behind its last marker."""
+    """Return the figures of each producer. A transaction is open if its producer has written since its last marker."""
     marked = Window.partitionBy("place", "producer_id")
     last_marker = F.max(F.expr("CASE WHEN marker >= 0 THEN last_offset END")).over(marked)
     is_open = F.expr("is_transactional AND NOT is_control AND last_offset > coalesce(last_marker, -1)")
@@ -223,7 +223,7 @@ def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
 
 
 def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> list[Rehearsed]:
-    """A task for each partition with something to do, in the order of the partitions."""
+    """Rehearse each partition with something to do, in a task of its own. Results are in the partitions' order."""
     working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
     now_ms = snapshot.now_ms
     tasks = spark.sparkContext.parallelize(working, max(len(working), 1))

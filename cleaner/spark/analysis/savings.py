@@ -1,4 +1,4 @@
-"""What a clean would save now, measured by the tasks: one a partition, by the code of a dry run."""
+"""Measure how much a clean would save now. One task measures each partition, with the code of a dry run."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from policies.plan import PartitionPlan, Request
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What a partition's actions would give."""
+    """The result that a partition's actions would have."""
 
     place: int
     result: PartitionResult
 
 
 def rehearse(place: int, planned: PartitionPlan, broker: BrokerPolicy, now_ms: int) -> Rehearsed:
-    """Read what a compaction would read, and count; nothing is changed.
+    """Read the files that a compaction would read, and count. The function changes nothing.
 
     Args:
-        place: of the partition, in the snapshot.
-        planned: what happens to it.
-        broker: what holds for all topics alike.
+        place: the number of the partition in the snapshot.
+        planned: the plan of the partition.
+        broker: the configuration for all topics alike.
         now_ms: epoch ms.
     """
     rehearsal = Rehearsal(Means(broker=broker), Request(now_ms))

@@ -1,4 +1,4 @@
-"""What an analysis is of: the partitions of one plan, and the slices of their files, fixed before the first task."""
+"""The subject of an analysis: the partitions of one plan, and slices of their files, fixed before the first task."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from storage.scan.partitions import OffsetRange, while_files_move
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """Offsets, files and lengths, as of one moment."""
+    """The offsets, files and lengths to read, as of one moment."""
 
     now_ms: int
     partitions: tuple[PartitionPlan, ...]
-    """A partition's *place* is its number here."""
+    """The plans of the partitions. A partition's *place* is its number in this tuple."""
     slices: tuple[Extent, ...]
     problems: tuple[str, ...]
-    """What could not be planned, a line each."""
+    """A line for each thing that could not be planned."""
 
     @property
     def places(self) -> dict[Path, int]:
-        """By partition directory."""
+        """The places by partition directory."""
         return {Path(path_of(planned.facts)): place for place, planned in enumerate(self.partitions)}
 
 
 def take_snapshot(plan: Plan) -> PlannedRead:
-    """Fix what is read of each partition of a plan, and note what cannot be."""
+    """Fix the slices to read of each partition of a plan, and note the partitions that cannot be read."""
     problems = [error for log_dir in plan.log_dirs for error in log_dir.facts.errors]
     problems += [f"{failed.topic_partition}: {failed.error}" for failed in plan.failures]
     slices: list[Extent] = []

@@ -1,4 +1,4 @@
-"""Rows of tables from figures: a partition's name in the place of its number, and what Spark was not asked."""
+"""Make rows of tables from figures: add the partition's name for its number, and facts that Spark does not know."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ ByPlace = Mapping[int, Figures]
 
 
 class Naming:
-    """Makes the tables of one snapshot, their rows by partition."""
+    """Makes the tables of one snapshot. Rows are in the order of the partitions."""
 
     def __init__(self, snapshot: PlannedRead) -> None:
         self._snapshot = snapshot
 
     def of(self, place: int) -> TopicPartition:
-        """The partition at a place."""
+        """Return the partition at a place."""
         return self._snapshot.partitions[place].facts.topic_partition
 
     def sizes(self, sums: ByPlace) -> list[Finding]:
-        """From the sums over each partition."""
+        """Return the sizes of each partition, with figures from the sums over it."""
         of_batches = ("records", "batches", "batch_min_bytes", "batch_median_bytes", "batch_max_bytes")
         none: Figures = {"records": 0, "batches": 0}
         rows: list[Finding] = []
@@ -55,28 +55,28 @@ class Naming:
         return rows
 
     def days(self, figures: Iterable[Figures]) -> list[Finding]:
-        """Ascending, what has no timestamp first."""
+        """Return the days of each partition, ascending; records without a timestamp come first."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
         return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["size_bytes"]) for row in ordered]
 
     def codecs(self, figures: Iterable[Figures]) -> list[Finding]:
-        """By their numbers."""
+        """Return the codecs of each partition, in the order of Kafka's numbers for them."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["codec"]))
         return [self._row(Codec, row, codec=Compression(row["codec"]).name.lower()) for row in ordered]
 
     def timestamps(self, sums: ByPlace) -> list[Finding]:
-        """Of partitions with records."""
+        """Return the timestamps of each partition with records."""
         return [self._row(Timestamps, row) for _, row in sorted(sums.items()) if row["records"]]
 
     def producers(self, figures: Iterable[Figures]) -> list[Finding]:
-        """By their ids."""
+        """Return the producers of each partition, by producer id."""
         return [
             self._row(ProducerFigures, row)
             for row in sorted(figures, key=lambda row: (row["place"], row["producer_id"]))
         ]
 
     def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[Finding]:
-        """Of partitions with records."""
+        """Return the keys of each partition with records."""
         none = {"keys": 0, "duplicates": 0, "deleted_keys": 0}
         both = [
             none | dict(row) | dict(of_keys.get(place, {})) for place, row in sorted(sums.items()) if row["records"]
@@ -84,12 +84,12 @@ class Naming:
         return [self._row(Keys, row) for row in both]
 
     def top_keys(self, figures: Iterable[Figures]) -> list[Finding]:
-        """By what they are the first of, and rank."""
+        """Return the top keys of each partition, by the measure that they lead in and by rank."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
         return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
 
     def savings(self, rehearsed: Sequence[Rehearsed]) -> list[Finding]:
-        """Of partitions where something would be done, and that could be read."""
+        """Return the savings of each partition that was rehearsed without an error."""
         rows: list[Finding] = []
         for place, result in ((one.place, one.result) for one in rehearsed if one.result.error is None):
             from_bytes, to_bytes = result.compacted_from_bytes, result.compacted_to_bytes
@@ -106,7 +106,7 @@ class Naming:
         return rows
 
     def retention(self) -> list[Finding]:
-        """The curves, by policies alone."""
+        """Return the curves of retention. They come from the policies alone, without Spark."""
         rows: list[Finding] = []
         for place, planned in enumerate(self._snapshot.partitions):
             if not planned.facts.segments:
@@ -121,14 +121,14 @@ class Naming:
         return facts.log_dir, *facts.topic_partition
 
     def _row(self, table: type[Finding], figures: Figures, **others: object) -> Finding:
-        """By the names of the fields."""
+        """Return a row of a table, filled from figures by the names of its fields."""
         mine = [field.name for field in fields(table)[len(fields(Finding)) :]]
         given: dict[str, Any] = {name: others.get(name, figures.get(name)) for name in mine}
         return table(*self._name(figures["place"]), **given)
 
 
 def _day(day: int) -> str | None:
-    """None for what has no timestamp, and what lies beyond the calendar's last year."""
+    """Return a day's date; None for records without a timestamp, and for days after the calendar's last year."""
     if day < 0 or day > (date.max - _EPOCH).days:
         return None
     return (_EPOCH + timedelta(days=day)).isoformat()

@@ -1,7 +1,7 @@
-"""What the tasks of an analysis hand to Spark instead of records: stretches, and keys. No loop runs once a record.
+"""Make the facts that tasks of an analysis hand to Spark instead of records: stretches and keys.
 
-A *stretch* is a run of records of one batch on one day. Neither holds a value: a stretch has counts, and of a record
-with a key its key, offset and size are told.
+A *stretch* is a run of records of one batch on one day. A stretch holds counts. A fact about a key holds the key,
+offset and size of one record. No fact holds a value. No loop runs once for each record.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ from storage.scan.windows import open_window
 DAY_MS: Final = 86_400_000
 
 Places = dict[Path, int]
-"""By partition directory."""
+"""The numbers of partitions in the snapshot, by partition directory."""
 Integers = npt.NDArray[np.int64]
 
 
 def facts_of(slices: tuple[Extent, ...], places: Places, schema: pa.Schema, now_ms: int) -> Iterator[pa.RecordBatch]:
-    """What a task tells of its slices.
+    """Yield the facts of a task's slices.
 
     Args:
-        slices: of the snapshot.
-        places: of the partitions.
+        slices: slices of the snapshot.
+        places: the numbers of the partitions.
         schema: ``STRETCH`` or ``KEY``.
         now_ms: epoch ms; later records are future-dated.
 
     Yields:
-        Batches of that schema. What is damaged, gone or unreadable is a row with a problem: the rest is told.
+        Batches of that schema. Damage, or a file that is gone or unreadable, becomes a row with a problem; the other
+        slices are read all the same.
     """
     with_control = schema.equals(STRETCH)
     for slice_ in slices:
@@ -79,7 +80,7 @@ def _problem(schema: pa.Schema, problem: str) -> pa.RecordBatch:
 
 
 def keyed_records(chunk: Chunk, slice_: Extent, place: int) -> Iterator[pa.RecordBatch]:
-    """Those of a chunk that have a key."""
+    """Yield the records of a chunk that have a key."""
     located = np.ascontiguousarray(chunk.located[:, chunk.located[KEY_BYTES] >= 0])
     first = 0
     for batch in record_batches(replace(chunk, located=located), slice_, arrow_schema(("key", "offset"))):
@@ -97,7 +98,7 @@ def keyed_records(chunk: Chunk, slice_: Extent, place: int) -> Iterator[pa.Recor
 
 
 def stretches(chunk: Chunk, place: int, now_ms: int) -> pa.RecordBatch:
-    """Those of a chunk, in their order."""
+    """Return the stretches of a chunk, in their order."""
     rows, ms = chunk.located[ROW], chunk.located[TIMESTAMP]
     days = ms // DAY_MS
     starts = _starts(rows, days)
@@ -131,7 +132,7 @@ def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _changes(*values: Integers) -> npt.NDArray[np.bool_]:
-    """Where one of them is another than before it; the first always is."""
+    """Return flags: True at a place where any of the values differs from the one before, and at the first place."""
     changes = np.ones(values[0].size, np.bool_)
     changes[1:] = np.logical_or.reduce([value[1:] != value[:-1] for value in values])
     return changes
@@ -142,7 +143,7 @@ def _starts(rows: Integers, days: Integers) -> Integers:
 
 
 def _shared(whole: Integers, counts: Integers, is_first: npt.NDArray[np.bool_]) -> Integers:
-    """A batch's bytes by the records of its stretches; the shares sum up to them."""
+    """Divide each batch's bytes among its stretches, in proportion to their records. The shares add up to the bytes."""
     firsts, batch = np.flatnonzero(is_first), np.cumsum(is_first) - 1
     ends = np.cumsum(counts)
     total = np.add.reduceat(counts, firsts)[batch]
@@ -152,7 +153,10 @@ def _shared(whole: Integers, counts: Integers, is_first: npt.NDArray[np.bool_]) 
 
 
 def _plain_bytes(batch: npt.NDArray[Any], counts: Integers, is_first: npt.NDArray[np.bool_]) -> pa.Array:
-    """Of v2 its header and its records, once decompressed; of v0 and v1 known only where nothing is compressed."""
+    """Return each stretch's share of the uncompressed bytes of its batch.
+
+    A v2 batch counts with its header and its decompressed records. Those of a compressed v0 or v1 batch are unknown.
+    """
     records_bytes = batch["records_end"] - batch["records_start"]
     is_legacy, is_compressed = records_bytes == 0, (batch["attributes"] & CODEC_MASK) != 0
     whole = np.where(is_legacy, batch["size"], HEADER_BYTES + records_bytes)
@@ -160,7 +164,10 @@ def _plain_bytes(batch: npt.NDArray[Any], counts: Integers, is_first: npt.NDArra
 
 
 def _markers(chunk: Chunk, starts: Integers, batch: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """The low byte of the type, which follows the version. Source: Kafka ControlRecordType."""
+    """Return the marker of each stretch: the low byte of the type, behind the version.
+
+    Source: Kafka ControlRecordType.
+    """
     located = chunk.located[:, starts]
     is_marker = ((batch["attributes"] & CONTROL) != 0) & (located[KEY_BYTES] >= 4)
     markers = np.full(starts.size, NO_MARKER, np.int32)
@@ -177,8 +184,8 @@ def _counted(located: Integers, starts: Integers) -> dict[str, Integers]:
 def _dated(ms: Integers, starts: Integers, counts: Integers, now_ms: int) -> dict[str, Any]:
     is_earlier = np.zeros(ms.size, np.bool_)
     is_earlier[1:] = (ms[1:] < ms[:-1]) & (ms[1:] >= 0)
-    is_earlier[starts] = False  # Spark compares those with the stretch before, which another task may have read
-    is_missing = ms[starts] < 0  # of a stretch all or none, for they are of one day
+    is_earlier[starts] = False  # Spark compares starts with the stretch before, which another task may have read
+    is_missing = ms[starts] < 0  # all records of a stretch or none, as they are of one day
     return {
         "first_ms": ms[starts],
         "last_ms": ms[starts + counts - 1],

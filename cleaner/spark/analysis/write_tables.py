@@ -1,4 +1,4 @@
-"""An analysis as Parquet: a directory a table, in it a file a run. What is there already stays: runs add up."""
+"""Write an analysis as Parquet: a directory for each table, with a file for each run. Files of earlier runs stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOMENT: Final = pa.timestamp("ms", tz="UTC")
 
 
 def write_tables(analysis: Analysis, output: Path) -> None:
-    """Write ``output/TABLE/MOMENT.parquet`` for each table, with or without rows; ``analyzed_at`` tells the runs apart.
+    """Write ``output/TABLE/MOMENT.parquet`` for each table, even without rows. ``analyzed_at`` tells the runs apart.
 
     Raises: UnwritableFile.
     """
@@ -35,7 +35,7 @@ def write_tables(analysis: Analysis, output: Path) -> None:
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    """A reader of the directory sees it whole or not at all: names with a dot are not read."""
+    """Write a file that readers of the directory see whole or not at all: they ignore names with a leading dot."""
     hidden = path.with_name(f".{path.name}")
     pq.write_table(table, hidden)
     hidden.replace(path)

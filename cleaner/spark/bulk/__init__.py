@@ -1,1 +1,1 @@
-"""Compaction by a Spark cluster: the steps, the work of each task, and the files on their way."""
+"""Compaction by a Spark cluster: the steps, the work of each task, and the scratch files."""

@@ -1,15 +1,18 @@
-"""Bulk compaction: the rounds of a run carried out by a Spark cluster, under the lock that this process holds.
+"""Bulk compaction: a Spark cluster carries out the rounds of a run, under the lock that this process holds.
 
-Steps:      1. survey: a task a round walks over its headers: record counts, and where its transactions stand;
-            2. keys: a task a span gives (round, keyed 128-bit hash, place) of its records; Spark finds each key's last
-               place in the dirty section, and drops from the clean section what is in it. Values are never shuffled;
-            3. the survivors' places become a bitmap a unit, in scratch files;
-            4. rewrite: a task a unit writes its segment as the local engine does, fsynced, under names of its own;
-            5. here, round by round, as ever: preconditions, journal, swap, checkpoint (``engine.executor``).
-Invariant:  until step 5 nothing has a name that a broker, or our recovery, looks at. Of a task's attempts Spark hands
-            over one result; the files of the others are swept at the end, or by the next run.
-Same bytes: every decision is the local engine's, over the same batches in the same order.
-Not here:   rounds that end where Kafka's offset map would be full (``compaction.rounds = kafka``) are the driver's.
+Steps:      1. survey: for each round a task walks over the headers, for record counts and the state of transactions;
+            2. keys: for each span a task yields (round, keyed 128-bit hash, place) of its records. Spark finds each
+               key's last place in the dirty section, and drops these keys from the clean section. It never shuffles
+               values;
+            3. the survivors' places become a bitmap for each unit, in scratch files;
+            4. rewrite: for each unit a task writes the segment as the local engine does, fsynced, under a name of its
+               own;
+            5. here, round by round, as with the local engine: preconditions, journal, swap, checkpoint
+               (``engine.executor``).
+Invariant:  until step 5 no file has a name that a broker, or our recovery, looks at. Spark hands over the result of one
+            attempt of a task. The end of the run, or the next run, sweeps the files of the other attempts.
+Same bytes: the local engine's code makes every decision, over the same batches in the same order.
+Not here:   the driver carries out rounds that end as Kafka's offset map fills up (``compaction.rounds = kafka``).
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class _Prepared:
-    """A round that the cluster has dealt with."""
+    """A round that the cluster works on, with the results so far."""
 
     setting: Setting
     round: Round
@@ -73,7 +76,7 @@ class _Prepared:
 
 
 class Bulk:
-    """Carries compactions out on a cluster; one for each run."""
+    """Carries out the compactions of one run on a cluster."""
 
     name = "spark"
 
@@ -85,7 +88,7 @@ class Bulk:
         self._stopping: Callable[[], bool] = lambda: False
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
-        """See that the executors see the log dirs. Raises: UnseenLogDir, SparkJobFailed."""
+        """Check that the executors see the log dirs. Raises: UnseenLogDir, SparkJobFailed."""
         files = [seen for path in log_dirs for seen in _files_of(path)]
         count = _PROBES_A_SLOT * self._slots
         for error in self._map(range(count), lambda _: tasks.check_seen(files)):
@@ -93,7 +96,10 @@ class Bulk:
                 raise error
 
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
-        """Steps 1 to 4. Raises: SparkJobFailed, Stopped, UnseenLogDir; ``compact`` raises what a round failed of."""
+        """Carry out steps 1 to 4. ``compact`` raises the error of a failed round.
+
+        Raises: SparkJobFailed, Stopped, UnseenLogDir.
+        """
         self._stopping = means.stopping
         batch: list[_Prepared] = []
         for round_, directory in rounds:
@@ -108,20 +114,20 @@ class Bulk:
             self._rewrite(batch)
 
     def compact(self, round_: Round, means: Means) -> Compacted:
-        """Step 5 in place."""
+        """Carry out step 5 in place."""
         if round_.policy.compaction_rounds == "kafka":
             return compact(round_, means)
         target = InPlace(round_.listing, round_.policy.index_interval_bytes, means.fs, at_once=round_.is_at_once)
         return self._adopt(round_, target)
 
     def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:
-        """Step 5 in a copy."""
+        """Carry out step 5 in a copy."""
         if round_.policy.compaction_rounds == "kafka":
             return copy_compacted(round_, means, into)
         return self._adopt(round_, into)
 
     def close(self) -> None:
-        """Take away what no result speaks of."""
+        """Remove the scratch files that no result names."""
         sweep(self._directories, FileSystem())
         self._directories.clear()
 
@@ -180,14 +186,14 @@ class Bulk:
                 prepared.rewritten.append(answer)
 
     def _map(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
-        """A task an item. Raises: as ``_job``."""
+        """Apply a function to each item, each in a task of its own, and return the results. Raises: as ``_job``."""
         if not len(items):
             return []
         context = self._spark.sparkContext
         return self._job(lambda: list(context.parallelize(items, len(items)).map(function).collect()))
 
     def _job(self, job: Callable[[], Result]) -> Result:
-        """Wait for a job of Spark's; a signal is served meanwhile. Raises: SparkJobFailed, Stopped."""
+        """Wait for a job of Spark, and cancel the job if the run is to stop. Raises: SparkJobFailed, Stopped."""
         with ThreadPoolExecutor(1) as pool:
             begun = pool.submit(job)
             while wait([begun], _WAIT_SECONDS).not_done:
@@ -238,7 +244,7 @@ def _identities(round_: Round) -> list[FileIdentity]:
 
 
 def _groups_of(round_: Round) -> tuple[tuple[Span, ...], ...]:
-    """The spans of each group."""
+    """Return the spans of each group."""
     by_base = {span.base_offset: span for span in spans_of(round_)}
     return tuple(tuple(by_base[base] for base in group) for group in round_.compaction.round.groups)
 
@@ -248,7 +254,7 @@ def _units(batch: Sequence[_Prepared]) -> list[GroupWork]:
 
 
 def _note(prepared: _Prepared, walked: Answers) -> None:
-    """What the walks over a round's spans found."""
+    """Note in a round what the walks over its spans found: errors, and the number of records without a key."""
     for unit in prepared.units:
         for span in unit.spans:
             answer = walked[span.number]
@@ -259,7 +265,7 @@ def _note(prepared: _Prepared, walked: Answers) -> None:
 
 
 def _unit(setting: Setting, numbers: tuple[int, int], group: Sequence[Span], surveyed: Sequence[Surveyed]) -> GroupWork:
-    """A unit with its number, and its first span's."""
+    """Make a unit. ``numbers`` are its own number and the number of its first span."""
     ordinals = [0, *accumulate(each.records for each in surveyed)]
     spans = [
         SpanWork(numbers[1] + place, span, ordinals[place], each.records, each.transactions)
@@ -271,5 +277,5 @@ def _unit(setting: Setting, numbers: tuple[int, int], group: Sequence[Span], sur
 def _rewrite_task(unit: GroupWork, bitmaps: dict[int, Path], walked: Answers) -> RewriteTask:
     answers = [walked[span.number] for span in unit.spans]
     found = tuple(answer.walked for answer in answers if isinstance(answer, KeysFound))
-    assert len(found) == len(answers)  # the others' rounds were left out
+    assert len(found) == len(answers)  # rounds with an error were left out
     return RewriteTask(unit, bitmaps.get(unit.number), found)

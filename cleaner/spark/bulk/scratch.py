@@ -1,7 +1,7 @@
-"""Files of a run on their way to the driver: in the partitions' directories, under names that mean nothing there.
+"""Scratch files of a run, on their way to the driver: they lie in partition directories, under meaningless names.
 
-A broker, and our own listing, look at the last suffix: ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no
-segment file to either. Every attempt of a task has names of its own; what the driver does not hear of is nobody's.
+A broker, and our own listing, look at the last suffix. ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no
+segment file to either. Every attempt of a task has names of its own. Files that no result names belong to nobody.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from storage.names import SCRATCH_SUFFIX
 
 
 def new_suffix(run: str) -> str:
-    """For the files of one attempt of one task of a run."""
+    """Return a new suffix for the files of one attempt of one task."""
     return f".{run}-{secrets.token_hex(8)}{SCRATCH_SUFFIX}"
 
 
 def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
-    """Remove such files of any run; we hold the lock, so none is going on. Gives how many there were."""
+    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active."""
     swept = 0
     for directory in directories:
         found = sorted(_names_in(directory))
@@ -34,7 +34,7 @@ def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
 
 
 def _names_in(directory: Path) -> list[str]:
-    """Return the names of the plain scratch files; none of a directory that is gone, or that a symlink took over."""
+    """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
     with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
         return [entry.name for entry in entries if entry.name.endswith(SCRATCH_SUFFIX) and _is_plain(entry)]
     return []

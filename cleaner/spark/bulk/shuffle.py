@@ -1,4 +1,4 @@
-"""Which records survive, found by a DataFrame aggregation over key hashes; nothing else of a record is shuffled."""
+"""Find the surviving records by a DataFrame aggregation over key hashes. Spark shuffles only hashes and places."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _KEY: Final = ["round", "low", "high"]
 _BITMAPS: Final = "unit int, path string"
 _BITMAP_TASKS_A_SLOT: Final = 2
 _KEY_TASKS_A_SLOT: Final = 32
-"""Enough that a slow one keeps nobody waiting; each costs some hundredths of a second."""
+"""So many tasks that a slow one keeps no slot waiting. Each task costs some hundredths of a second."""
 
 Answers = dict[int, KeysFound | LogCleanerError]
-"""Of every span, by its number."""
+"""The answer for every span, by the span's number."""
 
 
 class _Answers(AccumulatorParam[Answers]):
-    """A span that was walked twice says the same twice."""
+    """Collects the answers. An answer may come twice: a span that is walked twice gives the same answer twice."""
 
     def zero(self, value: Answers) -> Answers:
         del value
@@ -42,25 +42,25 @@ class _Answers(AccumulatorParam[Answers]):
 def survivor_bitmaps(
     spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], run: str
 ) -> tuple[dict[int, Path], Answers]:
-    """Find the records that survive.
+    """Find the surviving records.
 
     Args:
         spark: the session.
-        units: of all rounds.
-        secret: of the key hashes: one for all tasks, known to nobody who writes records.
-        run: names the scratch files.
+        units: the units of all rounds.
+        secret: the secret of the key hashes: the same for all tasks, and unknown to anybody who writes records.
+        run: the id of the run, part of the names of scratch files.
 
     Returns:
-        The file of each unit's bitmap (of a unit without survivors there is none), and what was found of each span.
+        The file of each unit's bitmap (none for a unit without survivors), and the answer for each span.
 
-    Raises: what Spark raises.
+        Raises: the errors of Spark.
     """
     answers = spark.sparkContext.accumulator({}, _Answers())
     keys = _keys(spark, units, secret, answers)
     dirty = keys.where("is_dirty").groupBy(*_KEY).agg(sql.max("place").alias("place"))
     if all(_is_dirty(unit) for unit in units):
         return _bitmaps(dirty, units, run, spark), answers.value
-    keys.persist(StorageLevel.DISK_ONLY)  # read twice: hashes, not logs
+    keys.persist(StorageLevel.DISK_ONLY)  # Spark reads hashes twice, and logs once
     try:
         clean = keys.where("not is_dirty").join(dirty.select(*_KEY), _KEY, "left_anti")
         return _bitmaps(dirty.select("place").unionAll(clean.select("place")), units, run, spark), answers.value
@@ -73,7 +73,7 @@ def _is_dirty(unit: GroupWork) -> bool:
 
 
 def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], answers: Any) -> DataFrame:
-    """A row for each record with a key; a task walks one span, or some where there are many."""
+    """Return a row for each record with a key. A task walks one span, or several if there are many."""
     spans = spark.sparkContext.broadcast([(unit.number, unit.setting, span) for unit in units for span in unit.spans])
 
     def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,7 +88,7 @@ def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, in
 
 
 def _walked(walk: SpanWalk, round_: int, span: SpanWork, answers: Any) -> Iterator[pa.RecordBatch]:
-    """Rows of a span. What fails of it is an answer: the other rounds go on, and no task is tried again."""
+    """Yield the rows of a span. An error becomes the span's answer: other rounds go on, and Spark retries no task."""
     try:
         for digests, places, is_dirty in walk.rows():
             columns = (
@@ -111,7 +111,7 @@ def _words(secret: tuple[int, int]) -> tuple[np.uint64, np.uint64]:
 
 
 def _bitmaps(survivors: DataFrame, units: Sequence[GroupWork], run: str, spark: SparkSession) -> dict[int, Path]:
-    """Places to the tasks of their units, each of which writes the bitmaps of its own."""
+    """Send each place to the task of its unit, and return the bitmap files that these tasks write."""
     known = spark.sparkContext.broadcast(units_by_number(units))
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

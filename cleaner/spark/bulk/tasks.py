@@ -1,6 +1,6 @@
-"""What runs on the executors: no Spark in here, the engine's own parts on segments that lie on shared storage.
+"""Run the engine's own parts on the executors, over segments on shared storage. This module does not use Spark.
 
-Files are read, not mapped: an executor holds no lock, the driver does.
+Executors read files and do not map them: the driver holds the lock, an executor holds none.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ from storage.scan.segments import SegmentReader, open_segment
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]
-"""Path, size and mtime (ns), as the driver sees them."""
+"""The path, size and mtime (ns) of a file, as the driver sees them."""
 
 
 def check_seen(files: list[FileSeen]) -> UnseenLogDir | None:
-    """Whether this executor sees what the driver sees; the error is an answer, so that no task is tried again."""
+    """Return an error if this executor does not see the driver's files; else None.
+
+    The error is returned and not raised, so that Spark does not retry the task.
+    """
     for path, size_bytes, mtime_ns in files:
         try:
             status = path.stat()
@@ -57,7 +60,7 @@ def check_seen(files: list[FileSeen]) -> UnseenLogDir | None:
 
 
 def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
-    """Count the records of every span, and follow the transactions to it; checks all checksums of batches."""
+    """Count the records of every span, follow the transactions up to it, and check the checksums of all batches."""
     segments = [span.segment for unit in task.units for span in unit]
     if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s in segments]):
         return error
@@ -90,7 +93,7 @@ def _fates(setting: Setting) -> Fates:
 
 
 class SpanWalk:
-    """The keys of one span, and what else the walk over its records finds."""
+    """A walk over the records of one span: it yields the keys, and ``found`` has its other findings."""
 
     def __init__(self, work: SpanWork, setting: Setting, unit: int, secret: Secret) -> None:
         self._work = work
@@ -107,7 +110,7 @@ class SpanWalk:
         return KeysFound(self._walk.walked, self._unkeyed)
 
     def rows(self) -> Iterator[tuple[Table, Integers, Flags]]:
-        """Digests of the records with a key, their places, and whether they lie in the dirty section.
+        """Yield the digests of the records with a key, their places, and flags for those in the dirty section.
 
         Raises: LogCleanerError.
         """
@@ -124,14 +127,14 @@ class SpanWalk:
 
 
 class Bitmaps:
-    """Survivors of some units, gathered from places in any order: one bit for each of their records."""
+    """The survivors of some units, gathered from places in any order: one bit for each record of a unit."""
 
     def __init__(self, records_of: dict[int, int]) -> None:
         self._records_of = records_of
         self._bitmaps: dict[int, Words] = {}
 
     def add(self, places: Integers) -> None:
-        """Set their bits."""
+        """Set the bits of places."""
         units = places >> PLACE_BITS
         for unit in np.unique(units).tolist():
             bitmap = self._bitmaps.setdefault(unit, new_bitmap(self._records_of[unit]))
@@ -139,7 +142,7 @@ class Bitmaps:
             np.bitwise_or.at(bitmap, ordinals >> 6, np.uint64(1) << (ordinals & 63).astype(np.uint64))
 
     def write(self, directory_of: dict[int, Path], run: str) -> Iterator[tuple[int, str]]:
-        """Write each to a scratch file; gives units and paths."""
+        """Write each bitmap to a scratch file. Yield the numbers of the units with the paths of their files."""
         for unit, bitmap in sorted(self._bitmaps.items()):
             path = directory_of[unit] / f"{unit}.bitmap{new_suffix(run)}"
             with FileSystem().create(path, path.parent, Purpose.CLEAN) as file:
@@ -148,7 +151,7 @@ class Bitmaps:
 
 
 def rewrite(task: RewriteTask, run: str) -> Rewritten | LogCleanerError:
-    """Write a unit's segment by the local engine's rewriter, durable, under the names of this attempt."""
+    """Write a unit's segment with the local engine's rewriter: durable, and under the names of this attempt."""
     try:
         return _rewritten(task, run)
     except LogCleanerError as error:
@@ -187,5 +190,5 @@ def _bitmap(task: RewriteTask) -> Words:
 
 
 def units_by_number(units: Sequence[GroupWork]) -> tuple[dict[int, int], dict[int, Path]]:
-    """Records and output directory of each unit."""
+    """Return the record count of each unit, and the output directory of each unit, by the unit's number."""
     return {u.number: u.records for u in units}, {u.number: u.setting.directory for u in units}

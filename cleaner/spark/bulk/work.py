@@ -1,8 +1,8 @@
-"""What the executors are told to do, and what they answer: plain values that travel between processes.
+"""The tasks and answers of executors: plain values that travel between processes.
 
-Nouns: a *span* is a segment of a round with the offset it ends below; a *unit* is a group of spans, and becomes one
-segment. A record's *place* is ``unit << PLACE_BITS | ordinal``, the ordinal counted from the unit's first record:
-places ascend within a round as offsets do.
+Nouns: a *span* is a segment of a round, with the offset that it ends below. A *unit* is a group of spans, and becomes
+one segment. A record's *place* is ``unit << PLACE_BITS | ordinal``; the ordinal counts from the unit's first record.
+Within a round, places ascend as offsets do.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PLACE_BITS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What holds for all of a round."""
+    """The facts that hold for a whole round."""
 
     round: int
-    """Its number in the run."""
+    """The number of the round in the run."""
     aborted: tuple[AbortedTransaction, ...]
     producers: Mapping[int, ProducerEnd]
     first_dirty_offset: int
@@ -34,24 +34,24 @@ class Setting:
     index_interval_bytes: int
     upgrades: bool
     directory: Path
-    """Where the output goes."""
+    """The directory of the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Walk over a round's headers."""
+    """The task of walking over a round's headers."""
 
     setting: Setting
     units: tuple[tuple[Span, ...], ...]
-    """Of the round."""
+    """The spans of each of the round's units."""
     log: tuple[Segment, ...]
-    """All segments: markers behind the round end transactions in it."""
+    """All segments of the log: markers behind the round end transactions within it."""
     log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """Where a walk over the batches stands as it comes to a span."""
+    """The record count of a span, and the state of transactions as the walk comes to the span."""
 
     records: int
     transactions: TransactionFates
@@ -59,57 +59,57 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class SpanWork:
-    """A span as its tasks need it."""
+    """A span with the facts that its tasks need."""
 
     number: int
-    """In the run."""
+    """The number of the span in the run."""
     span: Span
     first_ordinal: int
-    """Within its unit."""
+    """The ordinal of the span's first record within its unit."""
     records: int
     transactions: TransactionFates
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """What becomes one segment."""
+    """A unit: spans that become one segment."""
 
     number: int
-    """In the run."""
+    """The number of the unit in the run."""
     setting: Setting
     spans: tuple[SpanWork, ...]
 
     @property
     def records(self) -> int:
-        """Of all spans."""
+        """The record count of all spans."""
         return sum(span.records for span in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
 class KeysFound:
-    """What the walk over a span's records found besides keys."""
+    """The findings of a walk over a span's records, apart from keys."""
 
     walked: Walked
     unkeyed: int
-    """How many records have no key."""
+    """The number of records without a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Write a unit's segment."""
+    """The task of writing a unit's segment."""
 
     unit: GroupWork
     bitmap: Path | None
-    """Of its survivors; None where there are none."""
+    """The bitmap file of the unit's survivors; None if no record survives."""
     walked: tuple[Walked, ...]
-    """Its spans."""
+    """The walks over the unit's spans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A unit's segment, fsynced under scratch names."""
+    """A unit's segment, written and fsynced under scratch names."""
 
     segment: Segment | None
-    """None where it is one segment that loses nothing, and nothing was written."""
+    """None if the unit is one segment that keeps every record: nothing was written then."""
     size_bytes: int
     records: int

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what options say, as offsets of a partition."""
+"""Resolve the bounds of a read: options name where it begins and ends, and offsets of each partition result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.scan.partitions import FoundPartition, OffsetRange, names_in, reada
 
 
 class NoSuchOffset(LogCleanerError):
-    """An offset, or a time, from which a partition was to be read and that it does not have."""
+    """An offset or a time at which a read was to begin or end, and which the partition does not hold."""
 
     def __init__(self, partition: str, asked: str, start_offset: int, end_offset: int) -> None:
         super().__init__(partition, asked, start_offset, end_offset)
@@ -27,12 +27,12 @@ class NoSuchOffset(LogCleanerError):
 
 
 def check_chosen(options: Options, found: Sequence[FoundPartition], *, may_come: bool = False) -> None:
-    """See that the topics and partitions that options choose are there.
+    """Check that the topics and partitions that options choose exist.
 
     Args:
-        options: what was chosen, and where.
-        found: the chosen ones that are there.
-        may_come: whether a pattern may match nothing: a stream waits for topics.
+        options: the choice, and the paths.
+        found: the chosen partitions that exist.
+        may_come: True if a pattern may match nothing: a stream waits for topics.
 
     Raises: InvalidConfig.
     """
@@ -46,7 +46,10 @@ def check_chosen(options: Options, found: Sequence[FoundPartition], *, may_come:
 
 
 def check_named(bounds: Sequence[Bound | None], found: Sequence[FoundPartition]) -> None:
-    """A bound that names partitions names all, and none besides, as in Spark's Kafka source. Raises: InvalidConfig."""
+    """Check that bounds which name partitions name exactly those found, as in Spark's Kafka source.
+
+    Raises: InvalidConfig.
+    """
     there = {partition.topic_partition for partition in found}
     for bound in bounds:
         if bound is None or bound.partitions is None or bound.partitions.keys() == there:
@@ -56,12 +59,12 @@ def check_named(bounds: Sequence[Bound | None], found: Sequence[FoundPartition])
 
 
 def range_of(log: Log, name: TopicPartition, options: Options, now_ms: int) -> OffsetRange:
-    """What a batch reads of a partition.
+    """Return the offsets that a batch reads of a partition.
 
     Args:
         log: the partition.
-        name: of it.
-        options: where to begin and to end.
+        name: the partition's name.
+        options: state the bounds.
         now_ms: epoch ms, for the expiry of producers.
 
     Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
@@ -73,14 +76,14 @@ def range_of(log: Log, name: TopicPartition, options: Options, now_ms: int) -> O
 
 
 def resolve(bound: Bound, log: Log, name: TopicPartition, end: int, *, fails: bool) -> int:
-    """The offset that a bound means.
+    """Return the offset that a bound means.
 
     Args:
-        bound: it names the partition, if any.
+        bound: the bound; if it names partitions, it names this one.
         log: the partition.
-        name: of it.
-        end: where what can be read of it ends.
-        fails: whether an offset outside the log is an error; else the nearest is taken.
+        name: the partition's name.
+        end: the end of the offsets that can be read.
+        fails: True if an offset outside the log is an error; else the nearest offset is taken.
 
     Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
     """

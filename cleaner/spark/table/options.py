@@ -1,4 +1,4 @@
-"""What may be said with ``option()``, read into one value. Names are Spark's where Spark's Kafka source has them."""
+"""Read all options of a frame into one value. An option that Spark's Kafka source has bears the same name here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.scan.choice import EVERYTHING, Choice, parse_partitions, parse_patt
 Value = TypeVar("Value")
 
 PARTITION_BYTES_DEFAULT: Final = 128 << 20
-"""Spark's default for files, too (``spark.sql.files.maxPartitionBytes``)."""
+"""The default, which is Spark's own for files (``spark.sql.files.maxPartitionBytes``)."""
 
 _WHERE: Final = "kafka-log"
 _NAMES: Final = (
@@ -35,7 +35,7 @@ _SINK_NAMES: Final = ("path", "topic", "compression", "segment.bytes")
 
 
 class Mode(StrEnum):
-    """What becomes of a batch that is damaged. As Spark's own file formats have it."""
+    """The treatment of a damaged batch. The values are those of Spark's own file formats."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -44,14 +44,14 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends."""
+    """The beginning or the end of a read."""
 
     partitions: Mapping[TopicPartition, int] | None
-    """An offset, or with ``by_timestamp`` epoch ms, for each partition; None: ``of_all`` holds for all."""
+    """An offset for each partition, or epoch ms with ``by_timestamp``; None: ``of_all`` holds for all partitions."""
     of_all: int = SpecialTimestamp.EARLIEST
     by_timestamp: bool = False
     falls_back: bool = True
-    """Whether a timestamp that no record is as late as means the log end; else it is an error."""
+    """True if a timestamp later than every record means the log end; else such a timestamp is an error."""
 
 
 LOG_END: Final = Bound(None, SpecialTimestamp.LATEST)
@@ -69,18 +69,18 @@ class Options:
     partition_bytes_max: int
     read_committed: bool
     starting: Bound | None
-    """None: not said; a batch begins at the earliest offset, a stream at the latest."""
+    """The beginning. If it is None, a batch begins at the earliest offset, and a stream at the latest."""
     ending: Bound
     fail_on_data_loss: bool
     offsets_per_trigger_max: int | None
     pushdown: bool
-    """Whether the filters of a query may narrow the plan: right only for a frame that one query uses, once."""
+    """True if the filters of a query may narrow the plan. That is right only if one query uses the frame, once."""
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Read options; Spark does not tell their names' case.
+    """Read the options of a read. Upper and lower case in names are the same: Spark does not keep them apart.
 
-    Raises: InvalidConfig: an unknown one, or a value that cannot be.
+    Raises: InvalidConfig: an option is unknown, or its value is wrong.
     """
     said = _known(given, _NAMES)
     mode = _read(said, "mode", lambda text: Mode(text.upper()), Mode.FAILFAST)
@@ -101,11 +101,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What may be said of a write, checked."""
+    """All options of a write, checked."""
 
     log_dir: Path
     topic: str | None
-    """Of all rows; None: as their column says."""
+    """The topic of all rows; if it is None, each row's column names its topic."""
     compression: Compression
     segment_bytes: int
 
@@ -131,7 +131,7 @@ def _compression(text: str) -> Compression:
 
 
 def _known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Options by their names in ``names``."""
+    """Return the options under their names in ``names``. Raises: InvalidConfig for an unknown option."""
     return {_known_name(name, names): value for name, value in given.items()}
 
 
@@ -179,7 +179,7 @@ def _isolation(text: str) -> bool:
 
 
 def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
-    """``load`` says one as ``path`` (with commas, as ``log.dirs``), a list as ``paths``."""
+    """Return the paths. ``load`` passes one path as ``path`` (with commas, as in ``log.dirs``), a list as ``paths``."""
     none: list[str] = []
     listed = _read(said, "paths", lambda text: [str(path) for path in json.loads(text)], none)
     given = (*said.get("path", "").split(","), *listed)
@@ -218,7 +218,10 @@ def _column_names(text: str) -> tuple[str, ...]:
 
 
 def _starting(said: Mapping[str, str]) -> Bound | None:
-    """Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit: one time for all wins, then times, then offsets."""
+    """Return the beginning of a read: one time for all partitions wins, then times by partition, then offsets.
+
+    Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit.
+    """
     strategy = _read(said, "startingOffsetsByTimestampStrategy", _strategy, False)
     since_ms = _read(said, "startingTimestamp", _epoch_ms, None)
     if since_ms is not None:
@@ -250,7 +253,7 @@ def _strategy(text: str) -> bool:
 
 
 def _offsets(text: str) -> Bound:
-    """``earliest``, ``latest``, or JSON whose -2 and -1 mean these two."""
+    """Parse ``earliest``, ``latest``, or JSON by partition, in which -2 and -1 mean these two."""
     match text.strip().lower():
         case "earliest":
             return Bound(None, SpecialTimestamp.EARLIEST)
@@ -263,7 +266,7 @@ def _offsets(text: str) -> Bound:
 
 
 def _partition_map(text: str) -> dict[TopicPartition, int]:
-    """``{"orders": {"0": 23, "1": -2}}``."""
+    """Parse JSON such as ``{"orders": {"0": 23, "1": -2}}``."""
     shape = ValueError('not JSON like {"orders": {"0": 23, "1": -2}}')
     try:
         read = json.loads(text)

@@ -1,12 +1,12 @@
-"""Partitions in the making, as the tasks of a write lay them down, and how they appear in the log dir.
+"""Write new partitions: the tasks of a write lay down parts, and the driver lets whole partitions appear.
 
-Order:      each task writes what it was given of a partition as a whole log, flushed and closed, in a directory of its
-            own; then the lock; then what several tasks wrote of one partition is appended to the first task's log, in
-            the tasks' order; one rename a partition; fsync of the log dir; the high watermarks.
-Invariant:  a partition appears whole or not at all, and never in the place of one that is there.
-Names:      ``logcleaner-0.<id>-delete``: to a broker (and to ``logcleaner``) a partition whose topic was deleted, which
-            a broker that starts removes. Any other directory of ours would keep it from starting.
-Not chosen: a directory beside the log dir: it is often a mount point, and a rename does not cross file systems.
+Order:      each task writes its records of a partition as a whole log, flushed and closed, in a directory of its own;
+            then the driver takes the lock; then it appends the parts of one partition to the first task's log, in the
+            tasks' order; one rename for each partition; fsync of the log dir; the high watermarks.
+Invariant:  a partition appears whole or not at all, and never replaces a partition that is there.
+Names:      ``logcleaner-0.<id>-delete``: a broker (and ``logcleaner``) takes it for a partition of a deleted topic, and
+            a broker that starts removes it. Any other directory of ours would keep a broker from starting.
+Not chosen: a directory beside the log dir: a log dir is often a mount point, and a rename does not cross file systems.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
 from storage.records import Record
 
 BATCH_BYTES: Final = 64 << 10
-"""Keys, values and headers after which a batch is closed; less where segments are small."""
+"""The size of keys, values and headers at which a batch is closed; less if segments are small."""
 
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _RECORD_OVERHEAD_BYTES: Final = 16
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
-"""What is to be written may come of a topic with any ``max.message.bytes``."""
+"""No limit: the records may come from a topic with any ``max.message.bytes``."""
 
 
 class PartitionExists(LogCleanerError):
-    """A partition that was to be written is there already."""
+    """A partition that a write was to make exists already."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -53,23 +53,23 @@ class PartitionExists(LogCleanerError):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write of partitions that are not there yet."""
+    """One write of partitions that do not exist yet."""
 
     log_dir: Path
     job: str
-    """16 characters, unique to it, in the names of all its directories."""
+    """16 characters, unique to the write, in the names of all its directories."""
     now_ms: int
-    """Epoch ms; of records that have no timestamp."""
+    """The timestamp of records that have none, epoch ms."""
     compression: Compression
     segment_bytes: int
 
     @property
     def config(self) -> LogConfig:
-        """Of the logs."""
+        """The configuration of the logs."""
         return LogConfig(segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX)
 
     def topic_id(self, topic: str) -> str:
-        """The one that other partitions of the topic have, else one that all tasks derive alike.
+        """Return the id that other partitions of the topic have, else an id that all tasks derive alike.
 
         Raises: CorruptCheckpoint, UnreadableFile.
         """
@@ -83,16 +83,16 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task wrote of a partition."""
+    """The records of a partition that one task wrote."""
 
     topic_partition: TopicPartition
     task: int
-    """Its number: parts are joined in this order."""
+    """The number of the task. Parts are joined in this order."""
     directory: Path
 
 
 class PartWriter:
-    """Writes the records of one task; they last once it is closed."""
+    """Writes the records of one task. The records are durable once the writer is closed."""
 
     def __init__(self, write: Write, task: int) -> None:
         if not write.log_dir.is_dir():
@@ -101,14 +101,14 @@ class PartWriter:
         self._open: dict[TopicPartition, _OpenPart] = {}
 
     def add(self, name: TopicPartition, record: Record) -> None:
-        """Append a record. Raises: InvalidConfig for a name no partition can have, OutOfSpace, BatchTooLarge."""
+        """Append a record. Raises: InvalidConfig for a name that no partition can have, OutOfSpace, BatchTooLarge."""
         part = self._open.get(name)
         if part is None:
             part = self._open[name] = _OpenPart(self._write, name)
         part.add(record)
 
     def close(self) -> tuple[Part, ...]:
-        """Make what was written last. Raises: OutOfSpace."""
+        """Make all written records durable, and return the parts. Raises: OutOfSpace."""
         for part in self._open.values():
             part.close()
         return tuple(Part(name, self._task, part.directory) for name, part in self._open.items())
@@ -164,7 +164,7 @@ def publish(write: Write, parts: Sequence[Part]) -> None:
 
 
 def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
-    """The first part, with the batches of the others behind its own, and its log end offset."""
+    """Append the batches of the other parts to the first part. Return that part and its log end offset."""
     with Log.open(parts[0].directory, write.config, fs) as log:
         for part in parts[1:]:
             for batch in Log.open(part.directory, write.config, fs).read():
@@ -173,7 +173,7 @@ def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, in
 
 
 def remove_parts(write: Write) -> None:
-    """Remove what is left of all tasks, those that failed or were doubled among them. Raises: OutOfSpace."""
+    """Remove the remains of all tasks, of failed and duplicate ones, too. Raises: OutOfSpace."""
     fs = FileSystem()
     for directory in write.log_dir.glob(f"*.{write.job}*{DirState.DELETE.value}"):
         for path in directory.iterdir():

@@ -1,6 +1,6 @@
-"""What Spark's filters say of topics, partitions, offsets and times before a file is opened.
+"""Narrow a read by Spark's filters on topics, partitions, offsets and times, before any file is opened.
 
-Filters only narrow what is read. Spark applies each of them to every row, so a row too many is never in an answer.
+Filters only narrow the read. Spark applies each filter to every row, so a row too many never reaches an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "StringEndsWith": str.endswith,
     "StringContains": operator.contains,
 }
-"""By the name of Spark's filter class: Spark 4.0 has none of them."""
+"""The comparisons by the name of Spark's filter class. Names stand for classes, because Spark 4.0 lacks them."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,23 +40,23 @@ class Condition:
     value: object
 
     def holds(self, topic_partition: TopicPartition) -> bool:
-        """Whether it does."""
+        """Return whether the partition passes the comparison."""
         return _COMPARISONS[self.comparison](getattr(topic_partition, self.attribute), self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What is left to read."""
+    """The part of the log dirs that is left to read."""
 
     conditions: tuple[Condition, ...] = ()
     start_offset: int = 0
     end_offset: int = OFFSET_MAX
-    """Exclusive."""
+    """The end of the offsets, exclusive."""
     since_ms: int | None = None
-    """No record before it is wanted; epoch ms."""
+    """The time before which no record is wanted, epoch ms; None if time does not matter."""
 
     def wants(self, topic_partition: TopicPartition) -> bool:
-        """Whether records of the partition may be wanted."""
+        """Return whether the query may want records of the partition."""
         return all(condition.holds(topic_partition) for condition in self.conditions)
 
 
@@ -64,13 +64,13 @@ EVERYTHING: Final = Narrowing()
 
 
 def narrowing_of(filters: Iterable[Any], *, names_only: bool) -> Narrowing:
-    """Return what is left to read for a query with these filters.
+    """Return the part that is left to read for a query with these filters.
 
     Args:
-        filters: ``pyspark``'s; a row that fails one of them is not wanted.
-        names_only: whether only topics and partitions are looked at. So it must be unless a damaged batch ends the
-            query: the row that tells of one has no time, and which batches are found behind it depends on where reading
-            begins.
+        filters: filters of ``pyspark``; a row that fails any of them is not wanted.
+        names_only: True if only filters on topics and partitions count. It must be True unless a damaged batch ends the
+            query. The row for a damaged batch has no time, and the batches found behind the damage depend on the
+            offset at which the read begins.
     """
     narrowing = EVERYTHING
     for one in filters:
@@ -109,7 +109,7 @@ def _within_offsets(narrowing: Narrowing, comparison: str, value: Any) -> Narrow
 
 
 def _since(narrowing: Narrowing, comparison: str, value: Any) -> Narrowing:
-    """A time without a zone is not looked at: which moment it means is Spark's to say."""
+    """Narrow a read by a comparison of times. Ignore a time without a zone: only Spark knows which moment it means."""
     if comparison not in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
         return narrowing
     if not isinstance(value, datetime) or value.tzinfo is None:

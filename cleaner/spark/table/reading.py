@@ -1,4 +1,4 @@
-"""What a worker does with slices: the rows of each, as Arrow record batches. The kernels are loaded here only."""
+"""Read slices in a worker: the rows of each as Arrow record batches. Only these functions load the kernels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PLANS_MAX: Final = 8
-"""How often a compaction may replace the file of a slice before its reader could open it."""
+"""The number of times that a compaction may replace a slice's file before its reader opens the file."""
 
 
 def read_slice(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """The columns of a slice's records; of damaged batches what ``mode`` says.
+    """Yield the columns of a slice's records. ``mode`` decides about damaged batches.
 
     Raises: CorruptBatch (FAILFAST), SegmentGone (before the first row), UnreadableFile.
     """
@@ -39,7 +39,7 @@ def read_slice(slice_: Extent, columns: tuple[str, ...], options: Options) -> It
 
 
 def read_planned(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """As ``read_slice``, of no other file than the one that was planned: a batch read is a snapshot.
+    """Read a slice from the planned file and no other: a batch read is a snapshot.
 
     Raises: as ``read_slice``; SegmentGone only with ``failOnDataLoss``.
     """
@@ -51,9 +51,10 @@ def read_planned(slice_: Extent, columns: tuple[str, ...], options: Options) -> 
 
 
 def read_offsets(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """As ``read_slice``, of whichever files hold the slice's offsets by now: what a consumer would be given.
+    """Read a slice's offsets from whichever files hold them now, as a consumer would get them.
 
-    Raises: as ``read_slice``; SegmentGone only with ``failOnDataLoss``, where retention took some of the offsets.
+    Raises: as ``read_slice``; SegmentGone with ``failOnDataLoss`` if retention deleted some of the offsets, and always
+        if files were replaced too often.
     """
     slices = [slice_]
     for _ in range(_PLANS_MAX):

@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``: records into partitions that are not there yet, in a log dir without a broker."""
+"""``df.write.format("kafka-log")``: write records into new partitions, in a log dir without a broker."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-"""Columns that are written, as of Spark's Kafka sink, and ``timestamp``; others are left out, as there."""
+"""The columns that are written: those of Spark's Kafka sink, and ``timestamp``. As in that sink, others are ignored."""
 
 _CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenParts(WriterCommitMessage):
-    """What a task hands to the commit."""
+    """The parts that a task hands to the commit."""
 
     parts: tuple[Part, ...]
 
 
 class KafkaLogWriter(DataSourceArrowWriter):
-    """Writes on the workers, publishes on the driver."""
+    """Writes parts in the workers, and publishes partitions on the driver."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -56,7 +56,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
-        """Lay down what a task is given.
+        """Write the records of one task as parts.
 
         Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
         """
@@ -68,7 +68,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         return WrittenParts(writer.close())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Let the partitions appear. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
+        """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
         try:
             publish(
                 self._write,
@@ -78,8 +78,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
             remove_parts(self._write)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave nothing behind."""
-        del messages  # of failed tasks there are none
+        """Remove all parts."""
+        del messages  # failed tasks send none
         remove_parts(self._write)
 
 
@@ -95,13 +95,13 @@ def _check(schema: StructType, topic: str | None) -> None:
 
 
 def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[TopicPartition, Record]]:
-    """The rows of a batch.
+    """Yield the rows of a batch.
 
     Args:
         batch: some of the columns that can be written.
-        topic: of all rows; None: as their column says.
+        topic: the topic of all rows; None: each row's column names it.
 
-    Raises: InvalidConfig of a row without a topic.
+    Raises: InvalidConfig: a row has no topic.
     """
     columns = {name: _values(batch, name) for name in _TYPES}
     if topic is not None:

@@ -1,6 +1,6 @@
-"""The data source ``kafka-log``: what Spark calls, on the driver to plan and in the workers to read.
+"""The data source ``kafka-log``: Spark calls it on the driver to plan, and in the workers to read.
 
-Each frame is planned once: the files and their lengths are fixed then. The kernels are loaded in the workers only.
+Spark plans each frame once, which fixes the files and their lengths. Only the workers load the kernels.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ if TYPE_CHECKING:
 
 
 class KafkaLogSource(DataSource):
-    """Log dirs as a table: a row for each record."""
+    """The data source: log dirs as a table, with a row for each record."""
 
     @classmethod
     def name(cls) -> str:
-        """For ``spark.read.format``."""
+        """Return the name for ``spark.read.format``."""
         return "kafka-log"
 
     def schema(self) -> str:
-        """As the options have it; ``spark.read.schema`` may name other columns of it. Raises: InvalidConfig."""
+        """Return the columns by the options; ``spark.read.schema`` may choose others. Raises: InvalidConfig."""
         return ddl(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
-        """Of one frame. Raises: InvalidConfig where the schema has a column that there is not."""
+        """Return the reader of one frame. Raises: InvalidConfig: the schema has an unknown column."""
         options = parse_options(self.options)
         return (PushdownReader if options.pushdown else KafkaLogReader)(options, column_names(schema))
 
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
-        """Of one query. Raises: InvalidConfig, also where an end is said."""
-        from cleaner.spark.table.stream import KafkaLogStreamReader  # noqa: PLC0415  (Spark 4.2; batch reads do with 4.0)
+        """Return the reader of one streaming query. Raises: InvalidConfig, also if the options name an end."""
+        from cleaner.spark.table.stream import KafkaLogStreamReader  # noqa: PLC0415  (Spark 4.2; batch reads need 4.0)
 
         return KafkaLogStreamReader(parse_options(self.options), column_names(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaLogWriter:
-        """Of one write. Raises: InvalidConfig, NotALogDir."""
+        """Return the writer of one write. Raises: InvalidConfig, NotALogDir."""
         from cleaner.spark.table.sink import KafkaLogWriter  # noqa: PLC0415
 
         return KafkaLogWriter(self.options, schema, overwrite=overwrite)
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema that the user may have given. Raises: InvalidConfig."""
+    """Return the columns of a schema that the user may have given. Raises: InvalidConfig: one is unknown."""
     for field in schema.fields:
         known = TYPES.get(field.name)
         if known is None or known[0] != field.dataType.simpleString():
@@ -72,10 +72,10 @@ def column_names(schema: StructType) -> tuple[str, ...]:
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans one batch read, and reads its slices.
+    """Plans one batch read on the driver, and reads its slices in the workers.
 
-    The plan depends on the options alone. Spark keeps the plan that a frame made last, and uses it for every query of
-    that frame: a plan that left out what one query's filters exclude would leave it out of the next query, too.
+    The plan depends on the options alone. Spark keeps the last plan of a frame, and uses it for every query of that
+    frame. If a plan left out the rows that one query's filters exclude, the next query would miss them, too.
     """
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
@@ -83,9 +83,9 @@ class KafkaLogReader(DataSourceReader):
         self._narrowing = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
-        """The slices of everything that is wanted.
+        """Plan the read, and return its slices.
 
-        Raises: LogCleanerError: a path, offset or file that is not there or cannot be read.
+        Raises: LogCleanerError: a path, offset or file is not there, or cannot be read.
         """
         found = find_partitions(self._options.paths, self._options.choice)
         check_chosen(self._options, found)
@@ -95,8 +95,8 @@ class KafkaLogReader(DataSourceReader):
         return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
-        if isinstance(partition, SlicesInput):  # where there are none, Spark calls with an empty one of its own
+        """Yield the records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
+        if isinstance(partition, SlicesInput):  # if there is none, Spark passes an empty one of its own
             for slice_ in partition.value:
                 yield from read_planned(slice_, self._columns, self._options)
 
@@ -110,13 +110,13 @@ class KafkaLogReader(DataSourceReader):
 
 
 class PushdownReader(KafkaLogReader):
-    """Plans less if the filters of the query allow it: only for a frame that one query uses, once (``pushdown``).
+    """Plans less if the query's filters allow it: right only if one query uses the frame, once (``pushdown``).
 
-    Spark 4.0 does not call ``pushFilters``; later versions refuse this reader where pushing filters down is off.
+    Spark 4.0 does not call ``pushFilters``. Later versions refuse this reader if pushing filters down is off.
     """
 
     def pushFilters(self, filters: Iterable[Any]) -> Iterable[Any]:  # noqa: N802
-        """Note what need not be read. Return all filters: Spark applies each of them to every row."""
+        """Note the rows that need not be read. Return all filters: Spark applies each filter to every row."""
         offered = list(filters)
         self._narrowing = narrowing_of(offered, names_only=self._options.mode is not Mode.FAILFAST)
         return offered

@@ -1,7 +1,7 @@
-"""``readStream``: micro-batches of offset ranges. What has been read is a JSON of offsets in Spark's checkpoint.
+"""``readStream``: micro-batches of offset ranges. Spark's checkpoint holds the offsets reached so far, as JSON.
 
-Offsets mean what they mean to a consumer: a range is read from whichever files hold it by then. What a compaction
-took in between, it took from consumers, too; of what retention took, ``failOnDataLoss`` says what becomes of it.
+Offsets mean the same as to a consumer: a range is read from whichever files hold it at that time. Records that a
+compaction removed in between are missing, as for a consumer. If retention removed records, ``failOnDataLoss`` decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class PartitionGone(LogCleanerError):
-    """A partition of which a stream had read, and whose directory is no longer there."""
+    """A partition that a stream has read from, and whose directory is no longer there."""
 
     def __init__(self, partition: str, paths: str) -> None:
         super().__init__(partition, paths)
@@ -55,7 +55,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         self._ceiling: Offsets | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where a query without a checkpoint begins: ``startingOffsets``, else at the log ends.
+        """Return the beginning of a query without a checkpoint: ``startingOffsets``, else the log ends.
 
         Raises: InvalidConfig, NoSuchOffset.
         """
@@ -66,7 +66,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return to_json({one.topic_partition: self._initial(one, starting) for one in found})
 
     def latestOffset(self, start: dict[str, dict[str, int]], limit: limits.ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where the next micro-batch ends. Raises: PartitionGone (``failOnDataLoss``)."""
+        """Return the end of the next micro-batch. Raises: PartitionGone (``failOnDataLoss``)."""
         begun, ends = from_json(start), self._ends()
         gone = begun.keys() - ends.keys()
         if gone and self._options.fail_on_data_loss:
@@ -80,16 +80,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return to_json(ends)
 
     def getDefaultReadLimit(self) -> limits.ReadLimit:  # noqa: N802
-        """``maxOffsetsPerTrigger``."""
+        """Return the limit of a micro-batch: ``maxOffsetsPerTrigger``, else none."""
         offsets_max = self._options.offsets_per_trigger_max
         return limits.ReadAllAvailable() if offsets_max is None else limits.ReadMaxRows(offsets_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes from now on is not read."""
+        """Fix the ends of the query: it reads no record that arrives from now on."""
         self._ceiling = self._ends()
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
-        """The slices of a micro-batch. Raises: NoSuchOffset, PartitionGone (``failOnDataLoss``)."""
+        """Return the slices of a micro-batch. Raises: NoSuchOffset, PartitionGone (``failOnDataLoss``)."""
         begun, ends = from_json(start), from_json(end)
         ranges = {name: OffsetRange(begun.get(name, 0), until) for name, until in ends.items()}
         wanted = {name: range_ for name, range_ in ranges.items() if range_.start != range_.end}
@@ -102,7 +102,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
+        """Yield the records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
         for slice_ in partition.value:
             yield from read_offsets(slice_, self._columns, self._options)
 
@@ -136,9 +136,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
 
 
 def limited(begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
-    """Ends that leave about ``offsets_max`` offsets in all, shared out by what each partition has.
+    """Return ends that allow about ``offsets_max`` offsets in all, in proportion to each partition's backlog.
 
-    A partition that has any goes on by one at the least. Source: Spark KafkaMicroBatchStream.rateLimit.
+    A partition with a backlog advances by at least one offset. Source: Spark KafkaMicroBatchStream.rateLimit.
     """
     sizes = {name: end - begun.get(name, 0) for name, end in ends.items()}
     total = sum(size for size in sizes.values() if size > 0)
@@ -149,7 +149,10 @@ def limited(begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, i
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark's Kafka source writes them, ``{"orders": {"0": 23}}``, in one order always: Spark compares the text."""
+    """Return offsets as Spark's Kafka source writes them: ``{"orders": {"0": 23}}``.
+
+    The order is always the same, because Spark compares the text.
+    """
     written: dict[str, dict[str, int]] = {}
     for name in sorted(offsets):
         written.setdefault(name.topic, {})[str(name.partition)] = offsets[name]
@@ -157,7 +160,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(written: Mapping[str, Mapping[str, Any]]) -> Offsets:
-    """What ``to_json`` wrote."""
+    """Return the offsets that ``to_json`` wrote."""
     return {
         TopicPartition(topic, int(partition)): int(offset)
         for topic, offsets in written.items()
