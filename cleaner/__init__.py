@@ -1,4 +1,4 @@
-"""Acts: reads facts, asks policies, executes plans, tells people.
+"""The acting package: it reads facts, asks the policies, executes plans and reports to people.
 
 Nouns:
     Cleaner: plans and cleans some log dirs.

@@ -67,7 +67,6 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 """What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
 
 FRAGMENTS: dict[str, int] = {
-    "cleaner": 3,
     "cleaner/arrow": 2,
     "cleaner/cli": 17,
     "cleaner/cli/change": 7,
@@ -91,7 +90,6 @@ FRAGMENTS: dict[str, int] = {
     "storage/scan": 10,
 }
 NOT_IMPERATIVE: dict[str, int] = {
-    "cleaner": 4,
     "cleaner/arrow": 10,
     "cleaner/cli": 22,
     "cleaner/cli/change": 3,
