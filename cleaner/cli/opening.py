@@ -52,7 +52,9 @@ def add_service_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_broker(group: argparse._ArgumentGroup) -> None:
     broker = group.add_mutually_exclusive_group()
-    broker.add_argument("--server-properties", type=Path, metavar="FILE", help="also read the broker's server.properties")
+    broker.add_argument(
+        "--server-properties", type=Path, metavar="FILE", help="also read the broker's server.properties"
+    )
     broker.add_argument(
         "--kafka-defaults",
         action="store_true",
@@ -87,7 +89,9 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="directories of the broker's log.dirs; they replace the configured ones",
     )
-    group.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file (TOML with Kafka's keys)")
+    group.add_argument(
+        "--config", type=Path, metavar="FILE", help="read this configuration file (TOML with Kafka's keys)"
+    )
 
 
 def _add_topics(group: argparse._ArgumentGroup) -> None:

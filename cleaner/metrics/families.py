@@ -43,24 +43,36 @@ def _log_dir(name: str, help_: str, *labels: str) -> Family:
 
 SIZE: Final = _partition("size_bytes", "Size of the .log files of the partition.")
 SEGMENTS: Final = _partition("segments", "Number of segments of the partition, the active one included.")
-DIRTY_RATIO: Final = _partition("dirty_ratio", "Share of dirty bytes in the bytes that can be compacted; only for compacted topics.")
+DIRTY_RATIO: Final = _partition(
+    "dirty_ratio", "Share of dirty bytes in the bytes that can be compacted; only for compacted topics."
+)
 NEXT_EXPIRY: Final = _partition(
-    "next_expiry_timestamp_seconds", "Time from which time retention may delete the oldest segment, if a limit is stated."
+    "next_expiry_timestamp_seconds",
+    "Time from which time retention may delete the oldest segment, if a limit is stated.",
 )
 UNCLEANABLE: Final = _partition("uncleanable", "1 if the partition cannot be read, or if its last cleaning failed.")
 FIRST_DIRTY_OFFSET: Final = _partition(
-    "first_dirty_offset", "First dirty offset, where the next compaction begins; only for compacted topics.", is_few=False
+    "first_dirty_offset",
+    "First dirty offset, where the next compaction begins; only for compacted topics.",
+    is_few=False,
 )
-LOG_START_OFFSET: Final = _partition("log_start_offset", "Log start offset, the first offset that a consumer can read.", is_few=False)
+LOG_START_OFFSET: Final = _partition(
+    "log_start_offset", "Log start offset, the first offset that a consumer can read.", is_few=False
+)
 LOG_END_OFFSET: Final = _partition("log_end_offset", "Log end offset, the offset of the next record.", is_few=False)
 PARTITION_OLDEST: Final = _partition(
-    "oldest_record_timestamp_seconds", "Timestamp of the newest record in the oldest segment with records.", is_few=False
+    "oldest_record_timestamp_seconds",
+    "Timestamp of the newest record in the oldest segment with records.",
+    is_few=False,
 )
 PARTITION_RECLAIMABLE: Final = _partition(
     "reclaimable_bytes", "Bytes that the next run will delete, and the most that its compaction can save.", is_few=False
 )
 PARTITION_FAILURES: Final = _partition(
-    "failures_total", "Number of failed cleanings of the partition since the start.", is_few=False, kind=MetricKind.COUNTER
+    "failures_total",
+    "Number of failed cleanings of the partition since the start.",
+    is_few=False,
+    kind=MetricKind.COUNTER,
 )
 PARTITION_FAMILIES: Final = (
     SIZE,
@@ -89,17 +101,26 @@ LOG_DIR_GROWTH: Final = _log_dir(
 )
 LOG_DIR_OBSERVED: Final = _log_dir("log_dir_growth_observed_seconds", "Time for which the growth has been observed.")
 RUNWAY: Final = _log_dir(
-    "log_dir_runway_seconds", "Time until the disk is full at that growth, known after an hour; +Inf if it does not fill."
+    "log_dir_runway_seconds",
+    "Time until the disk is full at that growth, known after an hour; +Inf if it does not fill.",
 )
-LOG_DIR_LOCKED: Final = _log_dir("log_dir_locked", "1 if another process, usually the broker, holds the lock of the log dir.")
+LOG_DIR_LOCKED: Final = _log_dir(
+    "log_dir_locked", "1 if another process, usually the broker, holds the lock of the log dir."
+)
 LOG_DIR_FAILED: Final = _log_dir("log_dir_failed", "1 if the log dir itself has an error, so nothing in it is cleaned.")
 PARTITIONS: Final = _log_dir("partitions", "Number of partitions in the log dir.")
 LOG_DIR_SEGMENTS: Final = _log_dir("segments", "Number of segments in the log dir.")
-UNCLEANABLE_PARTITIONS: Final = _log_dir("uncleanable_partitions", "Number of partitions that cannot be read, or whose last cleaning failed.")
+UNCLEANABLE_PARTITIONS: Final = _log_dir(
+    "uncleanable_partitions", "Number of partitions that cannot be read, or whose last cleaning failed."
+)
 MAX_DIRTY_RATIO: Final = _log_dir("max_dirty_ratio", "Greatest dirty ratio of a compacted partition.")
-OLDEST: Final = _log_dir("oldest_record_timestamp_seconds", "Timestamp of the newest record in the oldest segment with records.")
+OLDEST: Final = _log_dir(
+    "oldest_record_timestamp_seconds", "Timestamp of the newest record in the oldest segment with records."
+)
 RECLAIMABLE: Final = _log_dir(
-    "reclaimable_bytes", "Bytes that the next run will delete, by reason; for DIRTY, the most that compaction can save.", "reason"
+    "reclaimable_bytes",
+    "Bytes that the next run will delete, by reason; for DIRTY, the most that compaction can save.",
+    "reason",
 )
 KEPT: Final = _log_dir("kept_bytes", "Size of the segments that stay, by reason.", "reason")
 LOG_DIR_FAMILIES: Final = (
@@ -141,17 +162,23 @@ LAST_SUCCESS: Final = Family(
     f"{PREFIX}last_success_timestamp_seconds", "Time at which the last run without a failure ended."
 )
 MAP_UTILISATION: Final = Family(
-    f"{PREFIX}map_utilisation_ratio", "Greatest share of the offset map that the last compacting run used; 1 means too small."
+    f"{PREFIX}map_utilisation_ratio",
+    "Greatest share of the offset map that the last compacting run used; 1 means too small.",
 )
 LAST_RUN_SWEPT: Final = Family(
     f"{PREFIX}last_run_swept_bytes", "Size of the waiting .deleted files that the last run unlinked."
 )
 SWEPT: Final = Family(
-    f"{PREFIX}swept_bytes_total", "Size of the waiting .deleted files that were unlinked since the start.", kind=MetricKind.COUNTER
+    f"{PREFIX}swept_bytes_total",
+    "Size of the waiting .deleted files that were unlinked since the start.",
+    kind=MetricKind.COUNTER,
 )
 PLAN_TIME: Final = Family(f"{PREFIX}plan_timestamp_seconds", "Time at which the log dirs were last read.")
 RUNS: Final = Family(
-    f"{PREFIX}runs_total", "Number of runs since the start, by result: done, failed or interrupted.", ("result",), MetricKind.COUNTER
+    f"{PREFIX}runs_total",
+    "Number of runs since the start, by result: done, failed or interrupted.",
+    ("result",),
+    MetricKind.COUNTER,
 )
 RUN_SECONDS: Final = Family(
     f"{PREFIX}run_seconds_total", "Time spent in runs since the start.", kind=MetricKind.COUNTER
@@ -168,7 +195,9 @@ LOCK_SECONDS: Final = Family(
     kind=MetricKind.COUNTER,
 )
 DEAD_THREADS: Final = Family(
-    f"{PREFIX}dead_threads_total", "Number of workers that died and were restarted since the start.", kind=MetricKind.COUNTER
+    f"{PREFIX}dead_threads_total",
+    "Number of workers that died and were restarted since the start.",
+    kind=MetricKind.COUNTER,
 )
 JOB_SUCCESS: Final = Family(
     f"{PREFIX}job_success", "1 if nothing failed in the daemon's last job of this kind.", ("kind",)
@@ -185,7 +214,9 @@ CONFIG_SUCCESS: Final = Family(
 CONFIG_TIME: Final = Family(
     f"{PREFIX}config_last_reload_success_timestamp_seconds", "Time at which the daemon last accepted a configuration."
 )
-BUILD_INFO: Final = Family(f"{PREFIX}build_info", "Always 1; the labels name the running versions.", ("version", "python"))
+BUILD_INFO: Final = Family(
+    f"{PREFIX}build_info", "Always 1; the labels name the running versions.", ("version", "python")
+)
 READY: Final = Family(
     f"{PREFIX}ready", "1 while the daemon serves every log dir of its configuration, from its first plan on."
 )

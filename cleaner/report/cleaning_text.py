@@ -67,7 +67,9 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
         and any(p.has_work for p in _plans(planned))
     ):
         words = "the file system has no space for the journal, so a run changes nothing here"
-        page.line(f"{words}; logcleaner free, or --delete-delay 0, makes space first", "bold yellow", indent=2, hanging=2)
+        page.line(
+            f"{words}; logcleaner free, or --delete-delay 0, makes space first", "bold yellow", indent=2, hanging=2
+        )
     if planned.foreign and not planned.guard:
         page.line(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow", indent=2, hanging=2)
     if planned.guard:
@@ -185,7 +187,9 @@ def _totals(totals: Totals, outcome: Outcome, page: Page) -> None:
         words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
         page.line(f"{'Held back':{_WORD_WIDTH}}  {words}", "bold yellow")
     if totals.failed:
-        page.line(f"{'Failed':{_WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others were processed", "bold red")
+        page.line(
+            f"{'Failed':{_WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others were processed", "bold red"
+        )
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 

@@ -81,7 +81,10 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     )
     add_force_lock(group)
     group.add_argument(
-        "-y", "--yes", action="store_true", help="confirm, without a question, what is dangerous or what a guard rail holds back"
+        "-y",
+        "--yes",
+        action="store_true",
+        help="confirm, without a question, what is dangerous or what a guard rail holds back",
     )
 
 
@@ -159,7 +162,9 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
 
 def _tell_output(output: Path) -> None:
     is_whole = (output / MANIFEST_FILE).exists()
-    sys.stdout.write(f"{output}: {'the copy is complete, with its manifest' if is_whole else 'the copy was not finished'}\n")
+    sys.stdout.write(
+        f"{output}: {'the copy is complete, with its manifest' if is_whole else 'the copy was not finished'}\n"
+    )
 
 
 def _tell_unknown(plan: Plan) -> None:
