@@ -1,4 +1,4 @@
-"""Acts: reads facts, asks policies, executes plans, tells people.
+"""The acting package: it reads facts, asks the policies, executes plans and reports to people.
 
 Nouns:
     Cleaner: plans and cleans some log dirs.
@@ -29,7 +29,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for, so that ``--help`` does not load the engine."""
+    """Load a public name when it is first asked for, so that ``--help`` does not load the engine."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""An error as a line for people."""
+"""Errors of commands, and the line in which a person reads an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnwritableFile(LogCleanerError):
 
 
 class UnusableOutput(LogCleanerError):
-    """A directory that a copy, or a file that an export cannot be written to. Nothing was written."""
+    """The directory for a copy, or the file for an export, cannot be used. Nothing was written."""
 
     kind = ErrorKind.USAGE
 
@@ -32,7 +32,7 @@ class UnusableOutput(LogCleanerError):
 
 
 class ExtraMissing(LogCleanerError):
-    """A package that only this needs, and that an extra of ours brings, is not installed."""
+    """A feature needs a package that is not installed; an extra of logcleaner installs it."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(what, package, extra)
@@ -43,7 +43,7 @@ class ExtraMissing(LogCleanerError):
 
 
 def told(error: BaseException) -> str:
-    """Return where an error happened and what is wrong: a path alone is no cause, and a cause alone no place."""
+    """Return a line that says where an error happened and what its cause is."""
     if isinstance(error, MemoryError):
         return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:

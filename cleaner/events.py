@@ -1,60 +1,64 @@
-"""What happens, as events with a name and fields: logged on stderr through structlog, never as prose.
+"""Events with a name and fields, logged on stderr through structlog.
 
-The names are stable: adding one is a minor version, changing one a major. Sizes are in bytes.
+The names are stable: a new name needs a minor version, a changed name a major one. Sizes are in bytes.
 
     =======================  =======  ===================================================================
     name                     level    fields
     =======================  =======  ===================================================================
     segment_deleted          info     topic, partition, base_offset, bytes, reason
-    compaction_begun         info     topic, partition, bytes: the journal's line is written, reading begins
+    compaction_begun         info     topic, partition, bytes: the journal's line is written, and reading begins
     segments_compacted       info     topic, partition, first_base_offset, segments, from_bytes, to_bytes,
                                       records_read, records_kept
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
-    partition_recovered      info     topic, partition, files: what a crash left was finished or undone
-    partition_restored       info     topic, partition, segments, bytes: deleted segments are back, it is on hold
-    partition_released       info     topic, partition: its hold was given up
-    unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep them
-    journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, the journal's line
-                                      is kept in memory until there is space; log_dir in place of topic and partition
-                                      where a clock was confirmed
-    world_writable           warning  path, mode: everybody may change this log dir or configuration file
+    partition_recovered      info     topic, partition, files: the step that a crash interrupted was finished or
+                                      undone
+    partition_restored       info     topic, partition, segments, bytes: deleted segments are back, and the partition
+                                      is on hold
+    partition_released       info     topic, partition: its hold was released
+    unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep records without a key
+    journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, so the journal's
+                                      line stays in memory until there is space; log_dir in place of topic and
+                                      partition if the line confirms a clock
+    world_writable           warning  path, mode: any user may write to this log dir or configuration file
     topics_unmatched         warning  path, patterns: no topic here matches these names and globs of ``[topics]``
-    partition_changed        warning  topic, partition, path, cause: a file is not as it was planned with; the
-                                      partition was skipped, and is planned anew once
+    partition_changed        warning  topic, partition, path, cause: a file changed after it was planned; the run
+                                      skipped the partition, and plans it once more
     metrics_exposed          warning  listen: other machines can read the metrics
-    metrics_unavailable      warning  listen, error: the metrics are served by nobody; tried again every 10 s
-    metrics_served           info     listen: after metrics_unavailable
+    metrics_unavailable      warning  listen, error: no metrics are served; the daemon tries again every 10 s
+    metrics_served           info     listen: the metrics are served again after metrics_unavailable
     partition_failed         error    topic, partition, error
-    log_dir_failed           error    error: nothing in it was touched, or a checkpoint was not written; the daemon
-                                      tells it once for as long as it lasts, with log_dir
+    log_dir_failed           error    error: nothing in the log dir was touched, or a checkpoint was not written; the
+                                      daemon adds log_dir, and repeats nothing while the same error lasts
     =======================  =======  ===================================================================
 
-Of the daemon; what happens within a round also has ``round``, its number:
+The events of the daemon; those within a round also have ``round``, its number:
 
     =======================  =======  ===================================================================
     daemon_started           info     log_dirs, observing
-    daemon_failed            error    error, status: it could not start, or an error ended it; with which exit status
+    daemon_failed            error    error, status: the daemon could not start, or an error ended it; status is the
+                                      exit status
     daemon_stopped           info     signal
-    job_begun                debug    job, partitions: how many it is for; 0 is all
+    job_begun                debug    job, partitions: how many the job is for; 0 means all
     job_done                 info     job, seconds, deleted_segments, deleted_bytes, freed_bytes,
-                                      compacted_from_bytes, compacted_to_bytes: only where it changed something
-    job_failed               error    job, error: tried again when it is next due
-    partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms it waits
-                                      until its files change
-    compactor_unstartable    error    error, failures, pause_ms: nothing is compacted meanwhile
-    log_dir_held             warning  log_dir, by: a broker has it; observed until it is free
-    log_dir_free             info     log_dir: nobody has it any more
-    log_dir_back             info     log_dir: what was wrong with it is over
-    held_back                warning  guard: a guard rail keeps something until ``clean --yes``
-    config_unknown           warning  topic: nobody stated what may go, all of it stays
-    config_reloaded          info     changes: each key with the value before and after
-    config_rejected          error    error: the configuration in force stays
+                                      compacted_from_bytes, compacted_to_bytes: only if the job changed something
+    job_failed               error    job, error: the daemon tries again when the job is next due
+    partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms the
+                                      partition waits until its files change
+    compactor_unstartable    error    error, failures, pause_ms: no compaction runs during the pause
+    log_dir_held             warning  log_dir, by: a broker holds the lock; the daemon observes until it is free
+    log_dir_free             info     log_dir: nobody holds the lock any more
+    log_dir_back             info     log_dir: its error is over
+    held_back                warning  guard: a guard rail holds a change back until ``clean --yes``
+    config_unknown           warning  topic: no source states its cleanup policy, so all of it stays
+    config_reloaded          info     changes: each key with its value before and after
+    config_rejected          error    error: the daemon keeps the configuration in force
     partition_appeared       info     topic, partition, log_dir
     partition_vanished       info     topic, partition, log_dir
-    files_vanished           warning  topic, partition, log_dir, files: not by us, nor as a broker does it
-    watch_polls              warning  error: inotify is not to be had, directories are compared now and then
-    worker_died              error    error: it is started again
+    files_vanished           warning  topic, partition, log_dir, files: neither logcleaner nor a broker removed them
+    watch_polls              warning  error: inotify does not work here, so the daemon compares directories now and
+                                      then
+    worker_died              error    error: the daemon starts the worker again
     =======================  =======  ===================================================================
 """
 
@@ -75,7 +79,7 @@ from cleaner.printable import printable
 
 
 class Event(StrEnum):
-    """The closed list of events."""
+    """All events; other names do not occur."""
 
     SEGMENT_DELETED = "segment_deleted"
     COMPACTION_BEGUN = "compaction_begun"
@@ -119,7 +123,7 @@ class Event(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """Form of a log line."""
+    """The form of a log line."""
 
     CONSOLE = "console"
     JSON = "json"
@@ -148,7 +152,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.WATCH_POLLS: logging.WARNING,
     Event.WORKER_DIED: logging.ERROR,
 }
-"""Level of an event; INFO where it is not named."""
+"""Level of each event; the others have INFO."""
 
 _BY_VERBOSITY: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 _PRIORITIES: Final = {
@@ -164,19 +168,19 @@ class Bar(Protocol):
     """Shows progress."""
 
     def advance(self, done_bytes: int) -> None:
-        """So many more bytes were dealt with."""
+        """Move the bar by the bytes that are done since the last call."""
 
 
 class EventLog:
-    """A ``cleaner.engine.outcome.Listener`` that logs events and moves a progress bar."""
+    """The ``cleaner.engine.outcome.Listener`` that logs events and moves a progress bar."""
 
     def __init__(self, verbosity: int = 0, log_format: LogFormat = LogFormat.CONSOLE, bar: Bar | None = None) -> None:
         """Log to stderr.
 
         Args:
-            verbosity: how often ``-v`` was said: warnings and errors, info, debug.
-            log_format: form of a line.
-            bar: hears the progress.
+            verbosity: number of ``-v``: 0 logs warnings and errors, 1 also info, 2 also debug.
+            log_format: form of each line.
+            bar: shows the progress.
         """
         self._level = _BY_VERBOSITY[min(verbosity, len(_BY_VERBOSITY) - 1)]
         self._format = log_format
@@ -184,13 +188,13 @@ class EventLog:
         self._bound: dict[str, object] = {}
 
     def bind(self, **fields: object) -> EventLog:
-        """The same log, with these fields in every line."""
+        """Return this log with some fields added to every line."""
         bound = copy(self)
         bound._bound = {**self._bound, **fields}
         return bound
 
     def event(self, name: str, **fields: object) -> None:
-        """Log one event, if its level asks for it."""
+        """Log one event, unless the verbosity excludes its level."""
         level = LEVELS.get(name, logging.INFO)
         if level >= self._level:
             _emit(level, name, {**self._bound, **fields}, self._format)
@@ -202,14 +206,14 @@ class EventLog:
 
 
 def format_under(environment: Mapping[str, str]) -> LogFormat:
-    """JSON where stderr goes to the journal; else for people."""
+    """Return JSON if stderr goes to systemd's journal, else the form for people."""
     return LogFormat.JSON if goes_to_journal(environment) else LogFormat.CONSOLE
 
 
 def _emit(level: int, name: str, fields: dict[str, object], log_format: LogFormat) -> None:
-    import structlog  # noqa: PLC0415 - a quiet run never needs its quarter of a second
+    import structlog  # noqa: PLC0415 - loading it takes 0.25 s, and a quiet run never needs it
 
-    # a progress bar replaces sys.stderr while it is shown, so that is looked up for each line
+    # a visible progress bar replaces sys.stderr, so each line looks it up anew
     processors: list[Any] = [*_processors(log_format), partial(_prefixed, prefix(_PRIORITIES[level]))]
     logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=processors)
     getattr(logger, logging.getLevelName(level).lower())(name, **fields)
@@ -236,5 +240,5 @@ def _processors(log_format: LogFormat) -> list[Processor]:
 
 
 def _escaped(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Control characters of file names cannot reach the terminal; structlog quotes only some of them."""
+    """Escape all control characters, so that none of a file name reaches the terminal; structlog quotes only some."""
     return {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}

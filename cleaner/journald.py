@@ -1,6 +1,7 @@
-"""What systemd's journal wants of a line on stderr: its priority in front, as ``<4>``; sd-daemon(3).
+"""Priorities for systemd's journal, which reads them as a prefix such as ``<4>`` of a line on stderr.
 
-Imports nothing of ours, since the command line asks it before anything is loaded.
+This module imports nothing of logcleaner, because the command line calls it before it loads anything else.
+Source: sd-daemon(3).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DEBUG: Final = 7
 
 
 def goes_to_journal(environment: Mapping[str, str]) -> bool:
-    """Return whether stderr is the journal's stream, as ``JOURNAL_STREAM`` tells: device and inode."""
+    """Return whether stderr is the journal's stream: ``JOURNAL_STREAM`` holds its device and inode."""
     stream = environment.get("JOURNAL_STREAM")
     if not stream:
         return False
@@ -29,5 +30,5 @@ def goes_to_journal(environment: Mapping[str, str]) -> bool:
 
 
 def prefix(priority: int) -> str:
-    """Return what goes in front of a line of this priority; nothing if the journal does not read it."""
+    """Return the prefix for a line of this priority; an empty text if the journal does not read stderr."""
     return f"<{priority}>" if goes_to_journal(os.environ) else ""

@@ -67,32 +67,16 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 """What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
 
 FRAGMENTS: dict[str, int] = {
-    "cleaner": 3,
-    "cleaner/cli": 15,
-    "cleaner/cli/change": 7,
-    "cleaner/cli/look": 5,
-    "cleaner/cli/setup": 6,
-    "cleaner/config": 11,
     "cleaner/daemon": 31,
     "cleaner/engine": 41,
     "cleaner/engine/compaction": 46,
-    "cleaner/metrics": 10,
-    "cleaner/report": 17,
     "storage/machine": 1,
     "storage/scan": 10,
 }
 NOT_IMPERATIVE: dict[str, int] = {
-    "cleaner": 4,
-    "cleaner/cli": 20,
-    "cleaner/cli/change": 3,
-    "cleaner/cli/look": 2,
-    "cleaner/cli/setup": 2,
-    "cleaner/config": 7,
     "cleaner/daemon": 16,
     "cleaner/engine": 22,
     "cleaner/engine/compaction": 35,
-    "cleaner/metrics": 16,
-    "cleaner/report": 7,
     "storage/machine": 1,
     "storage/scan": 12,
 }

@@ -1,4 +1,4 @@
-"""Danger asks on a terminal; without one it needs ``--yes``."""
+"""Confirmation of dangerous acts: a question on a terminal; without a terminal, ``--yes``."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 
 def confirm(args: argparse.Namespace, danger: str) -> None:
-    """Have one danger confirmed; a dry run endangers nothing.
+    """Ask the user to confirm a danger, unless ``--yes`` confirms it or a dry run endangers nothing.
 
     Raises: NotConfirmed.
     """
     if args.yes or args.dry_run:
         return
     if not _on_a_terminal():
-        raise NotConfirmed(danger, "nothing was done; say --yes if that is meant")
+        raise NotConfirmed(danger, "nothing was done; add --yes if you mean it")
     _ask(f"{danger}. Go on?")
 
 
 def add_force_lock(group: argparse._ArgumentGroup) -> None:
-    """``--force-lock``."""
+    """Add the option ``--force-lock``."""
     group.add_argument(
         "--force-lock",
         action="store_true",
-        help="go on where the lock may keep no broker out, as on NFS; make sure that none runs, on any machine",
+        help="go on although the lock may keep no broker out, as on NFS; make sure that no broker runs anywhere",
     )
 
 
 def confirm_force_lock(args: argparse.Namespace) -> None:
-    """Have ``--force-lock`` confirmed where it is said. Raises: NotConfirmed."""
+    """Ask the user to confirm ``--force-lock``, if it is given. Raises: NotConfirmed."""
     if args.force_lock:
-        confirm(args, "--force-lock goes on beside a broker that the lock does not keep out, which destroys data")
+        confirm(args, "--force-lock goes on even if a broker runs that the lock does not keep out, which destroys data")
 
 
 def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> Request:
-    """On a terminal, have what guard rails would hold back confirmed before anything is done.
+    """Ask the user, on a terminal, to confirm what guard rails hold back, before the run changes anything.
 
-    Returns: the request, with those guards confirmed that were shown, or all of them after ``--yes``. A guard that
-        only the plan under the lock meets was never shown, and holds back.
+    Returns: the request, with the confirmed guards: those that were shown, or all of them after ``--yes``. If only
+        the plan under the lock meets a guard, the user never saw it, and it holds back.
     Raises: NotConfirmed.
     """
     if args.yes or args.dry_run or not _on_a_terminal():
@@ -55,18 +55,18 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     for guard in plan.guards:
         complain(guard)
     if plan.guard_keys:
-        _ask("Do it all the same?")
+        _ask("Do it anyway?")
     return replace(request, confirmed_guards=plan.guard_keys)
 
 
 def tell_guards(plan: Plan) -> None:
-    """One line for each guard rail that holds something back."""
+    """Print one line for each guard rail that holds something back."""
     for guard in plan.guards:
-        complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, say --yes if it is meant")
+        complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it")
     held = set(plan.guards)
     for line in plan.foreign:
-        if line not in held:  # a dry run, or a copy: it changes nothing there
-            complain(f"{line}; a run that changes the log dir is held back until --yes")
+        if line not in held:  # a dry run, or a copy, changes nothing in the log dir
+            complain(f"{line}; a run that changes the log dir needs --yes")
 
 
 def _on_a_terminal() -> bool:

@@ -1,4 +1,4 @@
-"""``--engine``: who carries the compactions out."""
+"""The option ``--engine``: this process or a Spark cluster carries out the compactions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ _EMBEDDED: Final = "local[*]"
 
 
 def add_engine_arguments(group: argparse._ArgumentGroup) -> None:
-    """Which engine, and where its master is."""
+    """Add the options ``--engine`` and ``--master``."""
     group.add_argument(
-        "--engine", choices=("local", "spark"), default="local", help="who compacts: this process, or a Spark cluster"
+        "--engine",
+        choices=("local", "spark"),
+        default="local",
+        help="compact in this process (local, the default) or with Spark",
     )
     group.add_argument(
-        "--master", metavar="URL", help=f"with --engine spark: of the cluster; {_EMBEDDED}, on this machine, by default"
+        "--master",
+        metavar="URL",
+        help=f"with --engine spark: master of the cluster (default: {_EMBEDDED}, this machine)",
     )
 
 
 @contextmanager
 def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
-    """The engine that was asked for; None is this process. A dry run compacts nothing, and needs no cluster.
+    """Open the engine that ``--engine`` names; yield None for this process. A dry run needs no cluster.
 
-    Raises: InvalidConfig for a master without Spark; SparkUnavailable.
+    Raises: InvalidConfig for ``--master`` without Spark; SparkUnavailable.
     """
     if args.engine == "local" and args.master:
-        raise InvalidConfig("--master", args.master, "goes with --engine spark only")
+        raise InvalidConfig("--master", args.master, "needs --engine spark")
     if args.engine == "local" or args.dry_run:
         yield None
         return

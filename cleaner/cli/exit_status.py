@@ -1,4 +1,4 @@
-"""Exit statuses, and the one place that turns an exception into one: one line on stderr."""
+"""The exit statuses. This module alone turns an exception into an exit status and a line on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError
 
 
 class ExitStatus(IntEnum):
-    """The closed list of exit statuses."""
+    """All exit statuses; other values do not occur."""
 
     DONE = 0
     FAILED = 1
@@ -31,12 +31,12 @@ class ExitStatus(IntEnum):
 
 _TOLD = {
     ExitStatus.DONE: "done, or nothing to do",
-    ExitStatus.FAILED: "some partition failed; the others went on",
+    ExitStatus.FAILED: "a partition failed; the others were processed",
     ExitStatus.USAGE: "wrong usage or configuration",
     ExitStatus.LOCKED: "another process holds a log dir",
     ExitStatus.DAMAGED: "damage was found",
-    ExitStatus.REFUSED: "a guard rail stopped it; the message names the remedy",
-    ExitStatus.NOT_YET: "not there yet: a log dir of --log-dir, or all configured ones, are missing; try later",
+    ExitStatus.REFUSED: "a guard rail stopped the run; the message says what to do",
+    ExitStatus.NOT_YET: "a --log-dir, or every configured log dir, is missing; try later",
     ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
     ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
@@ -52,13 +52,13 @@ _OF_KIND = {
 
 
 def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None) -> str:
-    """The part of a command's ``--help`` that lists its exit statuses; ``also``: in words of its own."""
+    """Return the list of exit statuses for a command's ``--help``; ``also`` has the command's own words for some."""
     told = {status: _TOLD[status] for status in statuses} | dict(also or {})
     return "\n".join(["exit status:", *(f"  {status:<4} {told[status]}" for status in sorted(told))])
 
 
 class NotConfirmed(LogCleanerError):
-    """A guard rail: nothing was done until the user says that it is meant."""
+    """The user did not confirm a danger, so nothing was done."""
 
     kind = ErrorKind.REFUSED
 
@@ -71,15 +71,15 @@ class NotConfirmed(LogCleanerError):
 
 
 class Terminated(BaseException):
-    """SIGTERM, where nothing has to be finished first."""
+    """SIGTERM arrived while the command had nothing to finish first."""
 
 
 def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
-    """Tell an exception on stderr and give the exit status that it means.
+    """Print an exception on stderr and return its exit status.
 
     Args:
-        error: what a command raised.
-        show_traceback: ``-vv``.
+        error: the exception that a command raised.
+        show_traceback: print the traceback, too (``-vv``).
     """
     if isinstance(error, KeyboardInterrupt):
         return ExitStatus.SIGINT
@@ -95,12 +95,12 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
 
 
 def complain(line: str, priority: int = journald.WARNING) -> None:
-    """Print one line on stderr; control characters of file names cannot reach the terminal."""
+    """Print one line on stderr, and escape the control characters of file names in it."""
     print(f"{journald.prefix(priority)}logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - the command line
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """Return what an error says, a line for each problem."""
+    """Return the sentences of an error, one line for each problem."""
     if isinstance(error, InvalidConfigs):
         return [str(problem) for problem in error.problems]
     if isinstance(error, LogCleanerError):
@@ -111,11 +111,11 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the exit status that an error means."""
+    """Return the exit status for an error."""
     return _OF_KIND[error.kind] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:
-    """``logcleaner … | head``: what is left in the buffer must not raise again when Python closes stdout."""
+    """Replace stdout after ``| head`` closed it, or the rest of its buffer would raise again when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitStatus.FAILED

@@ -1,6 +1,6 @@
-"""``logcleaner``: reads the command line, runs one command, gives its exit status.
+"""The command ``logcleaner``: it reads the command line, runs one command and returns its exit status.
 
-Only what parsing needs is imported here, so that ``--help`` comes at once; a command imports the rest.
+This module imports only what parsing needs, so that ``--help`` answers at once; each command imports the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean --log-dir DIR --dr
 
 
 def build_parser() -> Parser:
-    """The whole command line."""
+    """Return the parser of the whole command line."""
     parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
     parser.set_defaults(verbose=0, log_format="console", parser=parser)
@@ -56,14 +56,14 @@ def build_parser() -> Parser:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    """What is understood before and behind the command's name."""
+    """Add the options that a user may write before or after the command's name."""
     group = parser.add_argument_group("messages")
     group.add_argument(
         "-v",
         "--verbose",
         action="count",
         default=argparse.SUPPRESS,
-        help="tell each step; -vv: also tracebacks",
+        help="report each step; -vv also shows tracebacks",
     )
     group.add_argument(
         "--log-format",
@@ -77,16 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: arguments without the program's name; those of the process by default.
+        argv: arguments without the program's name; by default those of the process.
 
     Returns:
         The exit status.
     """
     prepare_streams()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread a core for matrices we do not have
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread for each core
     try:
         status = _run(build_parser().parse_args(argv))
-    except SystemExit as exit_:  # argparse after --help and a mistake, rich where nobody reads stdout any more
+    except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = _int_status(exit_.code)
     return status_if_shown(status)
 
@@ -101,7 +101,7 @@ def _run(args: argparse.Namespace) -> int:
         raise
     except BaseException as error:
         if is_of_stdout(error):
-            return ExitStatus.FAILED  # ``main`` tells it
+            return ExitStatus.FAILED  # ``main`` reports the error
         return exit_status_of(error, show_traceback=args.verbose > 1)
     finally:
         signal.signal(signal.SIGTERM, previous)
@@ -109,9 +109,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _collect_seldom() -> None:
-    """A plan is a million small values that stay, no cycle among them: to look through them for garbage as often as is
-    usual takes a sixth of the time, and once more at the end a tenth of a short run. Not in the daemon, where cycles
-    would add up for months."""
+    """Run Python's garbage collector less often, and not at exit.
+
+    A plan is a million small values that stay, without a cycle among them. The usual collections take a sixth of the
+    time, and the one at exit takes a tenth of a short run. The daemon keeps the usual ones, because its cycles would
+    add up for months.
+    """
     gc.set_threshold(20_000, 100)
     atexit.register(gc.freeze)
 

@@ -1,4 +1,4 @@
-"""The manual page, made of what ``--help`` knows: the build writes it into the wheel.
+"""The manual page, made from the texts of ``--help``; the build writes it into the wheel.
 
 ``python -m cleaner.cli.man | man -l -`` shows it.
 """
@@ -14,15 +14,15 @@ from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.main import build_parser
 
 _FILES = (
-    ("/etc/logcleaner.toml", "configuration of the services; any other file is named with --config"),
-    (".logcleaner-journal", "in each log dir: what was changed, when and why; logcleaner history reads it"),
+    ("/etc/logcleaner.toml", "configuration of the services; --config names any other file"),
+    (".logcleaner-journal", "in each log dir: the journal of all changes; logcleaner history prints it"),
     (".logcleaner-holds", "in each log dir: the partitions on hold since a restore"),
-    (".logcleaner-hold-ids", "in each log dir: the topic ids that these holds belong to"),
+    (".logcleaner-hold-ids", "in each log dir: the topic ids to which these holds belong"),
 )
 
 
 def man_page(parser: argparse.ArgumentParser) -> str:
-    """The page of the whole command line, as roff."""
+    """Return the manual page of the whole command line, as roff."""
     commands = _commands(parser)
     return "\n".join(
         [
@@ -52,7 +52,7 @@ def man_page(parser: argparse.ArgumentParser) -> str:
 
 
 def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Those directly below a parser; none where it has none."""
+    """Return the commands directly below a parser, by name."""
     for action in parser._actions:  # argparse offers no public list
         if isinstance(action, argparse._SubParsersAction):
             return action.choices
@@ -84,7 +84,7 @@ def _is_shown(action: argparse.Action) -> bool:
 
 
 def _invocation(action: argparse.Action) -> str:
-    """``\\fB-n\\fR, \\fB--dry-run\\fR``, with what an option takes."""
+    """Return an option's names and its argument, such as ``\\fB-n\\fR, \\fB--dry-run\\fR``."""
     takes = "" if action.nargs == 0 else action.metavar or "|".join(map(str, action.choices or ())) or action.dest
     argument = rf"\fI{_text(str(takes))}\fR" if takes else ""
     if not action.option_strings:
@@ -100,19 +100,19 @@ def _statuses() -> Iterator[str]:
 
 
 def _sentence(text: str | None) -> str:
-    """With a capital and a full stop."""
+    """Return the text with a capital and a full stop."""
     told = (text or "").strip()
     return told[:1].upper() + told[1:] + ("" if told.endswith(".") else ".")
 
 
 def _name_line(text: str | None) -> str:
-    """As ``apropos`` wants it: no capital, no full stop."""
+    """Return the text without capital and full stop, as ``apropos`` expects it."""
     told = _sentence(text).rstrip(".")
     return told[:1].lower() + told[1:]
 
 
 def _text(text: str) -> str:
-    """Plain text, so that roff takes nothing in it for its own."""
+    """Escape the characters that roff would take for a request."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

@@ -1,4 +1,4 @@
-"""How a one-shot run leaves its metrics where ``[metrics] textfile`` says."""
+"""Writing of the metrics of a one-shot run to the file that ``[metrics] textfile`` names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def clock_ms() -> int:
-    """The wall clock, epoch ms."""
+    """Return the time of the wall clock, in epoch ms."""
     from cleaner.engine.clock import SystemClock
 
     return SystemClock().now_ms()
@@ -34,10 +34,10 @@ def tell_metrics(
     started_ms: int,
     missing: Sequence[Missing] = (),
 ) -> None:
-    """Write the textfile; not for a dry run, which writes nothing.
+    """Write the textfile, unless the run is a dry run, which writes nothing.
 
-    What lies in the log dirs is looked up again, of all topics: the plan tells how it was before the run. If the file
-    cannot be written that is told, and the run's exit status stays what the run was.
+    The plan describes the log dirs before the run. So this function plans again, for all topics. If the file cannot
+    be written, it prints a warning; the run keeps its exit status.
     """
     path = settings.metrics_textfile
     if path is None or outcome.dry_run:
@@ -53,4 +53,4 @@ def tell_metrics(
         metrics.ran(plan, outcome, started_ms, ended_ms)
         write_textfile(path, metrics)
     except (LogCleanerError, OSError) as error:
-        complain(f"{error}; the run itself is not concerned")
+        complain(f"{error}; the run itself is not affected")

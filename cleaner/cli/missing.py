@@ -1,4 +1,4 @@
-"""Log dirs that cannot be served now, of several: a disk that is not mounted, or died, must not stop the others."""
+"""The search for log dirs that cannot be served now. A disk that died, or is not mounted, must not stop the others."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ Missing: TypeAlias = "LogDirNotThere | UnreadableFile"
 
 
 def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
-    """Return what is wrong with each configured log dir that a later try may find.
+    """Return an error for each configured log dir that is missing now and that a later try may find.
 
     Args:
         loaded: the configuration.
-        named: log dirs that the command line names: all of them must be there, as one of them may be a slip.
+        named: log dirs that the command line names; each of them must be there, because a missing one may be a typo.
 
-    Raises: NotALogDir for what can never be a log dir; what is wrong with the first one, if none can be served.
+    Raises:
+        NotALogDir: a path can never be a log dir.
+        LogDirNotThere, UnreadableFile: the first missing log dir, if it is named, or if none can be served.
     """
     from storage.log_dir import LogDir, LogDirNotThere
 
@@ -38,12 +40,12 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
 
 
 def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: Iterable[Path] = ()) -> None:
-    """Refuse if what the topics are to keep may be stated in a log dir that is missing.
+    """Refuse to go on if a missing log dir may hold the cluster metadata, which state what the topics keep.
 
     Args:
         loaded: the configuration, as far as it could be read.
-        missing: of ``find_missing``.
-        without: log dirs in which no cluster metadata lay when they were there.
+        missing: the result of ``find_missing``.
+        without: log dirs that held no cluster metadata when they were last there.
 
     Raises: LogDirNotThere.
     """
@@ -59,7 +61,7 @@ def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: It
 
 
 def without_missing(loaded: LoadedLayers, named: Sequence[Path]) -> tuple[LoadedLayers, list[Missing]]:
-    """Return the configuration for the log dirs that are there, and what is wrong with the others.
+    """Return the configuration for the log dirs that are there, and an error for each other log dir.
 
     Arguments: as for ``find_missing``. Raises: as ``find_missing`` and ``check_metadata``.
     """

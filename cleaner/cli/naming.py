@@ -1,4 +1,4 @@
-"""Names of topics and partitions that the user said: one that nothing has is a mistake, told with the nearest."""
+"""Checks of the topic and partition names that a user wrote. An unknown name is an error that names the nearest."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LIST = "; logcleaner topics lists what is there"
 
 
 def check_topics(globs: Sequence[str], log_dirs: Sequence[LogDir]) -> None:
-    """Refuse a ``--topic`` that no log dir has anything for.
+    """Refuse a ``--topic`` that matches nothing in any log dir.
 
-    If a log dir cannot be read nothing is refused here: it may have the topic, and its own error is told.
+    If a log dir cannot be read, refuse nothing: it may have the topic, and the command reports its error.
 
     Raises: InvalidConfigs.
     """
@@ -45,7 +45,7 @@ def check_globs(globs: Sequence[str], known: Iterable[TopicPartition], where: st
 
 
 def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> None:
-    """Refuse a partition that nothing knows. Raises: InvalidConfig."""
+    """Refuse a partition that is not among the known ones. Raises: InvalidConfig."""
     known = set(known)
     if wanted not in known:
         near = did_you_mean(str(wanted), map(str, known)) or _LIST
@@ -53,9 +53,10 @@ def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> 
 
 
 def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_dirs: Sequence[LogDir]) -> None:
-    """Refuse names of which neither the log dirs, nor their journals and holds, know anything.
+    """Refuse names that occur neither in the log dirs, nor in their journals, nor in their holds.
 
-    What a journal names may be gone by now. Raises: InvalidConfig, InvalidConfigs; UnreadableFile, CorruptHolds.
+    A partition that a journal names may be gone by now. Raises: InvalidConfig, InvalidConfigs; UnreadableFile,
+    CorruptHolds.
     """
     if not globs and wanted is None:
         return
@@ -78,18 +79,18 @@ def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
 
 
 def warn_of_patterns(loaded: LoadedLayers) -> None:
-    """Tell in one line which ``[topics]`` patterns match no topic: nobody would see that they have no effect."""
+    """Warn in one line of the ``[topics]`` patterns that match no topic, because they have no effect."""
     if patterns := patterns_without_topic(loaded):
         known = _topics_of(loaded) or ()
         near = [nearest(pattern, known) for pattern in patterns]
         told = [f"{p} (did you mean {n}?)" if n else p for p, n in zip(patterns, near, strict=True)]
-        complain(f"{loaded.settings.path}: [topics] without a topic here: {', '.join(told)}")
+        complain(f"{loaded.settings.path}: these [topics] match no topic here: {', '.join(told)}")
 
 
 def patterns_without_topic(loaded: LoadedLayers) -> tuple[str, ...]:
     """Return the names and globs of ``[topics]`` that match no topic of a log dir or of the cluster metadata.
 
-    If a log dir cannot be read nobody knows, and there are none.
+    If a log dir cannot be read, return none, because it may have the topics.
     """
     known = _topics_of(loaded) if loaded.layers.topics_file else None
     return () if known is None else loaded.layers.patterns_without(known)
@@ -106,7 +107,7 @@ def _topics_of(loaded: LoadedLayers) -> set[str] | None:
 
 
 def partitions_of(log_dirs: Iterable[LogDir]) -> set[TopicPartition] | None:
-    """Return the partitions of all log dirs; None if one of them cannot be read."""
+    """Return the partitions of all log dirs; None if one log dir cannot be read."""
     try:
         return {found for log_dir in log_dirs for found, _ in log_dir.partitions()}
     except UnreadableFile:

@@ -1,4 +1,4 @@
-"""What every command on log dirs takes, and how it opens them."""
+"""The options of every command on log dirs, and how a command opens the log dirs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class Opened(NamedTuple):
-    """What a command works with."""
+    """The cleaner and the configuration with which a command works."""
 
     cleaner: Cleaner
     loaded: LoadedLayers
-    """As it was read first; a run that takes locks reads it again."""
+    """The configuration from the first reading; a run that takes locks reads it again."""
     missing: tuple[Missing, ...]
-    """What is wrong with log dirs that are left out."""
+    """An error for each log dir that the command leaves out."""
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_service_arguments(parser: argparse.ArgumentParser) -> None:
-    """As ``add_log_dir_arguments``, for a command that serves all topics."""
+    """Add the options of ``add_log_dir_arguments`` but ``--topic``, for a command that serves all topics."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
     _add_broker(group)
@@ -52,11 +52,13 @@ def add_service_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_broker(group: argparse._ArgumentGroup) -> None:
     broker = group.add_mutually_exclusive_group()
-    broker.add_argument("--server-properties", type=Path, metavar="FILE", help="the broker's own server.properties")
+    broker.add_argument(
+        "--server-properties", type=Path, metavar="FILE", help="also read the broker's server.properties"
+    )
     broker.add_argument(
         "--kafka-defaults",
         action="store_true",
-        help="the broker runs on Kafka's own defaults: retention.ms is 7 days",
+        help="declare that the broker runs on Kafka's defaults, e.g. retention.ms of 7 days",
     )
     group.add_argument(
         "--set",
@@ -64,12 +66,12 @@ def _add_broker(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="set_options",
-        help="one value over all others, e.g. --set retention.ms=3d",
+        help="set a key; it overrides every other source, e.g. --set retention.ms=3d",
     )
 
 
 def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
-    """Add the options that name log dirs. With ``with_topics``, add those that choose topics, too."""
+    """Add the options that name log dirs. With ``with_topics``, add ``--topic``, too."""
     group = parser.add_argument_group("log dirs")
     _add_places(group)
     if with_topics:
@@ -85,9 +87,11 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         type=Path,
         default=[],
         metavar="DIR",
-        help="a directory of the broker's log.dirs; in place of those configured",
+        help="directories of the broker's log.dirs; they replace the configured ones",
     )
-    group.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML, Kafka's keys)")
+    group.add_argument(
+        "--config", type=Path, metavar="FILE", help="read this configuration file (TOML with Kafka's keys)"
+    )
 
 
 def _add_topics(group: argparse._ArgumentGroup) -> None:
@@ -97,7 +101,7 @@ def _add_topics(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         default=[],
         metavar="GLOB",
-        help="only topics or partitions of these names",
+        help="take only the topics or partitions with these names",
     )
 
 
@@ -112,15 +116,15 @@ def open_cleaner(
     """Read the configuration and open the log dirs.
 
     Args:
-        args: of ``add_log_dir_arguments``.
-        listener: hears events and progress.
-        threads: that one compaction may use.
-        compactor: carries the compactions out; by default this process.
-        one_log_dir_for: an option that goes with a single log dir only.
+        args: options that ``add_log_dir_arguments`` added.
+        listener: receives events and progress.
+        threads: number of threads that one compaction may use.
+        compactor: carries out the compactions; by default this process does.
+        one_log_dir_for: an option that needs exactly one log dir.
 
     Raises:
-        InvalidConfig, InvalidConfigs: of the configuration; no log dir was named; a ``--topic`` matches nothing.
-        NotALogDir, LogDirNotThere, UnreadableFile: of a log dir; one of several may be missing.
+        InvalidConfig, InvalidConfigs: the configuration is wrong, names no log dir, or a ``--topic`` matches nothing.
+        NotALogDir, LogDirNotThere, UnreadableFile: a log dir cannot be used; one of several may be missing.
     """
     from cleaner.cli.trust import tell_world_writable
     from cleaner.engine.cleaner import Cleaner
@@ -134,7 +138,7 @@ def open_cleaner(
         loaded, missing = without_missing(read_configuration(reader, args), args.log_dir)
         if one_log_dir_for and len(loaded.log_dirs) > 1:
             raise InvalidConfig(
-                one_log_dir_for, None, "goes with one log dir: name it with --log-dir, and run once for each"
+                one_log_dir_for, None, "needs exactly one log dir: name it with --log-dir, and run once for each"
             )
         check_topics(args.topic, [LogDir(path) for path in loaded.log_dirs])
         return loaded, missing
@@ -144,7 +148,7 @@ def open_cleaner(
     cleaner = Cleaner(
         loaded.configured,
         Means(listener=listener, threads=threads),
-        locks=OwnLocks(forced=getattr(args, "force_lock", False)),  # of commands that take a lock
+        locks=OwnLocks(forced=getattr(args, "force_lock", False)),  # only commands that take a lock have this option
         compactor=compactor,
         read_again=lambda: read()[0].configured,
     )
@@ -153,7 +157,7 @@ def open_cleaner(
 
 
 def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
-    """Open the log dirs alone: what a metadata log says, or that it is damaged, does not matter.
+    """Open the log dirs without reading the cluster metadata, which may be damaged.
 
     Raises: as ``open_cleaner``.
     """
@@ -170,7 +174,7 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
         raise InvalidConfig("--log-dir", str(error.path), reason) from error
     except NotALogDir as error:
         if parse_topic_partition(str(error.path)) and not error.path.exists():
-            reason = "is taken for a directory; a TOPIC-PARTITION goes before the options"
+            reason = "is read as a directory; a TOPIC-PARTITION goes before the options"
             raise InvalidConfig("--log-dir", str(error.path), reason) from error
         raise
 
@@ -186,11 +190,11 @@ def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> Loa
 def reader_of(
     args: argparse.Namespace, *, with_cluster_metadata: bool = True, keeps_settings: bool = False
 ) -> ConfigurationReader:
-    """Return what reads the configuration that the options name, as often as it is asked.
+    """Return a reader that reads, at each call, the configuration that the options name.
 
     Args:
-        args: of ``add_log_dir_arguments``.
-        with_cluster_metadata: the cluster metadata, too.
+        args: options that ``add_log_dir_arguments`` added.
+        with_cluster_metadata: read the cluster metadata, too.
         keeps_settings: as for ``ConfigurationReader``.
     """
     from cleaner.config.reader import ConfigurationReader
@@ -203,7 +207,7 @@ def reader_of(
 
 
 def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
-    """Read the configuration; the error for an unreadable file names its option.
+    """Read the configuration. If a file cannot be read, name its option in the error.
 
     Raises: InvalidConfig if no log dir is named; as ``ConfigurationReader.read``.
     """
@@ -214,17 +218,17 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
             raise InvalidConfig("--config" if error.path == args.config else "--server-properties",
                                 str(error.path), f"cannot be read: {error.cause}") from error  # fmt: skip
         raise
-    except PermissionError as error:  # a log dir that lets nobody but the broker look for the cluster metadata
+    except PermissionError as error:  # only the broker may look for the cluster metadata in the log dir
         from storage.log_dir import forbidden
 
         raise forbidden(Path(error.filename).parent, error) from error
     if not loaded.log_dirs:
-        raise InvalidConfig("log.dirs", None, "no log dir is named; say --log-dir DIR, or --config FILE with log.dirs")
+        raise InvalidConfig("log.dirs", None, "no log dir is named; add --log-dir DIR, or --config FILE with log.dirs")
     return loaded
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """Return the configuration file with what the command line overrides."""
+    """Read the configuration file, and replace the settings that the command line overrides."""
     from cleaner.config.layers import Settings
 
     settings = Settings()
@@ -241,7 +245,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def wanted_partitions(args: argparse.Namespace) -> Wanted:
-    """Return a predicate: the named partition, else those that ``--topic`` names, else all."""
+    """Return a predicate for the named partition, else for those that ``--topic`` names, else for all."""
     from cleaner.engine.inventory import is_named
 
     one: TopicPartition | None = args.topic_partition

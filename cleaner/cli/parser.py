@@ -1,4 +1,4 @@
-"""The parser of the command line: a mistake is one line, with the nearest right word."""
+"""The parser of the command line. It reports a mistake in one line, with the nearest right word."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line, and loads what makes help pretty only when help is shown."""
+    """The parser that reports a mistake in one line, and loads rich only when it shows help."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
-        self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values, too: no option begins with a digit
+        self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values: no option begins with a digit
 
     def format_help(self) -> str:
-        """The help text, coloured on a terminal."""
+        """Return the help text, coloured on a terminal."""
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-            # loading rich takes twice as long as all the rest
+            # loading rich takes twice as long as everything else
             from rich_argparse import RawDescriptionRichHelpFormatter
 
             self.formatter_class = RawDescriptionRichHelpFormatter
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """One line on stderr, exit status 2."""
+        """Print one line on stderr, and exit with status 2."""
         complain(f"{message}; see {self.prog} --help", journald.ERROR)
         sys.exit(ExitStatus.USAGE)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse, as argparse does, which hands each command's arguments to the command's own parser.
+        """Parse as argparse does, which hands each command's arguments to the command's own parser.
 
-        An unknown option is told first: that it is misspelt explains why a required one is missing.
+        Report an unknown option first: its misspelling explains why a required option is missing.
         """
         arguments = sys.argv[1:] if args is None else list(args)
         for argument in self._own(arguments):
@@ -57,14 +57,14 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _own(self, arguments: Sequence[str]) -> Iterable[str]:
-        """The arguments in front of ``--``, and of a command's name, whose parser sees to the others."""
+        """Yield the arguments before ``--`` and before a command's name; the command's parser takes the others."""
         for argument in arguments:
             if argument == "--" or (self._subparsers and not argument.startswith("-")):
                 return
             yield argument
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Name the nearest choice; all of them if none is near."""
+        """Name the nearest choice in the error, or all choices if none is near."""
         choices = list(map(str, action.choices or ()))
         if not choices or value in choices:
             return
@@ -74,13 +74,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def did_you_mean(written: str, names: Iterable[str]) -> str:
-    """``; did you mean clean?``, or nothing if no name is near."""
+    """Return a text like ``; did you mean clean?``; an empty text if no name is near."""
     near = nearest(written, names)
     return f"; did you mean {near}?" if near else ""
 
 
 def nearest(written: str, names: Iterable[str]) -> str | None:
-    """Return the name that was probably meant; None if no name is near."""
+    """Return the name that the user probably meant; None if no name is near."""
     from difflib import get_close_matches
 
     known = {name.casefold(): name for name in sorted(names)}

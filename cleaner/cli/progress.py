@@ -1,4 +1,4 @@
-"""A progress bar on stderr, on a terminal only, for what takes over a second."""
+"""A progress bar on stderr for work that takes over a second; it appears only on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_AFTER_SECONDS: Final = 1.0
 
 
 class ProgressBar:
-    """Bytes read of what is worked on, how fast they go, how long it has taken."""
+    """A bar with the bytes that were read, their speed and the elapsed time."""
 
     def __init__(self, doing: str = "compacting") -> None:
         self._doing = doing
@@ -25,7 +25,7 @@ class ProgressBar:
         self._is_wanted = sys.stderr.isatty()
 
     def advance(self, done_bytes: int) -> None:
-        """So many more bytes were dealt with."""
+        """Move the bar by the bytes that are done since the last call."""
         self._done_bytes += done_bytes
         took_seconds = stopwatch() - self._start_seconds
         if self._progress is None and self._is_wanted and took_seconds > SHOWN_AFTER_SECONDS:
@@ -40,7 +40,7 @@ class ProgressBar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._progress:
-            with suppress(OSError):  # the terminal may be gone, the work is done all the same
+            with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()
 
 

@@ -1,4 +1,4 @@
-"""How a command tells what came of it: its report on stdout, and a line for each failure."""
+"""The output of a command: its report on stdout, and a line for each failure on stderr."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
-    """Print a report on stdout: the one place that does.
+    """Print a report on stdout. No other function does.
 
     Args:
         report: the value that a command made.
-        as_json: print its document, on one line.
+        as_json: print the report's document, on one line.
         every_segment: do not fold neighbouring segments (``-v``).
     """
     if as_json:
@@ -41,11 +41,11 @@ def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
 
 
 def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
-    """One line for each failure that the engine did not tell while it ran."""
+    """Log each failure that the engine did not log while it ran."""
     for failed in plan.failures:
         topic, partition = failed.topic_partition
         listener.event("partition_failed", topic=topic, partition=partition, error=failed.error)
-    if outcome.dry_run:  # a run tells them itself
+    if outcome.dry_run:  # a run logs these failures itself
         for (_, (topic, partition)), result in outcome.results.items():
             if result.error:
                 listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
@@ -54,5 +54,5 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
-    """What failed beside the partitions."""
+    """Return the errors of whole log dirs, and those that belong to no partition."""
     return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]

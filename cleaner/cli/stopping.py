@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while log dirs are being changed."""
+"""Handling of SIGINT and SIGTERM while a command changes log dirs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM end the run between two steps; a second one at once, and recovery cleans up.
+    """Let SIGINT and SIGTERM end the run between two steps. A second signal ends it at once; recovery cleans up.
 
     Yields: the numbers of the signals that came.
     """

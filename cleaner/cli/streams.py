@@ -1,4 +1,4 @@
-"""The three standard streams, made usable: one may be closed, or not take every character."""
+"""Preparation of the three standard streams: one may be closed, or may not take every character."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STREAMS: Final = 3
 
 
 class _Unread(io.RawIOBase):
-    """What stands in for a closed stdout: it takes everything, keeps nothing, and knows that something was lost."""
+    """A replacement for a closed stdout: it takes everything, keeps nothing, and counts the bytes that were lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Unread(io.RawIOBase):
         return True
 
     def write(self, data: ReadableBuffer) -> int:
-        """Count the bytes and forget them."""
+        """Count the bytes, and keep none."""
         size_bytes = memoryview(data).nbytes
         self.lost_bytes += size_bytes
         return size_bytes
@@ -37,24 +37,24 @@ class _Unread(io.RawIOBase):
 def prepare_streams() -> None:
     """Escape what the locale cannot show, and replace closed streams.
 
-    A closed one also leaves its number to the next file that is opened: that could be a log, and a child process
-    would write its messages into it.
+    The next file that is opened would get the number of a closed stream. That file could be a log, and a child
+    process would write its messages into it.
     """
     for number in range(_STREAMS):
         _occupy(number)
     if sys.stdin is None:
-        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - as long as the process
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Unread()), encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as above
     for stream in (sys.stdout, sys.stderr):
-        if reconfigure := getattr(stream, "reconfigure", None):  # a file name that is no text must not end the program
+        if reconfigure := getattr(stream, "reconfigure", None):  # an undecodable file name must not end the program
             reconfigure(errors="backslashreplace")
 
 
 def is_of_stdout(error: BaseException) -> bool:
-    """Return whether it is stdout that could not be written: what it did not take is still waiting for it."""
+    """Return whether the error is that stdout cannot be written; if so, its buffer still holds what it did not take."""
     if not isinstance(error, OSError) or isinstance(error, BrokenPipeError) or error.filename is not None:
         return False
     try:
@@ -65,11 +65,11 @@ def is_of_stdout(error: BaseException) -> bool:
 
 
 def status_if_shown(status: int) -> int:
-    """Return the exit status, or FAILED in place of DONE if stdout does not take the result."""
+    """Return the exit status; FAILED instead of DONE if stdout does not take the result."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         if not isinstance(error, BrokenPipeError):
             complain(f"stdout: cannot be written: {error.strerror}")
         return status or ExitStatus.FAILED
@@ -79,7 +79,7 @@ def status_if_shown(status: int) -> int:
         return status
     if not raw.lost_bytes:
         return status
-    complain("stdout is closed, so nobody got the result; say >/dev/null if nobody needs it")
+    complain("stdout is closed, so nobody got the result; add >/dev/null if nobody needs it")
     return status or ExitStatus.FAILED
 
 
@@ -88,6 +88,6 @@ def _occupy(number: int) -> None:
         os.fstat(number)
     except OSError:
         descriptor = os.open(os.devnull, os.O_RDWR)
-        if descriptor != number:  # a lower one is closed, too, and was left so
+        if descriptor != number:  # a lower number is closed, too, and is left closed
             os.dup2(descriptor, number)
             os.close(descriptor)

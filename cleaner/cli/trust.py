@@ -1,4 +1,4 @@
-"""What anybody on the machine may change, and so decide what is deleted."""
+"""Warnings about log dirs and configuration files to which any user may write: such a user decides what is deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.directory import world_writable_mode
 
 
 def tell_world_writable(paths: Iterable[Path], listener: Listener) -> None:
-    """One event for each log dir or configuration file that everybody may write to."""
+    """Log an event for each log dir or configuration file to which any user may write."""
     for path in paths:
         mode = world_writable_mode(path)
         if mode is not None:

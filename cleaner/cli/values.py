@@ -1,6 +1,6 @@
-"""Values of options: moments, time spans, counts, partitions, targets.
+"""Parsers for the values of options: moments, time spans, counts, partitions, targets.
 
-Each raises ``ArgumentTypeError`` with its reason.
+Each parser raises ``ArgumentTypeError`` with the reason if the text is no such value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.names import TopicPartition
 
 Moment = Callable[[int], int]
-"""Given the clock's time, epoch ms: the moment that was meant, epoch ms."""
+"""A function from the clock's time to the moment that the user meant, both in epoch ms."""
 
 _EPOCH_MS = re.compile(r"-?\d{1,19}", re.ASCII)
 _PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
@@ -25,9 +25,9 @@ _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 
 
 def moment(text: str) -> Moment:
-    """Epoch ms, ISO 8601 (naive means local time), or relative to the clock: ``+7d``, ``-36h``.
+    """Parse a moment: epoch ms, ISO 8601 (naive means local time), or ``+7d``, ``-36h`` relative to the clock.
 
-    A moment beyond int64 is cut to the nearest that is not.
+    A moment beyond int64 becomes the nearest int64.
     """
     from policies.reasons import as_int64
 
@@ -45,7 +45,7 @@ def moment(text: str) -> Moment:
 
 
 def span_ms(text: str) -> int:
-    """A time span as the configuration has it: milliseconds, or ``90s``, ``36h``, ``7d``."""
+    """Parse a time span as the configuration states it: milliseconds, or ``90s``, ``36h``, ``7d``."""
     from policies.config.config_keys import TOPIC_KEY
     from policies.config.config_values import parse_value
 
@@ -58,14 +58,14 @@ def span_ms(text: str) -> int:
 
 
 def at_least_one(text: str) -> int:
-    """A count."""
+    """Parse a count from 1 to 99,999."""
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) > 0):
         raise ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
     return int(text)
 
 
 def topic_partition(text: str) -> TopicPartition:
-    """``orders-3``."""
+    """Parse the name of a partition, such as ``orders-3``."""
     from storage.names import parse_topic_partition
 
     found = parse_topic_partition(text)
@@ -75,7 +75,7 @@ def topic_partition(text: str) -> TopicPartition:
 
 
 def target(text: str) -> SpaceTarget:
-    """Return how much is to be free: bytes, from 1 MiB on; ``20GiB``; or ``15%`` of the file system."""
+    """Parse how much must be free: bytes (at least 1 MiB), ``20GiB``, or ``15%`` of the file system."""
     from policies.config.config_keys import TOPIC_KEY, ValueUnit
     from policies.config.config_values import meant_suffix, parse_value
     from policies.rescue import SpaceTarget
@@ -88,7 +88,7 @@ def target(text: str) -> SpaceTarget:
         value = 0
     if not isinstance(value, int) or value <= 0:
         raise ArgumentTypeError(f"{text!r} is no size: say bytes, 20GiB, or 15%{meant_suffix(text, ValueUnit.BYTES)}")
-    if text.isdigit() and value < _PLAIN_BYTES_MIN:  # 20, where 20GiB or 20% was meant, would always be free
+    if text.isdigit() and value < _PLAIN_BYTES_MIN:  # the user meant 20GiB or 20%; 20 bytes are always free
         meant = f"{value}GiB or {value}%" if value < 100 else f"{value}KiB"
         raise ArgumentTypeError(f"{text!r} would be {value} bytes: say what it counts, e.g. {meant}")
     return SpaceTarget(value)

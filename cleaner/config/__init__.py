@@ -1,1 +1,1 @@
-"""The configuration as files state it: read, checked, and turned into layers."""
+"""The configuration from files and the command line: it is read, checked and turned into layers."""

@@ -1,6 +1,6 @@
-"""What files look like from outside, to see cheaply whether anything changed: no file is opened.
+"""The states of files and directories, which show cheaply, without opening a file, whether anything changed.
 
-A state is compared with another one of the same thing, and means nothing else.
+A state has no meaning of its own. It is compared with another state of the same files.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ State = tuple[object, ...]
 
 
 def state_of_files(paths: Iterable[Path]) -> State:
-    """Of single files; one that is absent has its state too."""
+    """Return the state of single files; an absent file has a state, too."""
     return tuple(_stat(path) for path in paths)
 
 
 def state_of_directory(path: Path) -> State:
-    """Of everything in a directory but a lock; that of nothing where it cannot be read.
+    """Return the state of all entries of a directory but the lock; the empty state if it cannot be read.
 
-    Of a log dir: what changes the names in a partition (a roll, a deletion, a compaction) or a checkpoint changes it,
-    an append does not.
+    The state of a log dir changes with a checkpoint, and with the names in a partition (a roll, a deletion, a
+    compaction). It does not change with an append.
     """
     try:
         with os.scandir(path) as entries:
@@ -33,17 +33,17 @@ def state_of_directory(path: Path) -> State:
 
 
 def state_of_entries(path: Path, names: Iterable[str]) -> State:
-    """Return the state of some entries of a directory, as they stand in the state of the directory."""
+    """Return the state of some entries of a directory, in the form that the directory's state has."""
     return tuple((name, *_stat(path / name)) for name in names)
 
 
 def with_entries(state: State, before: State, after: State) -> State:
-    """Return the state of a directory in which nothing but some entries changed.
+    """Return the state of a directory after a change of some entries alone.
 
     Args:
-        state: of the directory, earlier.
-        before: of the entries, just before the change: if they were others already, the state stays as it is.
-        after: of the same entries, in the same order.
+        state: the earlier state of the directory.
+        before: the state of the entries just before the change; if ``state`` does not have it, ``state`` is returned.
+        after: the state of the same entries after the change, in the same order.
     """
     if not set(before) <= set(state):
         return state
@@ -53,7 +53,7 @@ def with_entries(state: State, before: State, after: State) -> State:
 
 def _stat(path: Path | str) -> tuple[int, ...]:
     try:
-        found = os.stat(path)  # noqa: PTH116 - also of a scanned entry
+        found = os.stat(path)  # noqa: PTH116 - the path may be that of a scanned entry
     except OSError:
         return ()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

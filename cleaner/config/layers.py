@@ -1,6 +1,6 @@
-"""From settings, server.properties, cluster metadata and ``--set`` to the layers of configuration.
+"""The layers of configuration, made from settings, server.properties, cluster metadata and ``--set``.
 
-Knows no TOML and no pydantic: a command that is given ``--log-dir`` alone starts without them.
+This module imports neither TOML nor pydantic, so that a command with only ``--log-dir`` starts without them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SET: Final = "--set"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A configuration file, read and checked; without a file, what holds without one.
+    """The settings of a configuration file that was read and checked, or the defaults if there is no file.
 
     Attributes:
-        path: the file; None without one.
-        server_properties: the broker's own file, whose values are to be read.
-        names_both: the file itself names ``server.properties`` and ``log.dirs``: they belong together.
-        cluster_metadata: read ``__cluster_metadata-0`` where it is there.
-        kafka_defaults: the broker runs on Kafka's built-in defaults.
+        path: the file; None if there is none.
+        server_properties: the broker's own file, from which values are read, too.
+        names_both: the file names both ``server.properties`` and ``log.dirs``, so they belong together.
+        cluster_metadata: read ``__cluster_metadata-0`` if it exists.
+        kafka_defaults: whether the broker runs on Kafka's built-in defaults.
         defaults: ``[defaults]``, ``[cleaner]`` and the keys above all tables, by Kafka's names.
         topics: name or glob -> its table.
         metrics_listen: ``host:port`` of the metrics endpoint; None for no endpoint.
-        metrics_per_partition: ``few``, five series a partition, ``all`` or ``none``.
-        metrics_textfile: where a one-shot run writes the metrics; None for nowhere.
+        metrics_per_partition: ``few`` (five series for each partition), ``all`` or ``none``.
+        metrics_textfile: the file to which a one-shot run writes the metrics; None for no file.
     """
 
     path: Path | None = None
@@ -51,15 +51,15 @@ class Settings:
 
 
 class LoadedLayers(NamedTuple):
-    """The configuration as it was read at one moment.
+    """The configuration that was read at one moment.
 
     Attributes:
-        layers: everything that was stated.
-        log_dirs: the log dirs that the configuration is for, as they were named.
+        layers: everything that the sources state.
+        log_dirs: the log dirs of the configuration, with the paths that name them.
         cluster: the cluster metadata that was read; None if there was none.
-        settings: of the configuration file.
-        facts: log dir, resolved -> what tells whether this is the configuration of its broker.
-        rejected: why the configuration file was not taken, and an earlier one holds; None if the file was taken.
+        settings: the settings of the configuration file.
+        facts: resolved log dir -> facts that show whether the configuration is that of its broker.
+        rejected: why the file was rejected, so that an earlier one holds; None if the file was accepted.
     """
 
     layers: ConfigLayers
@@ -71,12 +71,12 @@ class LoadedLayers(NamedTuple):
 
     @property
     def configured(self) -> Configured:
-        """Return what the engine needs to know of it."""
+        """Return the part of the configuration that the engine needs."""
         return Configured(self.log_dirs, self.layers, self.facts)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The configuration file and ``server.properties``, where they were read."""
+        """The configuration file and ``server.properties``, if they were read."""
         return tuple(path for path in (self.settings.path, self.settings.server_properties) if path)
 
 
@@ -153,7 +153,7 @@ def _said_of_topics(cluster: ClusterMetadata) -> dict[str, RawLayer]:
 
 
 def _said_by_options(set_options: Sequence[str], problems: list[InvalidConfig]) -> RawLayer:
-    """``KEY=VALUE`` of each option; the last one holds where a key is set twice."""
+    """Return the keys and values of all ``KEY=VALUE`` options; if a key is set twice, the last value holds."""
     said = {}
     for option in set_options:
         key, equals, value = option.partition("=")

@@ -1,9 +1,9 @@
-"""The reader of all configuration: every source is read anew at each call, unless its files are still the same.
+"""The reader of all configuration. Each call reads every source again, unless its files are unchanged.
 
-A run reads the configuration twice: first to find the log dirs, then again under their locks. What a broker, or a
-person, changed in between is seen by the second reading. Only the cluster metadata is large (a log of 22 MB takes two
-seconds), so the reader remembers it together with the identities that its files had *before* they were read: a change
-during the reading makes the next call read again.
+A run reads the configuration twice: first to find the log dirs, then again under their locks. So the second reading
+sees what a broker or a person changed in between. Only the cluster metadata is large (a log of 22 MB takes two
+seconds). The reader remembers it together with the state that its files had *before* they were read, so a change during
+the reading makes the next call read again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Properties = Mapping[str, Property]
 
 
 class _Remembered(NamedTuple):
-    """Cluster metadata, and what its directory looked like before it was read."""
+    """Cluster metadata, and the state of its directory before they were read."""
 
     directory: Path
     state: State
@@ -50,14 +50,14 @@ class ConfigurationReader:
         *,
         keeps_settings: bool = False,
     ) -> None:
-        """Nothing is read yet.
+        """Create the reader, and read nothing yet.
 
         Args:
-            read_settings: reads the configuration file and applies what the command line says in its place.
-            log_dirs: of the command line; without any, those that ``log.dirs`` names.
+            read_settings: reads the configuration file and applies the overrides of the command line.
+            log_dirs: log dirs that the command line names; if there are none, those of ``log.dirs`` count.
             set_options: ``KEY=VALUE`` of each ``--set``.
-            keeps_settings: a configuration file that does not validate leaves the last valid one in force, and the
-                result says why. Without this, and at the first reading, it is an error.
+            keeps_settings: keep the last valid configuration file in force if the file becomes invalid; the result
+                says why. Without this, and at the first reading, an invalid file is an error.
         """
         self._read_settings = read_settings
         self._log_dirs = tuple(log_dirs)
@@ -67,13 +67,14 @@ class ConfigurationReader:
         self._remembered: _Remembered | None = None
 
     def read(self) -> LoadedLayers:
-        """Read what every source says now.
+        """Read every source.
 
         Raises:
             InvalidConfigs: everything that is wrong in any layer.
             InvalidConfig: a stated ``metadata.log.dir`` holds no cluster metadata.
-            LogDirNotThere: it may do so later.
-            UnreadableFile, CorruptBatch: of server.properties, meta.properties or the cluster metadata.
+            LogDirNotThere: the stated ``metadata.log.dir`` is missing now, and may be there later.
+            UnreadableFile, CorruptBatch: server.properties, meta.properties or the cluster metadata cannot be read, or
+                are damaged.
         """
         kept = self._settings if self._keeps_settings else None
         try:
@@ -103,11 +104,11 @@ class ConfigurationReader:
     def _cluster(self, stated: BrokerPolicy, log_dirs: Sequence[Path]) -> ClusterMetadata | None:
         """Read the metadata log in ``metadata.log.dir`` if that is stated, else the first one in the log dirs.
 
-        Log dirs that the configuration names count also if the command line names others: a broker with several keeps
-        the metadata of all its topics in one of them.
+        Search the configured log dirs even if the command line names others, because a broker keeps the metadata of all
+        its topics in only one of its log dirs.
 
-        Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that still is configured,
-            or may lie in one that this user cannot look into.
+        Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that is still configured,
+            or if this user cannot look into a directory that may hold the metadata.
         """
         others = [path for path in map(Path, stated.log_dirs) if path not in log_dirs]
         own_dir = [Path(stated.metadata_log_dir)] if stated.metadata_log_dir is not None else []
@@ -126,12 +127,12 @@ class ConfigurationReader:
 
 
 def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: Sequence[str] = ()) -> LoadedLayers:
-    """Read what the settings name, once. Arguments and errors: as for ``ConfigurationReader``."""
+    """Read the configuration once. Arguments and errors: as for ``ConfigurationReader``."""
     return ConfigurationReader(lambda: settings, log_dirs, set_options).read()
 
 
 def _distinct(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return each directory once, however often it is named, and whatever paths lead to it."""
+    """Return each directory once, even if several paths lead to it."""
     return tuple({_identity_of(path): path for path in reversed(paths)}.values())[::-1]
 
 
@@ -144,7 +145,7 @@ def _identity_of(path: Path) -> tuple[object, ...]:
 
 
 def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path], others: Sequence[Path]) -> Path | None:
-    """Return where the cluster metadata lies: ``others`` are configured, but nobody else opens them in this run."""
+    """Return the directory of the cluster metadata. ``others`` are configured log dirs that the run does not open."""
     if stated.metadata_log_dir is None:
         for log_dir in (*log_dirs, *others):
             if not _is_open(log_dir):
@@ -165,7 +166,7 @@ def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path], others: 
 
 
 def _check_mounted(metadata_log_dir: Path) -> None:
-    """Raise LogDirNotThere if a disk may not be mounted yet: that is no wrong configuration."""
+    """Raise LogDirNotThere if a disk may not be mounted yet, because then the configuration is not wrong."""
     try:
         LogDir.open(metadata_log_dir)
     except LogDirNotThere as error:
@@ -175,19 +176,19 @@ def _check_mounted(metadata_log_dir: Path) -> None:
 
 
 def _is_open(log_dir: Path) -> bool:
-    """Whether this user may look into a directory: what is wrong with another one is told by who opens it."""
+    """Return whether this user may look into a directory. Raise nothing: opening the log dir reports its error."""
     return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
 
 
 def _own_properties(log_dir: Path) -> Properties | None:
-    """What ``meta.properties`` of a log dir says; None if there is none."""
+    """Return the properties in a log dir's ``meta.properties``; None if there is no such file."""
     path = log_dir / META_PROPERTIES_FILE
-    data = read_file(path) if _is_open(log_dir) else None  # who opens the log dir tells what it is
+    data = read_file(path) if _is_open(log_dir) else None  # opening the log dir reports its error
     return None if data is None else parse_properties(data, str(path))
 
 
 def _node_id(properties: Properties) -> str | None:
-    """The id of the node; an id below 0 asks ZooKeeper for one, and tells nothing."""
+    """Return the id of the node; None if it is unknown. With an id below 0, a broker asks ZooKeeper for its id."""
     for key in _ID_KEYS:
         if key in properties and (found := properties[key].value.strip()) and not found.startswith("-"):
             return found
@@ -195,17 +196,17 @@ def _node_id(properties: Properties) -> str | None:
 
 
 class _Whose(NamedTuple):
-    """What was read of a broker: it may not be the broker of every log dir."""
+    """The sources that describe a broker, which may not be the broker of every log dir."""
 
     settings: Settings
     server_properties: Properties | None
     stated: BrokerPolicy
     cluster: ClusterMetadata | None
     node_id: str | None
-    """Whose dynamic configs were taken from the cluster metadata."""
+    """Id of the broker whose dynamic configs were taken from the cluster metadata."""
 
     def facts(self, log_dir: Path, own: Properties) -> ConfigFacts:
-        """Return the facts that tell whether the configuration is the one of this log dir's broker."""
+        """Return the facts that show whether the configuration is that of this log dir's broker."""
         stated_by, stated_node_id = self._stated_id()
         beside = _own_properties(self.cluster.directory.parent) if self.cluster else None
         return ConfigFacts(
@@ -227,7 +228,7 @@ class _Whose(NamedTuple):
         return ("what the cluster metadata says of one broker", self.node_id) if own_configs else ("", None)
 
     def _missing(self, own: Properties) -> str | None:
-        """Return what would be needed to know the limits of this log dir's broker, and was not found."""
+        """Return what is missing to know the limits of this log dir's broker; None if nothing is."""
         if self.cluster and self.cluster.broker_configs and _node_id(own) is None:
             return "meta.properties names no node.id, and the cluster metadata has configs of single brokers"
         is_kraft = self.server_properties is not None and "process.roles" in self.server_properties
@@ -237,7 +238,7 @@ class _Whose(NamedTuple):
         return None
 
     def _names(self, log_dir: Path) -> bool:
-        """Whether ``server.properties`` names the log dir, or a configuration file names both of them."""
+        """Return whether ``server.properties`` names the log dir, or a configuration file names both."""
         if self.server_properties is None or _is_named(log_dir, self.server_properties):
             return True
         is_of_file = self.stated.stated["log.dirs"].layer is Layer.DEFAULTS and self.settings.names_both
@@ -249,9 +250,9 @@ def _cluster_id(properties: Properties) -> str | None:
 
 
 def _is_named(log_dir: Path, properties: Properties) -> bool:
-    """Whether ``log.dirs`` (or ``log.dir``) names this directory, whatever path leads to it.
+    """Return whether ``log.dirs`` (or ``log.dir``) names this directory, by any path.
 
-    A file that names no directory at all says nothing about this one: Kafka's default is /tmp/kafka-logs.
+    Return True if the file names no directory, because it then says nothing about this one.
     """
     stated = properties.get("log.dirs") or properties.get("log.dir")
     if stated is None:

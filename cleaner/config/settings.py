@@ -1,6 +1,6 @@
-"""The configuration file: TOML with Kafka's keys, read into ``Settings``; every error at once, with its line.
+"""The reader of the configuration file: TOML with Kafka's keys. It reports all errors at once, each with its line.
 
-Here alone pydantic is used, for the shape of the file; what Kafka's keys may hold, ``policies`` knows.
+Only this module uses pydantic, for the shape of the file. ``policies`` checks the values of Kafka's keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLEANER_NAMES: Final = {
 """Key of ``[cleaner]``, with or without ``log.cleaner.`` -> Kafka's name."""
 _REASONS: Final = {
     "bool_type": "must be true or false",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "string_pattern_mismatch": "must be HOST:PORT",
@@ -52,7 +52,7 @@ class _Metrics(_Strict):
 
 
 class _File(_Strict):
-    """The file, dotted keys joined, without the broker keys that stand above all tables."""
+    """The file with joined dotted keys, without the broker keys above all tables."""
 
     server_properties: str | None = Field(None, alias="server.properties")
     cluster_metadata: bool = Field(True, alias="cluster.metadata")
@@ -64,7 +64,7 @@ class _File(_Strict):
 
 
 class _Entry(NamedTuple):
-    """A key of the file: its table and, joined, its name; for ``[topics]`` also the topic's name or glob."""
+    """A key of the file. Its location has the table, for ``[topics]`` the topic's name or glob, and the joined name."""
 
     location: KeyPath
     said: Said
@@ -72,7 +72,7 @@ class _Entry(NamedTuple):
 
     @property
     def is_broker_key(self) -> bool:
-        """A broker key above all tables, such as ``log.dirs``."""
+        """Return whether this is a broker key above all tables, such as ``log.dirs``."""
         return len(self.location) == 1 and self.location[0] in _BROKER_NAMES
 
     def problem(self, reason: str) -> InvalidConfig:
@@ -83,7 +83,7 @@ def read_settings(path: Path) -> Settings:
     """Read a configuration file.
 
     Raises:
-        UnreadableFile: it is missing, may not be read, or is no UTF-8.
+        UnreadableFile: the file is missing, may not be read, or is not UTF-8.
         InvalidConfigs: everything that is wrong in it, by line.
     """
     try:
@@ -98,7 +98,7 @@ def parse_settings(text: str, path: Path) -> Settings:
 
     Args:
         text: TOML.
-        path: the file, for errors; a relative path in it is taken from its directory.
+        path: the file, for errors; relative paths in the file start from its directory.
 
     Raises:
         InvalidConfigs: everything that is wrong in it, by line.
@@ -106,7 +106,7 @@ def parse_settings(text: str, path: Path) -> Settings:
     try:
         entries = list(_entries(tomllib.loads(text), key_lines(text), path))
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfigs((InvalidConfig(str(path), None, f"is no valid TOML: {error}"),)) from error
+        raise InvalidConfigs((InvalidConfig(str(path), None, f"is not valid TOML: {error}"),)) from error
     problems = list(_repeated(entries))
     defaults = _defaults(entries, problems)
     topics = _topics(entries)
@@ -131,7 +131,7 @@ def parse_settings(text: str, path: Path) -> Settings:
 
 
 def _line_of(problem: InvalidConfig) -> int:
-    """Every origin here ends in its line, see ``_entries``."""
+    """Return the line of a problem; every origin ends with it, see ``_entries``."""
     return int(problem.where.rpartition(" ")[2])
 
 
@@ -142,26 +142,26 @@ def _entries(document: Mapping[str, Any], lines: Mapping[KeyPath, int], path: Pa
 
 
 def _location(path: KeyPath) -> KeyPath:
-    """``topics."orders".retention.ms`` is (topics, orders, retention.ms); ``log.dirs`` is (log.dirs,)."""
+    """Join the parts of a key: (topics, orders, retention, ms) becomes (topics, orders, retention.ms)."""
     places = 2 if path[0] == "topics" else 1 if path[0] in _TABLES else 0
     return (*path[:places], ".".join(path[places:])) if len(path) > places else path
 
 
 def _repeated(entries: list[_Entry]) -> Iterator[InvalidConfig]:
-    """TOML takes ``"retention.ms"`` and ``retention.ms`` for two keys."""
+    """Report keys that are stated twice; TOML takes ``"retention.ms"`` and ``retention.ms`` for two keys."""
     seen: dict[KeyPath, _Entry] = {}
     for entry in entries:
         if (first := seen.setdefault(entry.location, entry)) is not entry:
-            yield entry.problem(f"stands in line {first.line} already")
+            yield entry.problem(f"is already stated in line {first.line}")
 
 
 def _defaults(entries: list[_Entry], problems: list[InvalidConfig]) -> RawLayer:
-    """``[defaults]``, ``[cleaner]`` and the broker keys above all tables, by Kafka's names."""
+    """Return ``[defaults]``, ``[cleaner]`` and the broker keys above all tables, by Kafka's names."""
     found: dict[str, Said] = {}
     for entry in entries:
         name = _name_of_default(entry)
         if name in found:
-            problems.append(entry.problem(f"is stated at {found[name].origin} already"))
+            problems.append(entry.problem(f"is already stated at {found[name].origin}"))
         elif name is not None:
             found[name] = entry.said
         elif entry.location[0] == "cleaner" and len(entry.location) == 2:
@@ -192,7 +192,7 @@ def _topics(entries: list[_Entry]) -> dict[str, RawLayer]:
 
 
 def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> _File:
-    """The file as pydantic sees it; its defaults where that finds problems."""
+    """Check the file's shape with pydantic; if it has problems, add them and return the defaults."""
     document: dict[str, Any] = {}
     for entry in entries:
         if not entry.is_broker_key:

@@ -1,4 +1,4 @@
-"""Where each key of a TOML file stands: ``tomllib`` reads values, not places."""
+"""The line of each key in a TOML file, which ``tomllib`` does not tell."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 KeyPath = tuple[str, ...]
-"""A key as TOML splits it: ``topics."orders".retention.ms`` has four parts."""
+"""The parts of a key in TOML: ``topics."orders".retention.ms`` has four."""
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line, from 1, of each key and table header of a valid TOML text.
+    """Return the line, from 1, of each key and table header of a valid TOML text.
 
-    Each statement is the smallest run of lines that TOML itself accepts alone, so that quoting, dotted keys
-    and values over many lines need no parser here.
+    A statement is the smallest run of lines that TOML accepts alone. So quoting, dotted keys and values over many lines
+    need no parser here.
     """
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -29,7 +29,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def leaves(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """The path and value of every key that is no table; an empty table counts as one."""
+    """Yield the path and value of every key that is not a table; an empty table counts as a value."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, (*path, key))
@@ -38,14 +38,14 @@ def leaves(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPa
 
 
 def _statements(text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Line, text and value of each key and header, taken alone."""
+    """Yield the line, text and parsed value of each statement: a key or a table header."""
     statement, first = "", 0
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         statement, first = (f"{statement}\n{line}", first) if statement else (line, number)
         try:
             parsed = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
-            continue  # the value goes on in the next line
+            continue  # the value continues in the next line
         if parsed:
             yield first, statement.lstrip(), parsed
         statement = ""

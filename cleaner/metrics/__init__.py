@@ -1,1 +1,1 @@
-"""Metric families of plans and runs, served over HTTP or written to a textfile."""
+"""The metrics of plans and runs, served over HTTP or written to a textfile."""

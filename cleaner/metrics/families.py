@@ -15,7 +15,7 @@ PARTITION: Final = ("log_dir", "topic", "partition")
 
 
 class MetricKind(StrEnum):
-    """Prometheus' types of a metric."""
+    """The types that Prometheus gives to metrics."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -23,14 +23,14 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric."""
+    """One metric with its help text and the names of its labels."""
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
     kind: MetricKind = MetricKind.GAUGE
     is_few: bool = True
-    """Whether it is exported unless ``[metrics] per.partition = "all"`` asks for more."""
+    """Whether ``[metrics] per.partition = "few"`` exports a metric of partitions; ``all`` exports every one."""
 
 
 def _partition(name: str, help_: str, *, is_few: bool = True, kind: MetricKind = MetricKind.GAUGE) -> Family:
@@ -42,25 +42,37 @@ def _log_dir(name: str, help_: str, *labels: str) -> Family:
 
 
 SIZE: Final = _partition("size_bytes", "Size of the .log files of the partition.")
-SEGMENTS: Final = _partition("segments", "Segments of the partition, the active one too.")
-DIRTY_RATIO: Final = _partition("dirty_ratio", "Share of dirty bytes in what can be compacted; compacted topics only.")
+SEGMENTS: Final = _partition("segments", "Number of segments of the partition, the active one included.")
+DIRTY_RATIO: Final = _partition(
+    "dirty_ratio", "Share of dirty bytes in the bytes that can be compacted; only for compacted topics."
+)
 NEXT_EXPIRY: Final = _partition(
-    "next_expiry_timestamp_seconds", "When time retention may delete the oldest segment; where a limit is stated."
+    "next_expiry_timestamp_seconds",
+    "Time from which time retention may delete the oldest segment, if a limit is stated.",
 )
-UNCLEANABLE: Final = _partition("uncleanable", "1 if the partition could not be read or its last cleaning failed.")
+UNCLEANABLE: Final = _partition("uncleanable", "1 if the partition cannot be read, or if its last cleaning failed.")
 FIRST_DIRTY_OFFSET: Final = _partition(
-    "first_dirty_offset", "Where the next compaction begins; compacted topics only.", is_few=False
+    "first_dirty_offset",
+    "First dirty offset, where the next compaction begins; only for compacted topics.",
+    is_few=False,
 )
-LOG_START_OFFSET: Final = _partition("log_start_offset", "First offset that can be read.", is_few=False)
-LOG_END_OFFSET: Final = _partition("log_end_offset", "Offset of the next record.", is_few=False)
+LOG_START_OFFSET: Final = _partition(
+    "log_start_offset", "Log start offset, the first offset that a consumer can read.", is_few=False
+)
+LOG_END_OFFSET: Final = _partition("log_end_offset", "Log end offset, the offset of the next record.", is_few=False)
 PARTITION_OLDEST: Final = _partition(
-    "oldest_record_timestamp_seconds", "Newest record of the oldest segment that holds one.", is_few=False
+    "oldest_record_timestamp_seconds",
+    "Timestamp of the newest record in the oldest segment with records.",
+    is_few=False,
 )
 PARTITION_RECLAIMABLE: Final = _partition(
-    "reclaimable_bytes", "What deletion takes in the next run, and at most compaction.", is_few=False
+    "reclaimable_bytes", "Bytes that the next run will delete, and the most that its compaction can save.", is_few=False
 )
 PARTITION_FAILURES: Final = _partition(
-    "failures_total", "Cleanings of the partition that failed since the start.", is_few=False, kind=MetricKind.COUNTER
+    "failures_total",
+    "Number of failed cleanings of the partition since the start.",
+    is_few=False,
+    kind=MetricKind.COUNTER,
 )
 PARTITION_FAMILIES: Final = (
     SIZE,
@@ -80,28 +92,37 @@ FAMILIES_PER_PARTITION: Final = {
     "few": tuple(family for family in PARTITION_FAMILIES if family.is_few),
     "all": PARTITION_FAMILIES,
 }
-"""By ``[metrics] per.partition``."""
+"""Value of ``[metrics] per.partition`` -> the metrics of partitions that it exports."""
 
-LOG_DIR_SIZE: Final = _log_dir("log_dir_size_bytes", "Size of all files of the partitions.")
-LOG_DIR_FREE: Final = _log_dir("log_dir_free_bytes", "Free space of the file system, for an ordinary user.")
+LOG_DIR_SIZE: Final = _log_dir("log_dir_size_bytes", "Size of all files of the partitions in the log dir.")
+LOG_DIR_FREE: Final = _log_dir("log_dir_free_bytes", "Free space of the file system for an ordinary user.")
 LOG_DIR_GROWTH: Final = _log_dir(
-    "log_dir_growth_bytes_per_second", "How fast free space shrinks, deletions included; a mean over about a day."
+    "log_dir_growth_bytes_per_second", "Mean speed over about a day at which free space shrinks, deletions included."
 )
-LOG_DIR_OBSERVED: Final = _log_dir("log_dir_growth_observed_seconds", "How long the growth has been observed.")
+LOG_DIR_OBSERVED: Final = _log_dir("log_dir_growth_observed_seconds", "Time for which the growth has been observed.")
 RUNWAY: Final = _log_dir(
-    "log_dir_runway_seconds", "Until the disk is full at that growth; +Inf if it does not fill; after an hour."
+    "log_dir_runway_seconds",
+    "Time until the disk is full at that growth, known after an hour; +Inf if it does not fill.",
 )
-LOG_DIR_LOCKED: Final = _log_dir("log_dir_locked", "1 if another process, as a rule the broker, holds the log dir.")
-LOG_DIR_FAILED: Final = _log_dir("log_dir_failed", "1 if something is wrong with the log dir itself: nothing is done.")
-PARTITIONS: Final = _log_dir("partitions", "Partitions in the log dir.")
-LOG_DIR_SEGMENTS: Final = _log_dir("segments", "Segments in the log dir.")
-UNCLEANABLE_PARTITIONS: Final = _log_dir("uncleanable_partitions", "Partitions that are uncleanable.")
+LOG_DIR_LOCKED: Final = _log_dir(
+    "log_dir_locked", "1 if another process, usually the broker, holds the lock of the log dir."
+)
+LOG_DIR_FAILED: Final = _log_dir("log_dir_failed", "1 if the log dir itself has an error, so nothing in it is cleaned.")
+PARTITIONS: Final = _log_dir("partitions", "Number of partitions in the log dir.")
+LOG_DIR_SEGMENTS: Final = _log_dir("segments", "Number of segments in the log dir.")
+UNCLEANABLE_PARTITIONS: Final = _log_dir(
+    "uncleanable_partitions", "Number of partitions that cannot be read, or whose last cleaning failed."
+)
 MAX_DIRTY_RATIO: Final = _log_dir("max_dirty_ratio", "Greatest dirty ratio of a compacted partition.")
-OLDEST: Final = _log_dir("oldest_record_timestamp_seconds", "Newest record of the oldest segment that holds one.")
-RECLAIMABLE: Final = _log_dir(
-    "reclaimable_bytes", "What deletion takes in the next run, by reason; DIRTY: at most compaction.", "reason"
+OLDEST: Final = _log_dir(
+    "oldest_record_timestamp_seconds", "Timestamp of the newest record in the oldest segment with records."
 )
-KEPT: Final = _log_dir("kept_bytes", "Bytes of the segments that stay, by reason.", "reason")
+RECLAIMABLE: Final = _log_dir(
+    "reclaimable_bytes",
+    "Bytes that the next run will delete, by reason; for DIRTY, the most that compaction can save.",
+    "reason",
+)
+KEPT: Final = _log_dir("kept_bytes", "Size of the segments that stay, by reason.", "reason")
 LOG_DIR_FAMILIES: Final = (
     LOG_DIR_SIZE,
     LOG_DIR_FREE,
@@ -120,77 +141,87 @@ LOG_DIR_FAMILIES: Final = (
 )
 
 FIGURES: Final = {
-    "deleted_segments": "Segments deleted",
-    "deleted_bytes": "Bytes of deleted segments, index files included",
-    "freed_bytes": "Bytes of them unlinked, and of what compactions replaced",
-    "compacted_segments": "Segments that compactions read",
+    "deleted_segments": "Number of deleted segments",
+    "deleted_bytes": "Size of the deleted segments, index files included,",
+    "freed_bytes": "Bytes of deleted and replaced segments that were unlinked",
+    "compacted_segments": "Number of segments that compactions read",
     "compaction_read_bytes": "Bytes that compactions read",
-    "compaction_written_bytes": "Bytes that compactions left of them",
-    "records_read": "Records that compactions read",
-    "records_kept": "Records that compactions kept",
+    "compaction_written_bytes": "Bytes that compactions left",
+    "records_read": "Number of records that compactions read",
+    "records_kept": "Number of records that compactions kept",
 }
-"""What a run does in a log dir: told of the last run, and in total."""
+"""What a run does in a log dir; there is a metric for the last run, and one for the total."""
 LAST_RUN: Final = {stem: _log_dir(f"last_run_{stem}", f"{said} in the last run.") for stem, said in FIGURES.items()}
 TOTAL: Final = {
     stem: Family(f"{PREFIX}{stem}_total", f"{said} since the start.", ("log_dir",), MetricKind.COUNTER)
     for stem, said in FIGURES.items()
 }
-LAST_RUN_TIME: Final = Family(f"{PREFIX}last_run_timestamp_seconds", "When the last run ended.")
-LAST_RUN_DURATION: Final = Family(f"{PREFIX}last_run_duration_seconds", "How long the last run took.")
+LAST_RUN_TIME: Final = Family(f"{PREFIX}last_run_timestamp_seconds", "Time at which the last run ended.")
+LAST_RUN_DURATION: Final = Family(f"{PREFIX}last_run_duration_seconds", "Duration of the last run.")
 LAST_SUCCESS: Final = Family(
-    f"{PREFIX}last_success_timestamp_seconds", "When the last run ended in which nothing failed."
+    f"{PREFIX}last_success_timestamp_seconds", "Time at which the last run without a failure ended."
 )
 MAP_UTILISATION: Final = Family(
-    f"{PREFIX}map_utilisation_ratio", "Greatest share of the offset map in the last run that compacted; 1: too small."
+    f"{PREFIX}map_utilisation_ratio",
+    "Greatest share of the offset map that the last compacting run used; 1 means too small.",
 )
 LAST_RUN_SWEPT: Final = Family(
-    f"{PREFIX}last_run_swept_bytes", "Bytes unlinked in the last run that had waited as .deleted."
+    f"{PREFIX}last_run_swept_bytes", "Size of the waiting .deleted files that the last run unlinked."
 )
 SWEPT: Final = Family(
-    f"{PREFIX}swept_bytes_total", "Bytes unlinked since the start that had waited as .deleted.", kind=MetricKind.COUNTER
+    f"{PREFIX}swept_bytes_total",
+    "Size of the waiting .deleted files that were unlinked since the start.",
+    kind=MetricKind.COUNTER,
 )
-PLAN_TIME: Final = Family(f"{PREFIX}plan_timestamp_seconds", "When the log dirs were last read.")
+PLAN_TIME: Final = Family(f"{PREFIX}plan_timestamp_seconds", "Time at which the log dirs were last read.")
 RUNS: Final = Family(
-    f"{PREFIX}runs_total", "Runs since the start: done, failed or interrupted.", ("result",), MetricKind.COUNTER
+    f"{PREFIX}runs_total",
+    "Number of runs since the start, by result: done, failed or interrupted.",
+    ("result",),
+    MetricKind.COUNTER,
 )
 RUN_SECONDS: Final = Family(
     f"{PREFIX}run_seconds_total", "Time spent in runs since the start.", kind=MetricKind.COUNTER
 )
 FAILURES: Final = Family(
     f"{PREFIX}failures_total",
-    "What failed outside of a partition since the start, by the kind of the job that met it.",
+    "Number of failures outside of partitions since the start, by the kind of the job.",
     ("where",),
     MetricKind.COUNTER,
 )
 LOCK_SECONDS: Final = Family(
     f"{PREFIX}lock_held_seconds_total",
-    "Seconds for which the locks were held since the start: a broker that started meanwhile was refused.",
+    "Time for which the locks were held since the start; a broker cannot start meanwhile.",
     kind=MetricKind.COUNTER,
 )
 DEAD_THREADS: Final = Family(
-    f"{PREFIX}dead_threads_total", "Workers that died, and were restarted, since the start.", kind=MetricKind.COUNTER
+    f"{PREFIX}dead_threads_total",
+    "Number of workers that died and were restarted since the start.",
+    kind=MetricKind.COUNTER,
 )
 JOB_SUCCESS: Final = Family(
     f"{PREFIX}job_success", "1 if nothing failed in the daemon's last job of this kind.", ("kind",)
 )
 JOB_SECONDS: Final = Family(
-    f"{PREFIX}job_duration_seconds", "How long the daemon's last job of this kind took.", ("kind",)
+    f"{PREFIX}job_duration_seconds", "Duration of the daemon's last job of this kind.", ("kind",)
 )
 JOB_SUCCESS_TIME: Final = Family(
-    f"{PREFIX}job_last_success_timestamp_seconds", "When a job of this kind last ended well.", ("kind",)
+    f"{PREFIX}job_last_success_timestamp_seconds", "Time at which a job of this kind last succeeded.", ("kind",)
 )
 CONFIG_SUCCESS: Final = Family(
-    f"{PREFIX}config_last_reload_successful", "1 if the daemon's configuration was taken when it was last read."
+    f"{PREFIX}config_last_reload_successful", "1 if the daemon accepted its configuration when it last read it."
 )
 CONFIG_TIME: Final = Family(
-    f"{PREFIX}config_last_reload_success_timestamp_seconds", "When a configuration was last taken."
+    f"{PREFIX}config_last_reload_success_timestamp_seconds", "Time at which the daemon last accepted a configuration."
 )
-BUILD_INFO: Final = Family(f"{PREFIX}build_info", "1; its labels tell what is running.", ("version", "python"))
+BUILD_INFO: Final = Family(
+    f"{PREFIX}build_info", "Always 1; the labels name the running versions.", ("version", "python")
+)
 READY: Final = Family(
-    f"{PREFIX}ready", "1 while the daemon serves every log dir of its configuration, once it made its first plan."
+    f"{PREFIX}ready", "1 while the daemon serves every log dir of its configuration, from its first plan on."
 )
 OBSERVING: Final = Family(
-    f"{PREFIX}observing", "1 while the daemon changes nothing: --observe, or a broker holds a log dir."
+    f"{PREFIX}observing", "1 while the daemon changes nothing, because of --observe or a broker that holds a log dir."
 )
 RUN_FAMILIES: Final = (
     *LAST_RUN.values(),

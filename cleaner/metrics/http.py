@@ -1,7 +1,7 @@
-"""``/metrics``, ``/healthz`` and ``/readyz`` over HTTP: a few connections at once, each for a few seconds.
+"""The HTTP server for ``/metrics``, ``/healthz`` and ``/readyz``. It serves few connections, each for a short time.
 
-``/healthz`` is 503 while the worker hangs: the process wants to be restarted. ``/readyz`` is 503 until there is a valid
-configuration and a first plan, and while a log dir of the configuration cannot be served.
+``/healthz`` answers 503 while the worker hangs, so that a supervisor restarts it. ``/readyz`` answers 503 until
+there is a valid configuration and a first plan, and while a log dir of the configuration cannot be served.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
 
 KEY: Final = "metrics.listen"
 _SILENT_SECONDS_MAX: Final = 5
-"""That a connection may wait for its next byte."""
+"""Time that a connection may wait for its next byte."""
 _SECONDS_MAX: Final = 30
-"""That it may take in all: a byte now and then must not hold a place for ever."""
+"""Time that a connection may take in all, so that a slow reader does not hold a place for ever."""
 _CONNECTIONS_MAX: Final = 8
 _SMALL_BYTES: Final = 1024
 _GZIP_LEVEL: Final = 1
-"""2,000 partitions are a megabyte of text: 5 ms, and a twentieth of the bytes."""
+"""For 2,000 partitions, a megabyte of text, this takes 5 ms and leaves a twentieth of the bytes."""
 _PORT_MAX: Final = 65_535
 _PLAIN: Final = "text/plain; charset=utf-8"
 _CAUSES: Final = {
@@ -43,13 +43,13 @@ _CAUSES: Final = {
     errno.EADDRNOTAVAIL: "is no address of this machine",
 }
 _NOT_THERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, socket.EAI_AGAIN})
-"""Also of an interface that is not up yet, and of a name server; those codes are negative."""
+"""Errors that may pass: also an interface is not up yet, or a name server does not answer (a negative code)."""
 _RETRY_SECONDS: Final = 10.0
 Answer = tuple[HTTPStatus, str, bytes]
 
 
 class AddressNotThere(LogCleanerError):
-    """An address that cannot be listened on now; a later try may work."""
+    """The daemon cannot listen on the address now; a later try may work."""
 
     kind = ErrorKind.NOT_YET
 
@@ -63,11 +63,11 @@ class AddressNotThere(LogCleanerError):
 
 @contextmanager
 def observer_of(settings: Settings, listener: Listener, version: str = "unknown") -> Iterator[Observer]:
-    """What the daemon tells goes to metrics that are served while the ``with`` lasts; to nobody without ``listen``.
+    """Yield the daemon's observer. If ``listen`` is set, it is the metrics, which are served until the ``with`` ends.
 
-    An address that is not there yet is told, and tried again: the daemon works without it.
+    If the address is not there yet, log an event and try again later; the daemon works without it.
 
-    Raises: InvalidConfig, where the address can never be had.
+    Raises: InvalidConfig if the address can never be used.
     """
     if settings.metrics_listen is None:
         yield Unobserved()
@@ -78,7 +78,7 @@ def observer_of(settings: Settings, listener: Listener, version: str = "unknown"
 
 
 class _Serving:
-    """Has the metrics served as soon as the address can be had, from entering its ``with`` to leaving it."""
+    """Serves the metrics while its ``with`` lasts, as soon as the address can be used."""
 
     def __init__(self, listen: str, metrics: Metrics, listener: Listener) -> None:
         self._listen, self._metrics, self._listener = listen, metrics, listener
@@ -116,17 +116,17 @@ class _Serving:
 
 
 class MetricsServer:
-    """Serves in threads of its own, from entering its ``with`` to leaving it."""
+    """The server of the metrics; its own threads serve while its ``with`` lasts."""
 
     def __init__(self, listen: str, metrics: Metrics, listener: Listener) -> None:
         """Bind the address.
 
         Args:
-            listen: ``HOST:PORT``; port 0 takes any.
-            metrics: what is served.
-            listener: is told of an address that others can reach.
+            listen: ``HOST:PORT``; port 0 takes any free port.
+            metrics: the metrics to serve.
+            listener: receives an event if other machines can reach the address.
 
-        Raises: AddressNotThere, if a later try may have it; InvalidConfig, if not.
+        Raises: AddressNotThere if a later try may work; InvalidConfig if none can.
         """
         host, _, port = listen.rpartition(":")
         if int(port) > _PORT_MAX:
@@ -144,7 +144,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The one that was bound."""
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def __enter__(self) -> Self:
@@ -177,7 +177,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        """Serve one connection if a place is free; turn it away if not."""
+        """Serve one connection if a place is free, else refuse it."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -190,11 +190,11 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A reader that went away is nobody's concern."""
+        """Ignore the error: a reader may go away at any time."""
 
 
 def _cut(connection: socket.socket) -> None:
-    with suppress(OSError):  # it ended by itself just now
+    with suppress(OSError):  # the connection has just ended by itself
         connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer one request; the connection ends with it."""
+        """Answer one request and end the connection."""
         status, content_type, body = self._answer(self.path.partition("?")[0])
         self.send_response(status)
         if len(body) > _SMALL_BYTES and _takes_gzip(self.headers.get("Accept-Encoding", "")):
@@ -232,11 +232,11 @@ class _Handler(BaseHTTPRequestHandler):
         return HTTPStatus.NOT_FOUND, _PLAIN, b"/metrics, /healthz, /readyz\n"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """A scrape is no event."""
+        """Log nothing: a scrape is no event."""
 
 
 def _takes_gzip(accepted: str) -> bool:
-    """Whether ``Accept-Encoding`` names gzip, and not with a weight of 0."""
+    """Return whether ``Accept-Encoding`` names gzip with a weight other than 0."""
     for coding in accepted.lower().replace(" ", "").split(","):
         name, _, weight = coding.partition(";q=")
         if name == "gzip":
@@ -247,7 +247,7 @@ def _takes_gzip(accepted: str) -> bool:
 def _healthz(metrics: Metrics) -> Answer:
     state = metrics.daemon_state
     if state and state.hung_since_ms is not None:
-        body = f"the worker gives no sign of life since {state.hung_since_ms} ms: {state.reason}\n"
+        body = f"the worker has given no sign of life since {state.hung_since_ms} ms: {state.reason}\n"
         return HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, body.encode()
     return HTTPStatus.OK, _PLAIN, b"ok\n"
 

@@ -1,6 +1,6 @@
-"""What a plan says about log dirs and partitions, as samples: computed when they are asked for, and not kept.
+"""The samples of log dirs and partitions that a plan gives. They are computed on demand, and not kept.
 
-Partitions come as text: building 10,000 samples for prometheus-client and having it print them takes ten times as long.
+Partitions are written as text, because prometheus-client takes ten times as long to build and print 10,000 samples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies.runway import Growth
 
 
 class Sample(NamedTuple):
-    """A value of one family; ``labels`` are in the order of the family's."""
+    """A value of one family; ``labels`` are the values of the family's labels, in their order."""
 
     family: Family
     labels: tuple[str, ...]
@@ -27,19 +27,19 @@ class Sample(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """What became of partitions in the runs so far."""
+    """The partitions whose cleaning failed in the runs so far."""
 
     uncleanable: Collection[PartitionKey]
     counts: Mapping[PartitionKey, int]
 
 
 def partitions_text(plan: Plan, failed: Failed, families: Sequence[Family]) -> str:
-    """The partitions' series in Prometheus' text format.
+    """Return the series of all partitions in Prometheus' text format.
 
     Args:
-        plan: the latest.
-        failed: of the runs so far.
-        families: those that are asked for.
+        plan: the latest plan.
+        failed: the failures of the runs so far.
+        families: the families to write.
     """
     if not families:
         return ""
@@ -57,20 +57,20 @@ def partitions_text(plan: Plan, failed: Failed, families: Sequence[Family]) -> s
 
 
 def _label_text(planned: PartitionPlan | UnreadablePartition) -> str:
-    """Topics are of letters, digits, ``._-``; only a path can need escaping."""
+    """Return the labels of a partition. Only the path can need escaping: topics have letters, digits, ``._-``."""
     log_dir, (topic, partition) = key_of(planned)
     path = log_dir.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return f'log_dir="{path}",topic="{topic}",partition="{partition}"'
 
 
 def key_of(planned: PartitionPlan | UnreadablePartition) -> PartitionKey:
-    """Names a partition, readable or not."""
+    """Return the key of a partition, readable or not."""
     facts = planned if isinstance(planned, UnreadablePartition) else planned.facts
     return facts.log_dir, facts.topic_partition
 
 
 def _values(planned: PartitionPlan | UnreadablePartition, failed: Failed, now_ms: int) -> Mapping[Family, float]:
-    """What is known of one partition."""
+    """Return the values of one partition, as far as they are known."""
     key = key_of(planned)
     failures: dict[Family, float] = {names.PARTITION_FAILURES: failed.counts.get(key, 0)}
     if isinstance(planned, UnreadablePartition):
@@ -94,12 +94,12 @@ def _values(planned: PartitionPlan | UnreadablePartition, failed: Failed, now_ms
 
 
 def _oldest_ms(facts: PartitionFacts) -> int | None:
-    """Largest timestamp of the first segment with records, epoch ms."""
+    """Return the largest timestamp of the first segment with records, in epoch ms."""
     return next((segment.largest_timestamp_ms for segment in facts.segments if segment.size_bytes), None)
 
 
 def _reclaimable(planned: PartitionPlan) -> Counter[ReasonCode]:
-    """Bytes by reason: of deletions with their index files, of a compaction the dirty ones."""
+    """Return reclaimable bytes by reason: deleted bytes with index files, and the dirty bytes of a compaction."""
     taken: Counter[ReasonCode] = Counter()
     if planned.deletion:
         for segment, verdict in planned.deletion.decided:
@@ -110,12 +110,12 @@ def _reclaimable(planned: PartitionPlan) -> Counter[ReasonCode]:
 
 
 def log_dir_samples(plan: Plan, failed: Failed, growths: Mapping[str, Growth]) -> Iterator[Sample]:
-    """The samples of every log dir.
+    """Yield the samples of every log dir.
 
     Args:
-        plan: the latest.
-        failed: of the runs so far.
-        growths: by log dir.
+        plan: the latest plan.
+        failed: the failures of the runs so far.
+        growths: log dir -> its growth.
     """
     for log_dir in plan.log_dirs:
         for family, value in _log_dir_values(log_dir, failed):
@@ -142,7 +142,7 @@ def _log_dir_values(log_dir: LogDirPlan, failed: Failed) -> Iterator[tuple[Famil
 
 
 _DELETING: Final = (ReasonCode.LOG_START_OFFSET, ReasonCode.RETENTION_SIZE, ReasonCode.RETENTION_TIME, ReasonCode.DIRTY)
-"""Reasons that always have their series: one that comes and goes cannot be summed over time."""
+"""Reasons that always have a series, because a series that comes and goes cannot be summed over time."""
 
 
 def _by_reason(log_dir: LogDirPlan) -> Iterator[Sample]:

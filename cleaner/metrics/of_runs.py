@@ -1,4 +1,4 @@
-"""What runs did, summed up: of the last run, and since the start."""
+"""The sums of what runs did, for the last run and since the start."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from cleaner.metrics.of_plans import Failed, Sample
 from policies.plan import PartitionKey, PartitionPlan, Plan
 
 Figures = Mapping[str, int]
-"""Stem of ``metric_families.FIGURES`` -> value."""
+"""Stem of ``families.FIGURES`` -> value."""
 
 
 class LastRunFigures(NamedTuple):
-    """The last run."""
+    """The figures of the last run."""
 
     ended_ms: int
     seconds: float
     swept_bytes: int
     figures: Mapping[str, Figures]
-    """By log dir."""
+    """Log dir -> its figures."""
 
 
 class RunTotals:
-    """Counts runs."""
+    """The totals over runs, and the partitions that failed."""
 
     def __init__(self) -> None:
         self.last: LastRunFigures | None = None
@@ -41,11 +41,11 @@ class RunTotals:
 
     @property
     def failed(self) -> Failed:
-        """The partitions that failed, as they are now."""
+        """A copy of the present failures of partitions."""
         return Failed(frozenset(self._uncleanable), dict(self._failures))
 
     def add(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
-        """Take a run into account. Times in epoch ms."""
+        """Add a run to the totals. Times are in epoch ms."""
         figures = _figures(plan, outcome)
         for log_dir, of_dir in figures.items():
             self._totals[log_dir].update(of_dir)
@@ -70,18 +70,18 @@ class RunTotals:
             self._uncleanable.discard(key)
 
     def forget_vanished(self, plan: Plan) -> None:
-        """Partitions that are there no more count as failing no more."""
+        """Forget the failures of partitions that the plan does not have."""
         there = {partition.key for partition in plan.partitions}
         self._uncleanable &= there
         self._failures = Counter({key: count for key, count in self._failures.items() if key in there})
 
     def begin_at_zero(self, log_dirs: Iterable[str]) -> None:
-        """Have the counters of these log dirs, before anything is counted: a counter that begins at 5 hides five."""
+        """Create the counters of these log dirs with 0, because a counter that appears with 5 hides five."""
         for log_dir in log_dirs:
             self._totals[log_dir].update(dict.fromkeys(names.FIGURES, 0))
 
     def samples(self) -> Iterator[Sample]:
-        """All that is known."""
+        """Yield a sample for each known value."""
         for log_dir, totals in self._totals.items():
             for stem, family in names.TOTAL.items():
                 yield Sample(family, (log_dir,), totals[stem])
@@ -107,7 +107,7 @@ def _last_samples(last: LastRunFigures) -> Iterator[Sample]:
 
 
 def _figures(plan: Plan, outcome: Outcome) -> dict[str, Counter[str]]:
-    """By log dir, also of those where nothing was done."""
+    """Return the sums of each log dir, also of those where nothing was done."""
     sums = {log_dir.facts.path: Counter(dict.fromkeys(names.FIGURES, 0)) for log_dir in plan.log_dirs}
     by_key = {partition.key: partition for partition in plan.partitions}
     for key, result in outcome.results.items():

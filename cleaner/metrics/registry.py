@@ -1,7 +1,7 @@
-"""The metrics in Prometheus' text format: an ``Observer`` of the daemon, and of a one-shot run.
+"""The metrics in Prometheus' text format. They are an ``Observer`` of the daemon, and of a one-shot run.
 
-A plan is turned into text when it is first asked for, and then let go: 2,000 partitions are a megabyte of text, but
-many megabytes of facts. So a scrape between two plans costs next to nothing.
+The first scrape after a plan turns the plan into text and drops the plan: 2,000 partitions are a megabyte of text, but
+many megabytes of facts. So later scrapes cost next to nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from policies.runway import Growth
 
 
 class _Unread(NamedTuple):
-    """A plan that nobody asked for yet, and what failed before it."""
+    """A plan that no scrape has read yet, and the failures before it."""
 
     plan: Plan
     failed: Failed
@@ -34,24 +34,24 @@ class _Unread(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What became of it."""
+    """The samples and the text of a plan that a scrape has read."""
 
     log_dirs: tuple[Sample, ...]
     partitions: bytes
 
 
 class Metrics:
-    """Listens, and tells what it heard. Any thread may call it."""
+    """The observer that turns what it hears into metrics. Any thread may call it."""
 
     def __init__(
         self, *, per_partition: str = "few", growths: Mapping[str, Growth] | None = None, version: str = "unknown"
     ) -> None:
-        """Begin with nothing heard.
+        """Begin without any event.
 
         Args:
-            per_partition: ``few``, five series a partition, ``all`` or ``none``.
-            growths: how log dirs grew up to now.
-            version: of this program.
+            per_partition: ``few`` (five series for each partition), ``all`` or ``none``.
+            growths: log dir -> its growth up to now.
+            version: version of logcleaner.
         """
         self._families = names.FAMILIES_PER_PARTITION[per_partition]
         self._build = version, platform.python_version()
@@ -74,7 +74,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def planned(self, plan: Plan, now_ms: int) -> None:
-        """Everything was planned."""
+        """Take a plan over all log dirs."""
         with self._lock:
             for log_dir in plan.log_dirs:
                 path, free_bytes = log_dir.facts.path, log_dir.facts.free_bytes
@@ -87,27 +87,27 @@ class Metrics:
             self._planned_ms = now_ms
 
     def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
-        """A plan was spent."""
+        """Add a run that carried out a plan. Times are in epoch ms."""
         with self._lock:
             self._runs.add(plan, outcome, started_ms, ended_ms)
             if isinstance(self._plan, _Unread):
                 self._plan = self._plan._replace(failed=self._runs.failed)
 
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
-        """These are the log dirs; one that vanished is no plan's, and must stay visible."""
+        """Set the log dirs and whether each fails; a vanished one is in no plan, but must stay visible."""
         with self._lock:
             self._failing_log_dirs = dict(failing)
             self._runs.begin_at_zero(failing)
 
     def configured(self, now_ms: int, *, succeeded: bool) -> None:
-        """The configuration was read."""
+        """Note that the configuration was read, and whether it was accepted."""
         with self._lock:
             self._config_is_taken = succeeded
             if succeeded:
                 self._config_taken_ms = now_ms
 
     def did(self, job: JobDone) -> None:
-        """A job ended. A retention without anything to do is a success, too."""
+        """Note that a job ended. A retention job with nothing to do counts as a success, too."""
         with self._lock:
             self._jobs[job.kind] = job
             if job.succeeded:
@@ -116,49 +116,49 @@ class Metrics:
                 self._runs.last_success_ms = job.ended_ms
 
     def failed(self, where: JobKind, error: str) -> None:
-        """Something failed that no outcome tells of."""
+        """Count a failure that is in no outcome."""
         del error
         with self._lock:
             self._failures[where] += 1
 
     def held_locks(self, seconds: float) -> None:
-        """A round held the locks."""
+        """Add the time for which a round held the locks."""
         with self._lock:
             self._locked_seconds += seconds
 
     def worker_died(self) -> None:
-        """A worker ended unasked."""
+        """Count a worker that died."""
         with self._lock:
             self._dead_threads += 1
 
     def state(self, state: DaemonState) -> None:
-        """The daemon is in another state."""
+        """Set the state of the daemon."""
         with self._lock:
             self._state = state
 
     def succeeded_before(self, last_success_ms: int) -> None:
-        """An earlier process ended a run well at this epoch ms."""
+        """Set the time at which an earlier process last succeeded, in epoch ms."""
         with self._lock:
             self._runs.last_success_ms = last_success_ms
 
     @property
     def daemon_state(self) -> DaemonState | None:
-        """The latest that the daemon told; None before that."""
+        """The latest state of the daemon; None before the first."""
         with self._lock:
             return self._state
 
     def text(self) -> bytes:
-        """All metrics, in Prometheus' text format 0.0.4."""
+        """Return all metrics in Prometheus' text format 0.0.4."""
         return generate_latest(self._registry) + self._read().partitions
 
     def samples(self) -> list[Sample]:
-        """All but those of the partitions."""
+        """Return all samples but those of the partitions."""
         of_plan = self._read().log_dirs
         with self._lock:
             return [*of_plan, *self._runs.samples(), *self._daemon_samples()]
 
     def _read(self) -> _Read:
-        """The latest plan's metrics; made outside of the lock, which the daemon must not wait for."""
+        """Return the latest plan's metrics. Make them outside of the lock, so that the daemon never waits for them."""
         with self._lock:
             found = self._plan
         if isinstance(found, _Read):
@@ -199,13 +199,13 @@ class Metrics:
 
 
 class _Samples(Collector):
-    """What prometheus-client asks."""
+    """The collector that gives the samples to prometheus-client."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        """One metric a family."""
+        """Yield one metric for each family."""
         place = {family: at for at, family in enumerate(names.ALL)}
         ordered = sorted(self._metrics.samples(), key=lambda sample: place[sample.family])
         for family, samples in groupby(ordered, key=lambda sample: sample.family):

@@ -1,7 +1,7 @@
-"""The same metrics in a file, for runs that end: the node exporter's textfile collector reads it.
+"""The metrics of a one-shot run in a file, which the node exporter's textfile collector reads.
 
-Written as a whole or not at all. When the last run succeeded, and how the disks filled up to now, is taken over from
-the file that is there.
+The file is written as a whole or not at all. A new file takes the time of the last success and the growth of the disks
+from the file that it replaces.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from cleaner.metrics.registry import Metrics
 from policies.runway import Growth
 
 _MODE: Final = 0o644
-"""Another user's exporter reads it."""
+"""The exporter of another user must be able to read the file."""
 _BYTES_MAX: Final = 64 << 20
 Earlier = dict[tuple[str, str], float]
-"""Name and log dir (empty where there is none) -> value."""
+"""Name and log dir (empty if the metric has none) -> value."""
 
 
 def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> Metrics:
-    """Metrics that go on from those that the last run wrote.
+    """Return metrics that continue those that the last run wrote.
 
     Args:
-        path: of the file; there may be none, or one that holds something else.
-        per_partition: as ``[metrics] per.partition`` has it.
-        version: of this program.
+        path: the textfile; it may be missing, or hold something else.
+        per_partition: the value of ``[metrics] per.partition``.
+        version: version of logcleaner.
 
-    Raises: UnwritableFile, where it may not even be read.
+    Raises: UnwritableFile if the file may not even be read.
     """
     try:
         earlier = _read(path)
@@ -46,11 +46,11 @@ def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> M
 
 
 def write_textfile(path: Path, metrics: Metrics) -> None:
-    """Replace the file.
+    """Replace the textfile.
 
     Args:
-        path: ends in ``.prom``, or the node exporter does not read it.
-        metrics: of a run that ended.
+        path: the textfile; the node exporter reads it only if its name ends in ``.prom``.
+        metrics: the metrics of a run that ended.
 
     Raises: UnwritableFile.
     """
@@ -61,7 +61,7 @@ def write_textfile(path: Path, metrics: Metrics) -> None:
 
 
 def _read(path: Path) -> Earlier:
-    """What an earlier run wrote; nothing where it is no such file."""
+    """Return the values that an earlier run wrote; nothing if the file is missing or no textfile."""
     try:
         if path.stat().st_size > _BYTES_MAX:
             return {}

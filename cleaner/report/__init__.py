@@ -1,1 +1,1 @@
-"""Renderers of the same two values, plan and outcome: for people (``text``), for machines (``document``)."""
+"""The reports of the commands. Each has a form for people (``text``) and one for machines (``document``)."""

@@ -1,4 +1,4 @@
-"""An analysis for people, as tables or a page of HTML, and for machines: ``logcleaner.analysis/1``."""
+"""The report of an analysis: tables or a page of HTML for people, ``logcleaner.analysis/1`` for machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.reasons import duration, moment
 
 SCHEMA: Final = "logcleaner.analysis/1"
 ROWS_MAX: Final = 10
-"""Of one partition in one table, where people read it."""
+"""Rows of one partition that a table for people shows, for each list and curve."""
 TITLES: Final = {
     "sizes": "Sizes",
     "days": "By day (UTC)",
@@ -44,7 +44,7 @@ _YEAR_9999_MS: Final = 253_402_300_799_000
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table, its cells in people's words."""
+    """One table, with cells for people."""
 
     title: str
     headings: tuple[str, ...]
@@ -63,7 +63,7 @@ def _text(key: bytes) -> str:
 
 
 def sections(analysis: Analysis) -> Iterator[Section]:
-    """The tables that have rows, as people read them; the log dir is told where there are several."""
+    """Yield a section for each table that has rows. If there are several log dirs, it has a column for them."""
     log_dirs = {row.log_dir for row in analysis.tables["sizes"]}
     for name, kind in TABLES.items():
         if not (rows := analysis.tables[name]):
@@ -81,7 +81,7 @@ def sections(analysis: Analysis) -> Iterator[Section]:
 
 
 def _first_of_each(rows: Sequence[Finding]) -> tuple[list[Finding], int]:
-    """At most ``ROWS_MAX`` of each partition, of each list and curve of it; and how many are left out."""
+    """Return at most ``ROWS_MAX`` rows of each list or curve of a partition, and the number of rows left out."""
     shown = [row for _, group in groupby(rows, _list_of) for row in islice(group, ROWS_MAX)]
     return shown, len(rows) - len(shown)
 
@@ -147,20 +147,20 @@ th, td { padding: .2em .8em; text-align: left; border-bottom: 1px solid #ddd } .
 {% for row in section.rows %}<tr>{% for cell in row %}<td{% if section.is_right[loop.index0] %} class="n"{% endif %}>\
 {{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>
-{% if section.left_out %}<p>{{ section.left_out }} more rows: --json and --output have them</p>
+{% if section.left_out %}<p>{{ section.left_out }} more rows are in --json and --output</p>
 {% endif %}{% endfor %}</body></html>
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisReport:
-    """An analysis, as tables, as a document, or as a page of HTML."""
+    """An analysis that is shown as tables, as a document, or as a page of HTML."""
 
     analysis: Analysis
     width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
-        """Return what ``analyze --json`` prints; sizes in bytes, times in epoch ms; bytes of keys are escaped."""
+        """Return what ``analyze --json`` prints: sizes in bytes, times in epoch ms, keys with escaped bytes."""
         tables = {name: [_jsonable(asdict(row)) for row in self.analysis.tables[name]] for name in TABLES}
         return {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": list(self.analysis.problems)}
 
@@ -171,12 +171,12 @@ class AnalysisReport:
             yield _table(section)
             if section.left_out:
                 more = counted(section.left_out, "more row")
-                yield Text(f"{more}: --json and --output have them\n", "dim")
+                yield Text(f"{more} in --json and --output\n", "dim")
             yield Text("\n")
 
     def html(self) -> str:
         """Return a page that needs no other file."""
-        from jinja2 import Environment  # noqa: PLC0415 - only where a page is asked for
+        from jinja2 import Environment  # noqa: PLC0415 - only ``--html`` needs it
 
         page = Environment(autoescape=True).from_string(_PAGE)
         problems = map(printable, self.analysis.problems)

@@ -1,4 +1,4 @@
-"""The report of a run: ``logcleaner.plan/1`` for machines, whose keys are a promise, and text for people."""
+"""The report of a run: text for people, and for machines ``logcleaner.plan/1``, whose keys never change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA: Final = "logcleaner.plan/1"
 
 @dataclass(frozen=True, slots=True)
 class CleaningReport:
-    """A plan, and what became of it.
+    """A plan and its outcome.
 
     Attributes:
         plan: the plan.
@@ -34,11 +34,11 @@ class CleaningReport:
     width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
-        """Return what ``clean --json`` prints; sizes in bytes, times in epoch ms. What is not known is null.
+        """Return what ``clean --json`` prints: sizes in bytes, times in epoch ms, null for what is not known.
 
-        A partition's ``error`` is set if it could not be read, or if what was planned failed; ``result`` is null if
-        there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the compaction
-        drops records without a key, and the data was read.
+        A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
+        is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
+        compaction drops records without a key, and the data was read.
         """
         plan, outcome = self.plan, self.outcome
         return {
@@ -52,7 +52,7 @@ class CleaningReport:
         }
 
     def text(self, page: Page) -> Iterator[Text]:
-        """Yield the plan, what became of it, the totals and the next step."""
+        """Yield the plan with its outcome, the totals and the next step."""
         from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
 
         fill(page, self.plan, self.outcome)

@@ -1,6 +1,6 @@
-"""The plan and its outcome for people, as wide as the terminal; the totals and the next step come last.
+"""The text of a plan and its outcome, as wide as the terminal; the totals and the next step come last.
 
-Words are never broken and nothing is cut off, so that a piped report can be searched for paths and codes.
+The text never breaks a word and cuts nothing off, so that a reader can search a piped report for paths and codes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from policies.steps import scratch_bytes
 _STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
 _YEAR_9999_MS: Final = 253_402_300_799_000
 _JOURNAL_BYTES: Final = 4096
-"""A block for the journal's next lines."""
+"""One block of the file system, for the journal's next lines."""
 _WORD_WIDTH: Final = len("would compact")
 
 
 def fill(page: Page, plan: Plan, outcome: Outcome) -> None:
-    """Fill a page with the plan, what became of it, the totals and the next step.
+    """Fill a page with the plan and its outcome, the totals and the next step.
 
     Args:
         page: the page.
@@ -50,8 +50,8 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
         "bold",
     )
     if outcome.dry_run and (scratch := scratch_bytes(planned, at_once=at_once)):
-        fits = "" if scratch <= facts.free_bytes else ", and what does not fit is left as it is"
-        page.line(f"compaction takes up to {size(scratch)} of that while it runs{fits}", indent=2, hanging=2)
+        fits = "" if scratch <= facts.free_bytes else ", and a compaction that does not fit is left out"
+        page.line(f"compaction needs up to {size(scratch)} of that while it runs{fits}", indent=2, hanging=2)
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
@@ -59,15 +59,17 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
         page.line(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old", indent=2, hanging=2)
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
-        page.line(f"{torn}: what was altered last may be missing", "bold yellow", indent=2, hanging=2)
+        page.line(f"{torn}: the last changes may be missing", "bold yellow", indent=2, hanging=2)
     if (
         outcome.dry_run
         and not at_once
         and facts.free_bytes < _JOURNAL_BYTES
         and any(p.has_work for p in _plans(planned))
     ):
-        words = "its file system has no space for the journal, so a run changes nothing here"
-        page.line(f"{words}: free, or --delete-delay 0, makes space first", "bold yellow", indent=2, hanging=2)
+        words = "the file system has no space for the journal, so a run changes nothing here"
+        page.line(
+            f"{words}; logcleaner free, or --delete-delay 0, makes space first", "bold yellow", indent=2, hanging=2
+        )
     if planned.foreign and not planned.guard:
         page.line(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow", indent=2, hanging=2)
     if planned.guard:
@@ -97,7 +99,7 @@ def _group(group: Sequence[PartitionPlan | UnreadablePartition], outcome: Outcom
 
 
 def _unchanged(first: PartitionPlan, group: Sequence[PartitionPlan], page: Page) -> None:
-    """Partitions of one topic, all kept for the same reason."""
+    """Add one paragraph for partitions of one topic that all stay for the same reason."""
     last = group[-1].facts.topic_partition.partition
     name = f"{first.facts.topic_partition} to -{last}"
     size_bytes = sum(p.facts.size_bytes for p in group)
@@ -147,7 +149,7 @@ def _where(run: Stretch) -> str:
 
 
 def _told(reason: Reason, whose: str) -> str:
-    """The sentence, with the segment it speaks of where a run has several, and until when it holds."""
+    """Return the reason's sentence, after the segment that it is about, if any, and before the time until it holds."""
     is_past = reason.code is ReasonCode.RETENTION_TIME
     until_ms = None if is_past else reason.until_ms
     until = f"; until {moment(until_ms)}" if until_ms and until_ms < _YEAR_9999_MS else ""
@@ -179,13 +181,15 @@ def _totals(totals: Totals, outcome: Outcome, page: Page) -> None:
         verb = f"{would}{label}" if would else _PAST[label]
         page.line(f"{verb:{_WORD_WIDTH}}  {words}", "bold", hanging=_WORD_WIDTH + 2)
     if totals.unknown:
-        words = f"{counted(totals.unknown, 'partition')} of unknown configuration (CONFIG_UNKNOWN)"
+        words = f"{counted(totals.unknown, 'partition')} with unknown configuration (CONFIG_UNKNOWN)"
         page.line(f"{'Not touched':{_WORD_WIDTH}}  {words}", "bold yellow")
     if totals.guarded:
-        words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes lets go what it holds"
+        words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
         page.line(f"{'Held back':{_WORD_WIDTH}}  {words}", "bold yellow")
     if totals.failed:
-        page.line(f"{'Failed':{_WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others went on", "bold red")
+        page.line(
+            f"{'Failed':{_WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others were processed", "bold red"
+        )
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 
@@ -224,7 +228,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
     has_work = plan.has_work or outcome.swept_bytes > 0
     if outcome.interrupted:
         page.line(
-            "Interrupted: what is marked 'not' was not begun, and every file is whole. Run again for the rest.",
+            "Interrupted: steps marked 'not' were not begun, and every file is whole. Run again for the rest.",
             "bold yellow",
         )
     elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
@@ -232,9 +236,9 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
     if totals.waiting_bytes > 0 and not plan.request.is_at_once:
         _deletion_note(plan, totals, outcome, page)
     if outcome.dry_run and totals.is_estimate:
-        page.line("What compaction makes of it is not known without reading; --exact reads and says it.")
+        page.line("The compacted size is not known without reading the data; --exact reads it.")
     if outcome.dry_run and has_work:
-        page.line("DRY RUN - nothing was changed. To do it, run the same without --dry-run.", "bold yellow")
+        page.line("DRY RUN - nothing was changed. To do it, run the same command without --dry-run.", "bold yellow")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:
@@ -242,7 +246,7 @@ def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:
 
 
 def _deletion_note(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
-    """When the space comes back."""
+    """Add a line that says when the file system gets the space back."""
     asked_ms = plan.request.delete_delay_ms
     delay = _delay(plan) if asked_ms is None else duration(asked_ms)
     would = "would wait" if outcome.dry_run else "wait"

@@ -1,4 +1,4 @@
-"""What ``diff`` found, for people and for machines: ``logcleaner.diff/1``."""
+"""The report of ``diff``: text for people, ``logcleaner.diff/1`` for machines."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class DiffReport:
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether anything is missing, or other than it should be."""
+        """Return whether a record or a file is missing, or differs without a cause."""
         return bool(self.damaged_files) or any(compared.is_damaged for compared in self.found)
 
     def document(self) -> dict[str, Any]:
-        """Return what ``diff --json`` prints. What could not be compared has null figures and an error.
+        """Return what ``diff --json`` prints. A partition that cannot be compared has null figures and an error.
 
-        ``gone`` has the sums over all partitions; ``left_out`` names those that a copy does without, by its manifest.
+        ``gone`` has the sums over all partitions. ``left_out`` names the partitions that a copy's manifest leaves out.
         """
         return {
             "schema": SCHEMA,
@@ -55,8 +55,8 @@ class DiffReport:
             "left_out": _left_out(self.found),
         }
 
-    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, for those who search it
-        """Yield a line a partition, a line for each damaged file, and the verdict."""
+    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, so that it can be searched
+        """Yield a line for each partition, a line for each damaged file, and the verdict."""
         lines = [f"{compared.name}: {_told(compared)}" for compared in self.found]
         lines += [f"manifest: {line}" for line in self.damaged_files]
         damaged = sum(compared.is_damaged for compared in self.found) + len(self.damaged_files)
@@ -128,7 +128,7 @@ def _sums(compared: Compared, difference: Difference) -> str:
 
 
 def _named(cause: str, compared: Compared) -> str:
-    """A cause, with how it was found out if it had to be."""
+    """Return the name of a cause, with its evidence if records had no delete horizon."""
     retention_ms, since_ms = compared.delete_retention_ms, compared.since_ms
     if cause != "expired_between" or retention_ms is None or since_ms is None:
         return cause

@@ -1,4 +1,4 @@
-"""What ``export`` wrote, for people and for machines: ``logcleaner.export/1``."""
+"""The report of ``export``: text for people, ``logcleaner.export/1`` for machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA: Final = "logcleaner.export/1"
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """One partition, exported."""
+    """The export of one partition."""
 
     topic: str
     partition: int
@@ -25,17 +25,17 @@ class ExportReport:
     file: str
     start_offset: int
     end_offset: int
-    """Behind the last one that was looked at."""
+    """The offset after the last one that was read."""
     records: int
     bytes: int
-    """Of the file."""
+    """Size of the file."""
     width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``export --json`` prints."""
         return {"schema": SCHEMA, **asdict(self)}
 
-    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, for those who search it
+    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, so that it can be searched
         """Yield one line."""
         what = f"{counted(self.records, 'record')} of offsets {self.start_offset} to {self.end_offset}"
         yield Text(printable(f"{self.topic}-{self.partition}: {what}, {size(self.bytes)} in {self.file}") + "\n")

@@ -1,6 +1,6 @@
-"""What an analysis found: a value of tables, which every report of it renders. Each row tells of one partition.
+"""The findings of an analysis: tables that every report renders. Each row is about one partition.
 
-Sizes are in bytes, times in epoch ms, UTC. Control records (transaction markers) count in batches and bytes alone.
+Sizes are in bytes, times in epoch ms, UTC. Control records (transaction markers) count only in batches and bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Of one partition in one log dir: replicas in several are told apart."""
+    """A row about one partition in one log dir; a replica in another log dir has its own rows."""
 
     log_dir: str
     topic: str
@@ -19,12 +19,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sizes(Finding):
-    """A partition's size, and that of its batches (the smallest, the median by rank, the largest)."""
+    """The size of a partition and of its batches (the smallest, the median by rank, the largest)."""
 
     cleanup_policy: str | None
     segments: int
     size_bytes: int
-    """Of the ``.log`` files."""
+    """Size of the ``.log`` files."""
     records: int
     batches: int
     batch_min_bytes: int | None
@@ -34,7 +34,7 @@ class Sizes(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Day(Finding):
-    """What one day, UTC, brought; a batch's bytes are shared evenly by its records."""
+    """The records of one day, UTC. The records of a batch share its bytes evenly."""
 
     day: str | None
     """ISO 8601; None for records without a timestamp."""
@@ -44,30 +44,30 @@ class Day(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Codec(Finding):
-    """Batches of one compression codec."""
+    """The batches of one compression codec."""
 
     codec: str
     batches: int
     records: int
     size_bytes: int
     ratio: float | None
-    """Uncompressed size by size; None where it is not known: compressed messages of v0 and v1."""
+    """Uncompressed size divided by size; None if it is unknown, as for compressed messages of v0 and v1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys(Finding):
-    """How many keys there are, and how much only repeats them."""
+    """The number of distinct keys, and of the records that repeat them."""
 
     keys: int
-    """Distinct ones; no key is none."""
+    """Distinct keys; a record without a key does not count."""
     duplicates: int
-    """Records with a key that a later record has, too."""
+    """Records whose key a later record has, too."""
     tombstones: int
-    """Records with a key and without a value."""
+    """Records with a key and no value."""
     deleted_keys: int
     """Keys whose latest record is a tombstone."""
     without_key: int
-    """Records."""
+    """Records without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class TopKey(Finding):
 
     by: str
     rank: int
-    """From 1; those that are equal by their bytes, ascending."""
+    """Rank from 1; keys with equal counts are ordered by their bytes, ascending."""
     key: bytes
     records: int
     size_bytes: int
@@ -84,7 +84,7 @@ class TopKey(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Timestamps(Finding):
-    """Of the records, and what is odd about them."""
+    """The timestamps of the records, and how many of them are odd."""
 
     oldest_ms: int | None
     newest_ms: int | None
@@ -98,47 +98,47 @@ class Timestamps(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Savings(Finding):
-    """What ``clean --force-compaction`` would give now."""
+    """The bytes and records that ``clean --force-compaction`` would remove now."""
 
     deleted_bytes: int
-    """By retention, index files included."""
+    """Bytes that retention deletes, index files included."""
     compacted_from_bytes: int
     compacted_to_bytes: int
     saved_bytes: int
-    """By both."""
+    """Bytes that retention and compaction save together."""
     records_read: int
     records_kept: int
     basis: str
-    """``exact``, or ``estimate`` where a broker changed the files before they were read."""
+    """``exact``, or ``estimate`` if a broker changed the files before they were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurveStep(Finding):
-    """Bytes kept by each limit up to this one, and above that of the step before."""
+    """The bytes that a limit would keep, if it is above the limit of the step before and at most this one."""
 
     key: str
     """``retention.ms`` or ``retention.bytes``."""
     limit: int | None
-    """None: any greater one."""
+    """The limit; None stands for any greater one."""
     kept_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerFigures(Finding):
-    """An idempotent or transactional producer."""
+    """The figures of an idempotent or transactional producer."""
 
     producer_id: int
     producer_epoch: int
-    """The latest."""
+    """The latest epoch."""
     records: int
     batches: int
     size_bytes: int
     committed: int
-    """Markers."""
+    """Commit markers."""
     aborted: int
-    """Markers."""
+    """Abort markers."""
     open_since_offset: int | None
-    """First offset of a transaction without a marker."""
+    """First offset of a transaction that has no marker yet."""
 
 
 Table = type[Finding]
@@ -154,15 +154,15 @@ TABLES: dict[str, Table] = {
     "retention": CurveStep,
     "producers": ProducerFigures,
 }
-"""By name, in the order in which they are told."""
+"""Name -> table, in the order of the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The tables, as of one moment."""
+    """The tables of one moment."""
 
     now_ms: int
     tables: dict[str, list[Finding]]
-    """By the names of ``TABLES``; rows by partition."""
+    """Name of ``TABLES`` -> rows, ordered by partition."""
     problems: tuple[str, ...]
-    """What could not be read, a line each; the figures are without it."""
+    """A line for each file that could not be read; the figures leave it out."""

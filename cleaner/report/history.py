@@ -1,4 +1,4 @@
-"""The past of log dirs: a table for people, ``logcleaner.history/1`` for machines."""
+"""The report of ``history``: a table for people, ``logcleaner.history/1`` for machines."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from cleaner.report.page import Page, counted, size
 from policies.reasons import moment
 
 SCHEMA: Final = "logcleaner.history/1"
-_ALWAYS: Final = {"recover": "finished or undid what a crash left", "release": "no longer on hold"}
+_ALWAYS: Final = {"recover": "finished or undid an interrupted step", "release": "no longer on hold"}
 _COLUMNS: Final = "{:<20}  {:<7}  {:>10}  "
 _WHY_COLUMN: Final = len(_COLUMNS.format("", "", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """What the journals of some log dirs tell."""
+    """The entries of the journals of some log dirs."""
 
     histories: Sequence[History]
     width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
-        """Return what ``history --json`` prints: the journal's entries; sizes in bytes, times in epoch ms."""
+        """Return what ``history --json`` prints: the journal's entries, sizes in bytes, times in epoch ms."""
         log_dirs = [
             {"path": history.log_dir, "damaged_lines": history.damaged_lines, "entries": list(history.entries)}
             for history in self.histories
@@ -34,21 +34,21 @@ class HistoryReport:
         return {"schema": SCHEMA, "log_dirs": log_dirs}
 
     def text(self, page: Page) -> Iterator[Text]:
-        """Yield a line an entry, oldest first, and what could not be read."""
+        """Yield a line for each entry, oldest first, and the number of unreadable lines."""
         for history in self.histories:
             if len(self.histories) > 1:
                 page.line(history.log_dir)
             _table(history, page)
             if history.damaged_lines:
                 lines = counted(history.damaged_lines, "damaged line")
-                words = f"{lines} of the journal passed over: a crash or a full disk cut short what they told"
+                words = f"skipped {lines} of the journal: a crash or a full disk cut off their ends"
                 page.line(words, hanging=2)
         yield page.text
 
 
 def _table(history: History, page: Page) -> None:
     if not history.entries:
-        page.line("Nothing was changed that the journal knows of.")
+        page.line("The journal has no changes.")
         return
     page.line(_COLUMNS.format("TIME", "WHAT", "BYTES") + "PARTITION: WHY")
     for entry in history.entries:

@@ -1,4 +1,4 @@
-"""A report: one value that is printed as text or as JSON; and the page that its text fills."""
+"""The protocol of a report, which is printed as text or as JSON, and the page that the text fills."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cleaner.printable import printable
 
 
 class Report(Protocol):
-    """What a command found or did. Both forms come from the same values."""
+    """The findings or acts of a command. Its two forms, ``text`` and ``document``, come from the same values."""
 
     @property
     def width_piped(self) -> int:
-        """Return the width of tables, in columns, if stdout is no terminal."""
+        """The width of tables, in columns, if stdout is not a terminal."""
         ...
 
     def document(self) -> dict[str, Any]:
@@ -33,11 +33,11 @@ class Report(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines under construction.
+    """The lines of a report while it is written.
 
     Attributes:
-        width: columns; a line is longer only where one word is.
-        every_segment: no folding of neighbours.
+        width: in columns; a line is longer only if one of its words is.
+        every_segment: do not fold neighbouring segments.
     """
 
     width: int = 80
@@ -45,7 +45,7 @@ class Page:
     text: Text = field(default_factory=Text)
 
     def line(self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
-        """Add a line, wrapped at the width: continued ``hanging`` columns further in."""
+        """Add a line, wrapped at the page's width; the continuation is indented by ``hanging`` more columns."""
         line = " " * indent + printable(words)
         if len(line) > self.width:
             line = textwrap.fill(
@@ -59,10 +59,10 @@ class Page:
 
 
 def size(size_bytes: int) -> str:
-    """``1.2 GiB``."""
+    """Return a size for people, such as ``1.2 GiB``."""
     return humanize.naturalsize(size_bytes, binary=True)
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 segment``, ``1,200 segments``."""
+    """Return a number with its noun, such as ``1 segment`` or ``1,200 segments``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

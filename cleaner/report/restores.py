@@ -1,4 +1,4 @@
-"""What can be restored, or was: for people, and ``logcleaner.restore/1`` for machines."""
+"""The reports of ``restore``: text for people, ``logcleaner.restore/1`` for machines."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _WORD_WIDTH: Final = len("restorable")
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What can be restored, or was."""
+    """The partitions that can be restored, or were restored."""
 
     results: Sequence[RestoreResult]
     dry_run: bool
     width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
-        """Return what ``restore --json`` prints; sizes in bytes, times in epoch ms; newest segments first."""
+        """Return what ``restore --json`` prints: newest segments first, sizes in bytes, times in epoch ms."""
         return _document(self.results, (), dry_run=self.dry_run)
 
     def text(self, page: Page) -> Iterator[Text]:
-        """Yield a paragraph a partition, the sum and the next step."""
+        """Yield a paragraph for each partition, the sum and the next step."""
         for result in self.results:
             _partition(result, page)
         _sum(self.results, page)
@@ -41,7 +41,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReport:
-    """The partitions whose hold was given up, or would be."""
+    """The partitions whose hold was released, or would be."""
 
     released: Sequence[TopicPartition]
     dry_run: bool
@@ -96,7 +96,7 @@ def _partition(result: RestoreResult, page: Page) -> None:
     held = f"  on hold since {moment(result.held_since_ms)}" if result.held_since_ms is not None else ""
     page.line(f"{result.topic_partition}{held}", hanging=2)
     if result.lapsed_since_ms is not None:
-        words = f"its hold of {moment(result.lapsed_since_ms)} was that of another topic of this name, and has lapsed"
+        words = f"the hold of {moment(result.lapsed_since_ms)} belonged to another topic of this name, and has lapsed"
         page.line(words, indent=2, hanging=2)
     for code, group in groupby(_verdicts(result), lambda verdict: verdict.code):
         _run(code, list(group), result, page)
@@ -106,7 +106,7 @@ def _partition(result: RestoreResult, page: Page) -> None:
 
 
 def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: RestoreResult, page: Page) -> None:
-    """Neighbours of one code; the sentence is the newest one's, which the others follow from."""
+    """Add the lines for neighbours of one code; the sentence is that of the newest, from which the others follow."""
     newest, oldest = newest_first[0].segment, newest_first[-1].segment
     word = "kept out" if code is not RestoreCode.RESTORABLE else "restored" if result.is_done else "restorable"
     where = f"offsets {oldest.base_offset} to {newest.end_offset}, {counted(len(newest_first), 'segment')}"
@@ -125,11 +125,13 @@ def _sum(results: Sequence[RestoreResult], page: Page) -> None:
             partitions = counted(len(restorations), "partition")
             page.line(f"{words}: {segments} of {partitions}, {size(size_bytes)}.")
     if done:
-        page.line("Retention and compaction leave them alone until logcleaner restore --release TOPIC-PARTITION.")
+        page.line(
+            "Retention and compaction leave these partitions alone until logcleaner restore --release TOPIC-PARTITION."
+        )
     elif waiting:
-        page.line("logcleaner restore TOPIC-PARTITION, or --all, brings it back.")
+        page.line("logcleaner restore TOPIC-PARTITION, or --all, brings them back.")
     else:
-        page.line("Nothing waits that could be restored.")
+        page.line("There is nothing to restore.")
 
 
 def _verdicts(result: RestoreResult) -> tuple[RestoreVerdict, ...]:

@@ -1,6 +1,6 @@
-"""What a person reads of a partition: neighbours that share one fate are one run, so that it fits on a page.
+"""The folding of a partition's segments for people: neighbours with the same fate become one stretch.
 
-A verdict says what was planned; the partition's result says what became of it, and gives each run its word.
+A verdict says what was planned. The partition's result says what was done, and gives each stretch its word.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from policies.reasons import Action, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring segments of one word and one reason code; ``verdict`` is the one whose reason is told."""
+    """Neighbouring segments with the same word and reason code; the report prints the reason of ``verdict``."""
 
     word: str
     verdict: Verdict
@@ -26,16 +26,16 @@ class Stretch:
     segments: int
     size_bytes: int
     alike: bool
-    """All have the very same reason text."""
+    """Whether all have the same reason text."""
 
 
 def runs_of(planned: PartitionPlan, outcome: Outcome, *, every_segment: bool = False) -> list[Stretch]:
-    """The runs of one partition, ascending.
+    """Return the stretches of one partition, ascending.
 
     Args:
         planned: the plan of the partition.
-        outcome: what became of it.
-        every_segment: one run a segment.
+        outcome: the outcome of the run.
+        every_segment: make a stretch of each segment.
     """
     result = outcome.results.get((planned.facts.log_dir, planned.facts.topic_partition))
     worded = list(zip(_words(planned.verdicts, outcome, result), planned.verdicts, strict=True))
@@ -48,7 +48,7 @@ def runs_of(planned: PartitionPlan, outcome: Outcome, *, every_segment: bool = F
 def folded(
     partitions: Sequence[PartitionPlan | UnreadablePartition],
 ) -> Iterator[list[PartitionPlan | UnreadablePartition]]:
-    """Join neighbours of one topic that all stay for the same reason: internal topics have 50 of them."""
+    """Join neighbouring partitions of a topic that all stay for one reason; internal topics have 50 partitions."""
     for _, group in groupby(enumerate(partitions), key=lambda pair: _fold_key(*pair)):
         yield [partition for _, partition in group]
 
@@ -76,7 +76,7 @@ def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResul
 
 
 def _run(word: str, verdicts: Sequence[Verdict]) -> Stretch:
-    # the verdict next to the border between what goes and what stays is the one that people ask about
+    # people ask about the verdict next to the border between deleted and kept segments
     telling = verdicts[-1] if verdicts[0].action is Action.DELETE else verdicts[0]
     return Stretch(
         word,

@@ -1,4 +1,4 @@
-"""The partitions of a plan, a line each: a table for people, ``logcleaner.topics/1`` for machines."""
+"""The report of ``topics``, a row for each partition: a table for people, ``logcleaner.topics/1`` for machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA: Final = "logcleaner.topics/1"
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One partition. What is not known is None."""
+    """The row of one partition; None stands for what is not known."""
 
     topic: str
     partition: int
@@ -33,11 +33,11 @@ class TopicRow:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     dirty_ratio: float | None = None
-    """None where the partition is not compacted."""
+    """None if the partition is not compacted."""
     next_expiry_ms: int | None = None
-    """Epoch ms from which the oldest segment may be deleted; None where no time limit holds."""
+    """Time from which the oldest segment may be deleted, in epoch ms; None if no time limit holds."""
     error: str | None = None
-    """Why it cannot be read, or failed when a run last tried; its files are the same since."""
+    """Why the partition cannot be read, or why its last cleaning failed, if its files have not changed since."""
 
 
 def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_ms: int) -> TopicRow:
@@ -61,15 +61,15 @@ def _row(planned: PartitionPlan | UnreadablePartition, uncleanable: Causes, now_
 
 @dataclass(frozen=True, slots=True)
 class TopicsReport:
-    """The partitions of a plan. ``uncleanable`` says why some failed when a run last tried."""
+    """The partitions of a plan. ``uncleanable`` says why the last cleaning of some of them failed."""
 
     plan: Plan
     uncleanable: Causes = field(default_factory=dict)
     width_piped: ClassVar[int] = 1000
-    """If nobody looks at a terminal, nothing is folded."""
+    """Wide enough that no cell of a piped table is folded."""
 
     def document(self) -> dict[str, Any]:
-        """Return what ``topics --json`` prints; sizes in bytes, times in epoch ms."""
+        """Return what ``topics --json`` prints: sizes in bytes, times in epoch ms."""
         partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
         return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
 
@@ -88,7 +88,7 @@ class TopicsReport:
                 yield Text(words, "bold red")
 
     def rows(self) -> list[TopicRow]:
-        """Return one row a partition, in the plan's order."""
+        """Return one row for each partition, in the plan's order."""
         now_ms = self.plan.request.now_ms
         return [_row(p, self.uncleanable, now_ms) for log_dir in self.plan.log_dirs for p in log_dir.partitions]
 

@@ -1,4 +1,4 @@
-"""Sums over a plan and its outcome, the same for every report and for the exit status."""
+"""The sums over a plan and its outcome, which every report and the exit status use."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from policies.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of a run; in a dry run, of what it would do. Deletions count index files too."""
+    """The figures of a run, or of what a dry run would do. Deletions include index files."""
 
     partitions: int
     failed: int
     unknown: int
-    """Partitions that keep everything, since nobody said what may go."""
+    """Partitions that keep everything, because no source states their cleanup policy."""
     guarded: int
-    """Partitions that keep everything, since a guard rail holds them back."""
+    """Partitions that keep everything, because a guard rail holds their change back."""
     bytes_before: int
     deleting_partitions: int
     deleted_segments: int
@@ -29,11 +29,11 @@ class Totals:
     records_unkeyed: int
     """Records without a key that compactions drop, as far as the data was read."""
     is_estimate: bool
-    """The compactions' output was not read from the data: ``compacted_to_bytes`` is the most it can be."""
+    """Whether ``compacted_to_bytes`` is an upper bound, because the data was not read."""
 
     @classmethod
     def of(cls, plan: Plan, outcome: Outcome) -> Totals:
-        """Add up."""
+        """Add up the results of a run."""
         results = list(outcome.results.values())
         compacted = [result for result in results if result.compacted_from_bytes]
         return cls(
@@ -55,10 +55,10 @@ class Totals:
 
     @property
     def reclaimed_bytes(self) -> int:
-        """What the log dirs hold less, once the files renamed to ``.deleted`` are gone too."""
+        """The bytes by which the log dirs shrink, once the ``.deleted`` files are unlinked, too."""
         return self.deleted_bytes + self.compacted_from_bytes - self.compacted_to_bytes
 
     @property
     def waiting_bytes(self) -> int:
-        """Of files renamed to ``.deleted`` in this run and still there."""
+        """The bytes of files that this run renamed to ``.deleted`` and that still exist."""
         return self.deleted_bytes + self.compacted_from_bytes - self.freed_bytes

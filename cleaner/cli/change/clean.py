@@ -1,4 +1,4 @@
-"""``clean``: plan, then do it, in one shot; ``--dry-run`` only plans."""
+"""The command ``clean``: it plans once and carries the plan out; ``--dry-run`` only plans."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from cleaner.engine.outcome import Outcome
     from policies.plan import Plan, Request
 
-HELP = "delete what retention allows, compact what is dirty; once"
+HELP = "delete what retention allows and compact dirty partitions, once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``clean`` takes."""
+    """Add the arguments of ``clean``."""
     parser.epilog = help_on(*ExitStatus)
     add_log_dir_arguments(parser)
     _add_what(parser.add_argument_group("what is done"))
@@ -39,32 +39,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="DIR",
-        help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR, which is new or empty",
+        help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR (new or empty)",
     )
-    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
+    output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
     output.add_argument(
-        "--exit-code", action="store_true", help="with --dry-run: exit status 10 if there is something to do"
+        "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
 
 
 def _add_what(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what a run would do")
+    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
     group.add_argument(
-        "--exact", action="store_true", help="with --dry-run: read the data for the exact compacted size"
+        "--exact", action="store_true", help="with --dry-run: read the data to find the exact compacted size"
     )
-    group.add_argument("--only", choices=("retention", "compaction"), help="leave the other of the two out")
-    group.add_argument("--force-compaction", action="store_true", help="compact whatever the dirty ratio is")
+    group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
+    group.add_argument("--force-compaction", action="store_true", help="compact at any dirty ratio")
     group.add_argument(
         "--now",
         type=moment,
         metavar="TIME",
-        help="take this for now: epoch ms, ISO 8601, +7d; a later one needs --dry-run",
+        help="take this as the time: epoch ms, ISO 8601 or +7d; a future time needs --dry-run",
     )
     group.add_argument(
         "--delete-delay",
         type=span_ms,
         metavar="TIME",
-        help="in place of file.delete.delay.ms; 0 unlinks in this run",
+        help="replace file.delete.delay.ms; 0 unlinks files in this run",
     )
     add_engine_arguments(group)
     group.add_argument(
@@ -72,21 +72,24 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         type=at_least_one,
         default=1,
         metavar="N",
-        help="of compactions: large ones in turn, small ones side by side",
+        help="threads for compactions: large ones one by one, small ones in parallel (default: 1)",
     )
     group.add_argument(
         "--assume-committed",
         action="store_true",
-        help="a partition without a checkpointed high watermark is committed to its end",
+        help="take a partition without a checkpointed high watermark as committed to its end",
     )
     add_force_lock(group)
     group.add_argument(
-        "-y", "--yes", action="store_true", help="do what is dangerous, or held back by a guard rail, without asking"
+        "-y",
+        "--yes",
+        action="store_true",
+        help="confirm, without a question, what is dangerous or what a guard rail holds back",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, plan, act, show."""
+    """Plan, carry the plan out, and show what was done."""
     from cleaner.events import EventLog, LogFormat
     from cleaner.report.cleaning import CleaningReport
 
@@ -110,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     tell_guards(plan)
-    if not args.output:  # the log dir is as it was
+    if not args.output:  # a copy leaves the log dir as it was
         tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
@@ -118,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_usage(args: argparse.Namespace) -> None:
     for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
         if given and not args.dry_run:
-            raise InvalidConfig(option, None, "goes with --dry-run only")
+            raise InvalidConfig(option, None, "needs --dry-run")
     if args.force_compaction and args.only == "retention":
         raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
     for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
@@ -140,12 +143,12 @@ def _request(args: argparse.Namespace) -> Request:
         args.force_compaction,
         args.assume_committed,
         topics=tuple(args.topic),
-        delete_delay_ms=0 if args.output else args.delete_delay,  # in a copy nothing waits
+        delete_delay_ms=0 if args.output else args.delete_delay,  # a copy has no files that wait
     )
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
-    """The plan, what became of it, and the exit status of the signal that came meanwhile, else 0."""
+    """Carry out the request. Return plan, outcome, and the exit status of a signal that came meanwhile, else 0."""
     if args.dry_run:
         plan = cleaner.plan(request)
         return plan, cleaner.would_do(plan, exact=args.exact), 0
@@ -159,11 +162,13 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
 
 def _tell_output(output: Path) -> None:
     is_whole = (output / MANIFEST_FILE).exists()
-    sys.stdout.write(f"{output}: {'a whole copy, with its manifest' if is_whole else 'no copy was finished'}\n")
+    sys.stdout.write(
+        f"{output}: {'the copy is complete, with its manifest' if is_whole else 'the copy was not finished'}\n"
+    )
 
 
 def _tell_unknown(plan: Plan) -> None:
-    """One line with the remedy, if a topic kept everything since nobody stated what may go."""
+    """Print one line with the remedy if a topic keeps everything because no source states its policy."""
     unknown = {p.policy.topic: p.policy.unknown_because for p in plan.partitions if p.config_is_unknown}
     if unknown:
         topic, because = next(iter(unknown.items()))

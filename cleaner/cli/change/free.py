@@ -1,4 +1,4 @@
-"""``free``: delete what retention allows until so much of the disk is free, and no more."""
+"""The command ``free``: it deletes what retention allows until enough of the disk is free, and no more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cleaner.engine.freeing import Rescued
     from policies.rescue import SpaceTarget, Volume
 
-HELP = "rescue a full disk: delete what retention allows, oldest first, until so much is free"
+HELP = "rescue a full disk: delete what retention allows, oldest first, up to a target"
 _STATUSES = (
     ExitStatus.DONE,
     ExitStatus.USAGE,
@@ -37,10 +37,10 @@ _STATUSES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``free`` takes."""
+    """Add the arguments of ``free``."""
     parser.epilog = help_on(
         *_STATUSES,
-        also={ExitStatus.FAILED: "policy does not allow that much, a deletion failed, or a log dir is not there"},
+        also={ExitStatus.FAILED: "policy does not allow enough, a deletion failed, or a log dir is missing"},
     )
     add_log_dir_arguments(parser)
     group = parser.add_argument_group("what is done")
@@ -49,18 +49,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=target,
         required=True,
         metavar="SIZE",
-        help="what is to be free on each file system of the log dirs: 20GiB, or 15%% of it",
+        help="space that must be free on each file system of the log dirs: 20GiB, or 15%% of it",
     )
-    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what a run would do")
+    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
     add_force_lock(group)
-    group.add_argument("-y", "--yes", action="store_true", help="what is dangerous, or held back, is meant")
-    group.add_argument("--compact", action="store_true", help="where deletions do not suffice, compact too")
+    group.add_argument(
+        "-y",
+        "--yes",
+        action="store_true",
+        help="confirm, without a question, what is dangerous or what a guard rail holds back",
+    )
+    group.add_argument("--compact", action="store_true", help="also compact if deletions do not free enough")
     output = parser.add_argument_group("result")
-    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.plan/1")
+    output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, look, act, show."""
+    """Delete if a target is not met, and show what was done."""
     from cleaner.events import EventLog, LogFormat
     from cleaner.report.cleaning import CleaningReport
 
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)
-        if is_met and not missing and not args.json:  # before each start of a broker this is all there is to do
+        if is_met and not missing and not args.json:  # the usual case if this runs before each start of a broker
             _tell_volumes(volumes, volumes, args.target)
             return ExitStatus.DONE
         rescued, signalled = _act(args, cleaner, is_met=is_met)
@@ -94,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[Rescued, int]:
-    """What became of it, and the exit status of the signal that came meanwhile, else 0."""
+    """Free space. Return the outcome, and the exit status of a signal that came meanwhile, else 0."""
     from policies.plan import Only, Request
 
     only = None if args.compact else Only.RETENTION
@@ -118,7 +123,7 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
 
 
 def _tell_measured(rescued: Rescued) -> None:
-    """What unlinked files took of each file system, and what it has more of now; partitions that gave too little."""
+    """Print how much the deleted files took and how much is free now, and the partitions that freed too little."""
     from cleaner.report.page import size
 
     for earlier, later in zip(rescued.before, rescued.after, strict=True):
@@ -128,13 +133,13 @@ def _tell_measured(rescued: Rescued) -> None:
             sys.stdout.write(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now\n")
     for (log_dir, topic_partition), gain in rescued.lacking.items():
         taken, gained = gain.expected_bytes, size(max(gain.measured_bytes, 0))
-        why = "a snapshot, a copy that shares blocks, or a process that has them open may keep the rest"
-        what = f"deleting {size(taken)} freed {gained}, so no more of it was deleted"
+        why = "a snapshot, a copy that shares blocks, or a process with open files may keep the rest"
+        what = f"deleting {size(taken)} freed {gained}, so nothing else of this partition was deleted"
         sys.stdout.write(f"{printable(log_dir)}/{topic_partition}: measured: {what}: {why}\n")
 
 
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
-    """One line for each file system that stays below the target."""
+    """Print one line for each file system that stays below the target."""
     from cleaner.report.page import size
 
     if rescued.outcome.interrupted:
@@ -147,7 +152,7 @@ def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
 
 
 def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
-    """What keeps a file system below the target, and what to do."""
+    """Return what keeps a file system below the target, and what to do."""
     from cleaner.report.page import counted, size
     from policies.reasons import ReasonCode
 
@@ -155,14 +160,17 @@ def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[
     results = rescued.outcome.results
     left = [p.compaction for p in here if p.compaction and (args.dry_run or p.key not in results)]
     if left and args.dry_run:
-        return "what compaction would give is not known", f"{counted(len(left), 'partition')} would be compacted"
+        return (
+            "a dry run does not know what compaction would free",
+            f"{counted(len(left), 'partition')} would be compacted",
+        )
     if left:
         least = size(min(compaction.working_bytes for compaction in left))
-        return f"no compaction fits: the least one needs {least}", "add space, or lower a retention"
+        return f"no compaction has enough space: the smallest one needs {least}", "add space, or lower a retention"
     if unknown := sum(p.config_is_unknown for p in here):
-        return f"nobody stated what may go of {counted(unknown, 'partition')}", "state their cleanup.policy"
+        return f"the cleanup policy of {counted(unknown, 'partition')} is unknown", "state it as cleanup.policy"
     if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
-        cause = f"what may go of {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
-        return cause, "remove the hard links, snapshots, copies or processes that keep its blocks"
-    others = "lower a retention" if args.compact else "lower a retention, or say --compact"
-    return "policy allows no more", f"{others}; clean --dry-run tells what holds each segment"
+        cause = f"deleting from {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
+        return cause, "remove the hard links, snapshots, copies or processes that keep the blocks"
+    others = "lower a retention" if args.compact else "lower a retention, or add --compact"
+    return "policy allows no more", f"{others}; clean --dry-run says why each segment stays"

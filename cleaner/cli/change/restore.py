@@ -1,4 +1,4 @@
-"""``restore``: take back deletions whose files still wait as ``.deleted``; without a partition, list them."""
+"""The command ``restore``: it takes back deletions whose ``.deleted`` files still wait, or lists them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     from cleaner.engine.undo.restore import Restorer
 
-HELP = "take back deletions whose files still wait, and put the partition on hold; alone: list them"
+HELP = "take back deletions whose files still wait, and put the partition on hold"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``restore`` takes."""
+    """Add the arguments of ``restore``."""
     parser.usage = f"%(prog)s [{OPERAND} | --all] [--release] [-n] [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET
@@ -30,20 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=topic_partition,
         metavar=OPERAND,
-        help="what to restore; without it nothing is done, and what could be restored or is on hold is listed",
+        help="the partition to restore; without it, restore only lists restorable deletions and holds",
     )
-    parser.add_argument("--all", action="store_true", help="every partition, or those that --topic names")
-    parser.add_argument("--release", action="store_true", help="give up the hold: retention and compaction go on")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what would be done")
+    parser.add_argument("--all", action="store_true", help="restore every partition, or those that --topic names")
+    parser.add_argument("--release", action="store_true", help="end the hold: retention and compaction go on")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
     group = parser.add_argument_group("danger")
     add_force_lock(group)
-    group.add_argument("-y", "--yes", action="store_true", help="what is dangerous is meant")
+    group.add_argument("-y", "--yes", action="store_true", help="confirm, without a question, what is dangerous")
     add_place_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.restore/1")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.restore/1")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, act, show."""
+    """Restore, release or list, and show the result."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.undo.restore import Restorer
     from cleaner.events import EventLog, LogFormat
@@ -74,7 +74,7 @@ def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
     results = restorer.restore(wanted) if acts else restorer.plan(wanted)
     show(RestoreReport(results, dry_run=not acts), as_json=args.json)
     if args.topic_partition and not results:
-        complain(f"{args.topic_partition}: no deletion that the journal knows waits; see logcleaner history")
+        complain(f"{args.topic_partition}: no deletion in the journal still waits; see logcleaner history")
         return ExitStatus.FAILED
     failed = any(result.error for result in results)
     refused = is_asked and any(result.restoration and result.restoration.refused for result in results)

@@ -1,4 +1,4 @@
-"""``run``: the daemon; what systemd starts."""
+"""The command ``run``: the daemon, which systemd starts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from cleaner.engine.outcome import Listener
     from cleaner.events import EventLog
 
-HELP = "serve log dirs: retention and compaction again and again, until SIGTERM"
+HELP = "serve log dirs as a daemon: retention and compaction until SIGTERM"
 _ONCE = {
-    ExitStatus.FAILED: "some partition failed, or a log dir is not there; the others went on",
+    ExitStatus.FAILED: "a partition failed, or a log dir is missing",
     ExitStatus.LOCKED: "another process holds a log dir",
     ExitStatus.REFUSED: "a guard rail held something back",
     ExitStatus.SIGINT: "interrupted by Ctrl-C",
@@ -31,18 +31,20 @@ _ONCE = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``run`` takes."""
-    stopped = "stopped by SIGTERM or SIGINT; with --once as clean: done, or nothing to do"
+    """Add the arguments of ``run``."""
+    stopped = "stopped by SIGTERM or SIGINT; with --once: done, or nothing to do"
     once = {status: f"with --once: {text}" for status, text in _ONCE.items()}
     parser.epilog = help_on(ExitStatus.USAGE, ExitStatus.NOT_YET, also={ExitStatus.DONE: stopped, **once})
     add_service_arguments(parser)
     group = parser.add_argument_group("what is done")
-    group.add_argument("--observe", action="store_true", help="plan and export only: change nothing, take no lock")
-    group.add_argument("--once", action="store_true", help="one round of everything, then exit as clean does")
+    group.add_argument(
+        "--observe", action="store_true", help="only plan and export metrics: change nothing, take no lock"
+    )
+    group.add_argument("--once", action="store_true", help="do one round of everything, then exit as clean does")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, then serve. Where the log is for machines, what ends the daemon is an event, too."""
+    """Serve until a signal. If the log is JSON, log an error that ends the daemon as an event, too."""
     from cleaner.events import Event, EventLog, LogFormat, format_under
 
     log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
@@ -77,14 +79,14 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
 
 
 class _UnmatchedOnce:
-    """Tells the ``[topics]`` patterns that match no topic when it first sees them so: also behind a reload."""
+    """Logs the ``[topics]`` patterns that match no topic, once, also after a reload."""
 
     def __init__(self, log: Listener) -> None:
         self._log = log
         self._told: set[str] = set()
 
     def __call__(self, loaded: LoadedLayers) -> LoadedLayers:
-        """Return what was loaded."""
+        """Log new patterns that match no topic, and return the configuration unchanged."""
         patterns = patterns_without_topic(loaded)
         if set(patterns) - self._told:
             self._log.event("topics_unmatched", path=str(loaded.settings.path), patterns=list(patterns))
@@ -93,7 +95,7 @@ class _UnmatchedOnce:
 
 
 class _Opening:
-    """Reads the configuration as often as it is asked, and remembers where no cluster metadata lay."""
+    """Reads the configuration at each call, and remembers the log dirs that held no cluster metadata."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
@@ -101,7 +103,7 @@ class _Opening:
         self._without_metadata: set[Path] = set()
 
     def read(self) -> LoadedLayers:
-        """Return the configuration with all its log dirs, also those that are missing while others are there.
+        """Return the configuration with all its log dirs; some may be missing while others are there.
 
         Raises: as ``read_configuration``, ``find_missing`` and ``check_metadata``.
         """

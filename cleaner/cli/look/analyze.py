@@ -1,4 +1,4 @@
-"""``analyze``: what lies in the log dirs, read by Spark: days, codecs, keys, timestamps, savings, retention curves."""
+"""The command ``analyze``: Spark reads the log dirs and finds days, codecs, keys, timestamps, savings and curves."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ if TYPE_CHECKING:
     from cleaner.report.analysis import AnalysisReport
     from cleaner.report.findings import Analysis
 
-HELP = "read everything with Spark: days, codecs, keys, timestamps, savings, retention curves, producers"
+HELP = "read all records with Spark, and report sizes, days, codecs, keys and savings"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``analyze`` takes."""
+    """Add the arguments of ``analyze``."""
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
-        also={ExitStatus.FAILED: "something could not be read; the figures are without it, each has its line"},
+        also={ExitStatus.FAILED: "some files are unreadable, and missing in the figures; stderr names them"},
     )  # fmt: skip
     add_log_dir_arguments(parser)
-    parser.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; local[*]")
+    parser.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs (default: %(default)s)")
     output = parser.add_argument_group("result")
-    output.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.analysis/1")
-    output.add_argument("--output", type=Path, metavar="DIR", help="also as Parquet: a directory a table, a file a run")
-    output.add_argument("--html", type=Path, metavar="FILE", help="also as a page that needs no other file")
+    output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.analysis/1")
+    output.add_argument(
+        "--output", type=Path, metavar="DIR", help="also write Parquet: a directory for each table, a file for each run"
+    )
+    output.add_argument("--html", type=Path, metavar="FILE", help="also write a page of HTML that needs no other file")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, read, show."""
+    """Read the log dirs with Spark, and show the findings."""
     from cleaner.report.analysis import AnalysisReport
 
     analysis = _analyze(args)
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _analyze(args: argparse.Namespace) -> Analysis:
-    """Configuration and Spark are seen to before anything is read."""
+    """Open the configuration and Spark before any log dir is read, then analyze."""
     from cleaner.engine.cleaner import Cleaner
     from cleaner.spark import open_session
     from policies.config.configured import Configured

@@ -1,4 +1,4 @@
-"""``diff``: accounts for every record that is gone between two states of a log dir."""
+"""The command ``diff``: it accounts for every record that is gone between two states of a log dir."""
 
 from __future__ import annotations
 
@@ -17,41 +17,45 @@ if TYPE_CHECKING:
     from cleaner.engine.compare.comparing import ComparedDir, RetentionOf
     from storage.names import TopicPartition
 
-HELP = "prove that between two states of a log dir no record is gone that a cleaner may not take"
+HELP = "compare two states of a log dir, and prove that no record is lost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``diff`` takes."""
+    """Add the arguments of ``diff``."""
     parser.epilog = help_on(
         ExitStatus.DONE,
         ExitStatus.FAILED,
         ExitStatus.USAGE,
-        also={ExitStatus.DAMAGED: "a record is gone, changed or new, and no cleaning accounts for it"},
+        also={ExitStatus.DAMAGED: "no cleaning accounts for a record that is gone, changed or new"},
     )
-    parser.add_argument("before", type=Path, metavar="BEFORE", help="a log dir or a partition directory")
-    parser.add_argument("after", type=Path, metavar="AFTER", help="its later state, or a copy with a manifest")
+    parser.add_argument(
+        "before", type=Path, metavar="BEFORE", help="the earlier state: a log dir or a partition directory"
+    )
+    parser.add_argument("after", type=Path, metavar="AFTER", help="the later state, or a copy with a manifest")
     parser.add_argument(
         "--topic",
         action="extend",
         nargs="+",
         default=[],
         metavar="GLOB",
-        help="only topics or partitions of these names",
+        help="take only the topics or partitions with these names",
     )
-    parser.add_argument("--now", type=moment, metavar="TIME", help="delete horizons up to it have come")
+    parser.add_argument(
+        "--now", type=moment, metavar="TIME", help="take this as the time: delete horizons up to it have passed"
+    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         dest="set_options",
-        help="delete.retention.ms=VALUE, if no cluster metadata log beside AFTER or BEFORE says it",
+        help="delete.retention.ms=VALUE, if no cluster metadata beside AFTER or BEFORE states it",
     )
-    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.diff/1")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.diff/1")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open both, compare, show."""
+    """Open both states, compare them, and show the differences."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
     from cleaner.report.differences import DiffReport
@@ -75,9 +79,9 @@ def _check_named(topics: Sequence[str], before: ComparedDir, after: ComparedDir)
 
 
 def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: ComparedDir) -> RetentionOf:
-    """Return what gives ``delete.retention.ms`` of a partition: of ``--set``, else of the cluster metadata.
+    """Return a function that gives a partition's ``delete.retention.ms``, from ``--set``, else from the metadata.
 
-    Raises: InvalidConfigs of ``--set``.
+    Raises: InvalidConfigs for a wrong ``--set``.
     """
     from cleaner.config.layers import Settings
     from cleaner.config.reader import load_layers
@@ -88,7 +92,7 @@ def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: Com
     try:
         layers = load_layers(Settings(), log_dirs, set_options).layers
     except LogCleanerError as error:
-        complain(f"{error}; what delete.retention.ms may have taken is told by --set alone")
+        complain(f"{error}; so only --set states delete.retention.ms")
 
     def retention_ms_of(topic_partition: TopicPartition) -> int | None:
         policy = layers.policy_for(topic_partition.topic)

@@ -1,4 +1,4 @@
-"""``export``: the records of one partition, as Parquet or as JSON lines."""
+"""The command ``export``: it writes the records of one partition as Parquet or as JSON lines."""
 
 from __future__ import annotations
 
@@ -22,42 +22,47 @@ if TYPE_CHECKING:
     from cleaner.export.transfer import Reading, Writer
     from storage.scan.partitions import FoundPartition
 
-HELP: Final = "write the records of a partition to a file: Parquet, or JSON lines"
+HELP: Final = "write the records of a partition to a file, as Parquet or JSON lines"
 _STDOUT: Final = Path("-")
 _ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``export`` takes."""
+    """Add the arguments of ``export``."""
     parser.usage = f"%(prog)s {OPERAND} --to parquet|jsonl FILE [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={
             ExitStatus.DONE: "every record was written",
-            ExitStatus.FAILED: "something could not be read or written, and there is no file",
-            ExitStatus.USAGE: "wrong usage or configuration; the file is there already",
+            ExitStatus.FAILED: "reading or writing failed, and there is no file",
+            ExitStatus.USAGE: "wrong usage or configuration, or the file exists",
         },
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="whose records")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a new file, whole once it is there; -: stdout (jsonl)")
+    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="the partition to export")
     parser.add_argument(
-        "--to", choices=("parquet", "jsonl"), required=True, help="the format; parquet needs logcleaner[parquet]"
+        "file", type=Path, metavar="FILE", help="the file to write; it must not exist. - is stdout (jsonl only)"
     )
     parser.add_argument(
-        "--include-metadata", action="store_true", help="also the fields of record batches, and control records"
+        "--to",
+        choices=("parquet", "jsonl"),
+        required=True,
+        help="the format; parquet needs pip install 'logcleaner[parquet]'",
+    )
+    parser.add_argument(
+        "--include-metadata", action="store_true", help="also write the fields of record batches, and control records"
     )
     parser.add_argument(
         "--isolation-level",
         choices=_ISOLATION_LEVELS,
         default=_ISOLATION_LEVELS[0],
-        help="read_committed: no aborted records, none behind the last stable offset",
+        help="read_committed leaves out aborted records, and those from the last stable offset on",
     )
     add_place_arguments(parser, with_topics=False)
-    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.export/1")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.export/1")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, read and write, show."""
+    """Read the partition, write the file, and show what was written."""
     from cleaner.engine.clock import SystemClock
     from cleaner.export.transfer import plan_reading, transfer
 
@@ -74,13 +79,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> None:
     if args.file == _STDOUT and args.to != "jsonl":
-        raise InvalidConfig("FILE", "-", f"goes with --to jsonl only: name a file for {args.to}")
+        raise InvalidConfig("FILE", "-", f"needs --to jsonl: name a file for {args.to}")
     if args.file == _STDOUT and args.json:
-        raise InvalidConfig("--json", None, "goes with a file only: the records have stdout")
+        raise InvalidConfig("--json", None, "needs a file: the records go to stdout")
 
 
 def _partition(args: argparse.Namespace) -> FoundPartition:
-    """Raises: InvalidConfig where none, or more than one log dir has it."""
+    """Find the partition. Raises: InvalidConfig if no log dir has it, or more than one."""
     from storage.names import LOG_START_OFFSET_CHECKPOINT
     from storage.scan.partitions import FoundPartition
 
@@ -107,7 +112,7 @@ def _target(args: argparse.Namespace, reading: Reading) -> Iterator[BinaryIO]:
 
 
 def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:
-    """Raises: ExtraMissing."""
+    """Open the writer of the format. Raises: ExtraMissing."""
     if args.to == "jsonl":
         from cleaner.export.jsonl import JsonLinesWriter
 

@@ -1,4 +1,4 @@
-"""``history``: what was changed, when, why, how many bytes: the journal."""
+"""The command ``history``: it shows every change that the journal tells, with its time, reason and bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_parti
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
 
-HELP = "what was changed, when, why, how many bytes (the journal)"
+HELP = "show what was changed, when, why and how many bytes, from the journal"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``history`` takes."""
+    """Add the arguments of ``history``."""
     parser.usage = "%(prog)s [TOPIC-PARTITION] [options]"
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     parser.add_argument(
@@ -22,14 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=topic_partition,
         metavar="TOPIC-PARTITION",
-        help="of this partition alone",
+        help="show only this partition",
     )
     add_place_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.history/1")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.history/1")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, read, show."""
+    """Read the journals, and show their entries."""
     from cleaner.engine.undo.history import read_history
     from cleaner.report.history import HistoryReport
 

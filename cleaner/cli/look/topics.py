@@ -1,4 +1,4 @@
-"""``topics``: what lies in the log dirs, a line a partition."""
+"""The command ``topics``: it lists the partitions of the log dirs, one a line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``topics`` takes."""
+    """Add the arguments of ``topics``."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     add_log_dir_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one document on stdout, schema logcleaner.topics/1")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.topics/1")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, read, show."""
+    """Plan, and show one line for each partition."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.outcome import Silent
     from cleaner.report.topics import TopicsReport

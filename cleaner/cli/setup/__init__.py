@@ -1,1 +1,1 @@
-"""The commands that set things up: demo, systemd, completion."""
+"""The commands that set something up: demo, systemd, completion."""

@@ -1,4 +1,4 @@
-"""``completion``: the script that teaches a shell to complete ``logcleaner``."""
+"""The command ``completion``: it prints the script that teaches a shell to complete ``logcleaner``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-HELP = "print the completion script of a shell; e.g. source <(logcleaner completion bash)"
+HELP = "print a shell's completion script, e.g. source <(logcleaner completion bash)"
 _SHELLS = ("bash", "zsh", "fish", "tcsh")
 _PATHS = {"DIR", "FILE"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``completion`` takes."""
-    parser.add_argument("shell", choices=_SHELLS, help="the shell to complete in")
+    """Add the arguments of ``completion``."""
+    parser.add_argument("shell", choices=_SHELLS, help="the shell that will read the script")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every option and operand, of the commands too."""
+    """Yield every option and operand, also those of the commands."""
     for action in parser._actions:  # argparse offers no public list
         yield action
         if isinstance(action, argparse._SubParsersAction):

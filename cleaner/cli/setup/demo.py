@@ -1,4 +1,4 @@
-"""``logcleaner demo``: make a small log directory to try all this on."""
+"""The command ``demo``: it makes a small log directory on which a user can try logcleaner."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from cleaner.errors import UnwritableFile
 if TYPE_CHECKING:
     from cleaner.demo import MadeTopic
 
-HELP: Final = "make a small log directory to try all this on"
+HELP: Final = "make a small log directory on which you can try logcleaner"
 _COLUMNS: Final = 80
 _INDENT: Final = " " * 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``demo`` takes."""
+    """Add the arguments of ``demo``."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
-    parser.add_argument("directory", metavar="DIR", type=Path, help="where to make it: absent, or an empty directory")
-    parser.add_argument("--seed", type=int, default=1, help="of what is random in it (default: %(default)s)")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="directory to make; it must be absent or empty")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random data (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the demo and say what it holds and what to try. Raises: UnwritableFile, UnsafeOwner."""
+    """Make the demo, and print what it holds and what to try. Raises: UnwritableFile, UnsafeOwner."""
     from cleaner.demo import make_demo
     from cleaner.engine.clock import SystemClock
     from storage.filesystem import FileSystem, OutOfSpace
@@ -39,14 +39,14 @@ def run(args: argparse.Namespace) -> int:
         return ExitStatus.USAGE
     try:
         made = make_demo(directory, FileSystem(), SystemClock().now_ms(), args.seed)
-    except OutOfSpace as error:  # what it says of retention is for a log dir that serves
+    except OutOfSpace as error:  # its advice on retention is for a log dir in service
         raise UnwritableFile(error.path, "no space; name a directory on another disk") from error
     sys.stdout.write(_report(directory, made))
     return ExitStatus.DONE
 
 
 def _problem_with(directory: Path) -> str | None:
-    """Why the demo cannot be made there."""
+    """Return why the demo cannot be made in this directory; None if it can."""
     if directory.is_dir():
         return "is not empty; name a new directory" if any(directory.iterdir()) else None
     if directory.exists():

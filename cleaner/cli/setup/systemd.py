@@ -1,4 +1,4 @@
-"""``systemd``: the unit and its files, carried by the wheel: look at them, or put them where systemd finds them."""
+"""The command ``systemd``: it prints the units that the wheel carries, or installs them."""
 
 from __future__ import annotations
 
@@ -16,32 +16,40 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     from cleaner.cli.setup.unit_files import Placed
 
-HELP = "print or install the systemd units, their sample configuration, alert rules and dashboard"
+HELP = "print or install systemd units, a sample configuration, alert rules, a dashboard"
 _HIDDEN_BY_PROTECT_HOME = ("/home", "/root", "/run/user")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``systemd`` takes."""
+    """Add the arguments of ``systemd``."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    printing = actions.add_parser("print", help="print one file, or all")
-    printing.add_argument("name", nargs="?", metavar="NAME", help="e.g. logcleaner.service; all of them without it")
-    installing = actions.add_parser("install", help="write them; what is in /etc already stays as it is")
+    printing = actions.add_parser("print", help="print one file, or all files")
+    printing.add_argument(
+        "name", nargs="?", metavar="NAME", help="file to print, e.g. logcleaner.service (default: all)"
+    )
+    installing = actions.add_parser("install", help="write the files; those that /etc already has stay as they are")
     installing.add_argument(
         "--root",
         type=Path,
         default=Path("/"),
         metavar="DIR",
-        help="of the file system, to prepare an image or a package",
+        help="root of the file system, to prepare an image or a package",
     )
     installing.add_argument(
-        "--prefix", type=PurePath, default=PurePath("/usr/local"), metavar="DIR", help="of the units; /usr/local"
+        "--prefix",
+        type=PurePath,
+        default=PurePath("/usr/local"),
+        metavar="DIR",
+        help="prefix of the units (default: %(default)s)",
     )
-    installing.add_argument("--command", type=PurePath, metavar="FILE", help="what the units call; this program")
+    installing.add_argument(
+        "--command", type=PurePath, metavar="FILE", help="command that the units call (default: this program)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or install."""
+    """Print or install the files."""
     return _print(args.name) if args.action == "print" else _install(args)
 
 
@@ -63,24 +71,26 @@ def _install(args: argparse.Namespace) -> int:
     if not args.prefix.is_absolute():
         raise InvalidConfig("--prefix", str(args.prefix), "must begin with /")
     for file in placed(args.root, args.prefix, str(command)):
-        sys.stdout.write(f"{file.path}{'' if _write(file) else ': is there already, left as it is'}\n")
+        sys.stdout.write(f"{file.path}{'' if _write(file) else ': exists, left as it is'}\n")
     if args.root == Path("/"):
-        complain("now edit /etc/logcleaner.toml and log-dirs.conf; then systemd-sysusers, systemctl daemon-reload")
+        complain(
+            "now edit /etc/logcleaner.toml and log-dirs.conf; then run systemd-sysusers and systemctl daemon-reload"
+        )
     return ExitStatus.DONE
 
 
 def _command(said: PurePath | None) -> PurePath:
-    """The absolute path of this program, unless another was said."""
+    """Return the path that ``--command`` gives, else the absolute path of this program."""
     command = said or PurePath(shutil.which("logcleaner") or Path(sys.argv[0]).absolute())
     if not command.is_absolute():
         raise InvalidConfig("--command", str(command), "must begin with /")
     if any(command.is_relative_to(hidden) for hidden in _HIDDEN_BY_PROTECT_HOME):
-        complain(f"{command}: the units hide home directories from it (ProtectHome=yes); install it elsewhere")
+        complain(f"{command}: the units cannot see home directories (ProtectHome=yes); install it elsewhere")
     return command
 
 
 def _write(file: Placed) -> bool:
-    """Whether it was written."""
+    """Write a file, unless a person edits it and it exists. Return whether it was written."""
     if file.is_edited and file.path.exists():
         return False
     try:

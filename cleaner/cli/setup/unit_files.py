@@ -1,7 +1,7 @@
-"""The files that make a service of it, and those that watch it: carried by the wheel; where each belongs on a machine.
+"""The files that the wheel carries for a service and its monitoring, and the place of each on a machine.
 
-Vendor's files go below a prefix (``/usr/local``; ``/usr`` for a distribution's package); those that a person edits go
-to ``/etc`` and are never overwritten.
+Vendor files go below a prefix (``/usr/local``; ``/usr`` for a distribution's package). Files that a person edits go to
+``/etc`` and are never overwritten.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path, PurePath
 from typing import Final
 
 PACKAGED: Final = Path(__file__).parents[2] / "share"
-"""In an installed wheel."""
+"""The folder of the files in an installed wheel."""
 CHECKOUT: Final = Path(__file__).parents[3]
-"""In a working copy."""
+"""The folder of the files in a working copy."""
 COMMAND: Final = "/usr/bin/logcleaner"
-"""What the files call, until they are installed."""
+"""The command that the files call until they are installed."""
 _UNITS: Final = ("logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer")
 _SPARK_UNITS: Final = ("logcleaner-analyze.service", "logcleaner-analyze.timer")
 _DROP_INS: Final = ("logcleaner.service.d", "logcleaner-clean.service.d")
@@ -27,19 +27,19 @@ _EXAMPLES: Final = "share/doc/logcleaner/examples"
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """One file."""
+    """One file of the service or its monitoring."""
 
     name: str
-    """As ``systemd print`` takes it."""
+    """The name that ``systemd print`` takes."""
     places: tuple[str, ...]
-    """Below the prefix, or below the root where it is a person's to edit."""
+    """Paths below the prefix; below the root if a person edits the file."""
     is_edited: bool = False
     folder: str = "systemd"
     needs_spark: bool = False
-    """It calls what the extra ``spark`` brings."""
+    """Whether the file needs the extra ``spark``."""
 
     def text(self) -> str:
-        """Its content."""
+        """Return the file's content."""
         root = PACKAGED if PACKAGED.is_dir() else CHECKOUT
         return (root / self.folder / self.name).read_text("utf-8")
 
@@ -67,7 +67,7 @@ def has_spark() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A file at its place."""
+    """A file with its path on the machine."""
 
     path: Path
     text: str
@@ -75,12 +75,12 @@ class Placed:
 
 
 def placed(root: Path, prefix: PurePath, command: str) -> Iterator[Placed]:
-    """Return every file where it belongs, without those that need an extra that is not installed.
+    """Yield every file with its path, without those that need an extra that is not installed.
 
     Args:
-        root: of the file system.
-        prefix: of the vendor's files, absolute.
-        command: path of ``logcleaner``, as the units are to call it.
+        root: root of the file system.
+        prefix: prefix of the vendor files, absolute.
+        command: path of ``logcleaner`` that the units call.
     """
     vendor = root / prefix.relative_to("/")
     for file in FILES:

@@ -303,4 +303,4 @@ def test_output_does_not_go_with_what_makes_no_sense_there(run, engine, option, 
 def test_output_goes_with_one_log_dir(run, engine, tmp_path, capsys):
     other = str(a_log_dir(tmp_path / "other"))
     assert run("clean", "--output", str(tmp_path / "copy"), "--log-dir", other) == ExitStatus.USAGE
-    assert "goes with one log dir" in capsys.readouterr().err
+    assert "needs exactly one log dir" in capsys.readouterr().err

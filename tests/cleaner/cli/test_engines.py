@@ -42,7 +42,7 @@ def test_spark_is_not_started_for_nothing(run, engine, spark, options):
 
 def test_master_goes_with_spark_only(run, engine, capsys):
     assert run("clean", "--master", "local[2]") == ExitStatus.USAGE
-    assert "goes with --engine spark only" in capsys.readouterr().err
+    assert "needs --engine spark" in capsys.readouterr().err
 
 
 def test_spark_that_is_not_installed_is_told_with_its_remedy(run, engine, monkeypatch, capsys):

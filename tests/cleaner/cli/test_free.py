@@ -125,7 +125,7 @@ def test_document_is_that_of_clean(full: Path, capsys) -> None:
 
 def test_topic_nobody_speaks_of_is_named_as_the_cause(full: Path, capsys) -> None:
     assert main(["free", "--log-dir", str(full), "--target", "500000B"]) == 1
-    assert "nobody stated what may go of 1 partition; state their cleanup.policy" in capsys.readouterr().err
+    assert "the cleanup policy of 1 partition is unknown; state it as cleanup.policy" in capsys.readouterr().err
     assert offsets(full) == list(range(SEGMENTS))
 
 
@@ -135,7 +135,9 @@ def test_without_compact_no_log_is_compacted(log_dir: Path, capsys) -> None:
     assert {path: path.stat().st_size for path in logs} == logs
     capsys.readouterr()
     assert main(["free", "--log-dir", str(log_dir), "--target", "100%", "--compact", "--dry-run"]) == 1
-    assert "what compaction would give is not known; 4 partitions would be compacted" in capsys.readouterr().err
+    assert (
+        "a dry run does not know what compaction would free; 4 partitions would be compacted" in capsys.readouterr().err
+    )
     assert main(["free", "--log-dir", str(log_dir), "--target", "100%", "--compact"]) == 1
     assert sum(path.stat().st_size for path in log_dir.glob("orders-*/*.log")) < sum(logs.values())
     assert "policy allows no more; lower a retention; clean --dry-run" in capsys.readouterr().err
@@ -196,5 +198,5 @@ def test_partition_that_gives_too_little_back_is_told_with_figures(tmp_path: Pat
     said, told = capsys.readouterr()
     (line,) = [line for line in said.splitlines() if line.startswith(f"{log_dir}/clicks-0: measured")]
     assert "deleting 1.2 MiB freed" in line
-    assert "so no more of it was deleted: a snapshot" in line
+    assert "so nothing else of this partition was deleted: a snapshot" in line
     assert "NO_GAIN" in told

@@ -103,6 +103,18 @@ def test_help_of_clean_lists_its_exit_statuses(capsys: pytest.CaptureFixture[str
     assert all(f"\n  {status:<4} " in told for status in (0, 1, 2, 3, 5, 6, 10, 130, 143))
 
 
+COMMANDS = ("clean", "free", "run", "topics", "analyze", "history", "restore", "systemd", "diff", "export", "demo")
+
+
+@pytest.mark.parametrize("arguments", [(), *((command,) for command in COMMANDS), ("systemd", "install")])
+def test_help_fits_80_columns(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*arguments, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_completion_script_knows_the_commands(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
@@ -216,7 +228,7 @@ def test_other_closed_streams_change_no_result(closed: str, demo: Path) -> None:
 def test_question_without_stdin_is_refused(demo: Path) -> None:
     done = run_in_shell("clean --assume-committed --log-dir {demo} <&-", demo)
     assert done.returncode == 5
-    assert "say --yes" in done.stderr
+    assert "add --yes" in done.stderr
 
 
 def test_closed_stream_leaves_its_number_to_no_file(demo: Path) -> None:

@@ -43,7 +43,7 @@ def test_every_exit_status_is_there() -> None:
 def test_roff_finds_no_fault_and_shows_the_text_as_it_is() -> None:
     shown = " ".join(formatted().split())
     assert "logcleaner - retention and log compaction for Apache Kafka log directories" in shown
-    assert "-n, --dry-run change nothing, say what a run would do" in shown
+    assert "-n, --dry-run change nothing, and print what a run would do" in shown
     assert ".logcleaner-journal in each log dir" in shown
     assert "15% of it" in shown
 

@@ -102,7 +102,7 @@ class TestPatternsOfTopics:
     def test_those_without_a_topic_are_one_warning_and_change_no_status(self, command, config: Path, capsys) -> None:
         assert main([*command, "--config", str(config)]) == 0
         (line,) = capsys.readouterr().err.splitlines()
-        expected = f"logcleaner: {config}: [topics] without a topic here: zz*, ordres (did you mean orders?)"
+        expected = f"logcleaner: {config}: these [topics] match no topic here: zz*, ordres (did you mean orders?)"
         assert line == expected
 
     def test_topic_that_only_the_cluster_metadata_knows_is_a_match(self, config: Path, log_dir: Path, capsys) -> None:

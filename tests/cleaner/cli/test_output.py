@@ -27,7 +27,7 @@ def clean(source: Path, to: Path) -> int:
 
 def test_source_at_rest_gives_a_whole_copy(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert clean(source, tmp_path / "copy") == ExitStatus.DONE
-    assert "a whole copy, with its manifest" in capsys.readouterr().out
+    assert "the copy is complete, with its manifest" in capsys.readouterr().out
 
 
 def test_source_that_changes_gives_no_copy_and_one_line_with_the_cause(

@@ -100,7 +100,7 @@ def test_second_restore_has_nothing_to_do(log_dir: Path, capsys) -> None:
     assert run(log_dir, "restore", "clicks-0") == 0
     before = files_of(log_dir)
     assert run(log_dir, "restore", "clicks-0") == 0
-    assert "Nothing waits that could be restored" in capsys.readouterr().out
+    assert "There is nothing to restore" in capsys.readouterr().out
     assert files_of(log_dir) == before
 
 
@@ -187,4 +187,4 @@ def test_history_of_one_partition_and_of_what_concerns_all(log_dir: Path, which:
 
 def test_history_of_a_dir_that_nothing_changed(demo: Path, capsys) -> None:
     assert run(demo, "history") == 0
-    assert capsys.readouterr().out == "Nothing was changed that the journal knows of.\n"
+    assert capsys.readouterr().out == "The journal has no changes.\n"

@@ -70,7 +70,7 @@ def test_install_again_keeps_what_was_edited_and_renews_the_rest(tmp_path: Path,
     capsys.readouterr()
     assert install(tmp_path, "--prefix", "/usr") == 0
     assert config.read_text() == "edited" != unit.read_text()
-    assert f"{config}: is there already, left as it is\n" in capsys.readouterr().out
+    assert f"{config}: exists, left as it is\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("option", [("--prefix", "usr"), ("--command", "logcleaner")])

@@ -86,7 +86,7 @@ def test_a_relative_path_is_taken_from_the_files_directory() -> None:
         ("[topics.a]\nlog.dirs = 1", "line 2: log.dirs: no such key"),
         ("cluster.metadata = 1", "line 1: cluster.metadata: must be true or false"),
         ("kafka.defaults = 'true'", "line 1: kafka.defaults: must be true or false"),
-        ("server.properties = 1", "line 1: server.properties: must be a text"),
+        ("server.properties = 1", "line 1: server.properties: must be a string"),
         ("defaults = 1", "line 1: defaults: must be a table"),
         ("metrics = 1", "line 1: metrics: must be a table"),
         ("[[topics]]\na = 1", "line 1: topics: must be a table"),
@@ -95,10 +95,10 @@ def test_a_relative_path_is_taken_from_the_files_directory() -> None:
         ("[defaults]\ncleanup.policy = [{a = 1}]", "must be a list of texts"),
         (
             "[defaults]\nretention.ms = 1\n'retention.ms' = 2",
-            "line 3: defaults.retention.ms: stands in line 2 already",
+            "line 3: defaults.retention.ms: is already stated in line 2",
         ),
         ("log.cleaner.threads = 1\n[cleaner]\nthreads = 2", "line 3: cleaner.threads: is stated at"),
-        ("a = [", "is no valid TOML"),
+        ("a = [", "is not valid TOML"),
         ('"" = 1\ndefaults."" = 2\ntopics."" = 3', "line 1: : no such key"),
     ],
 )

@@ -45,7 +45,7 @@ def test_long_lists_are_cut_and_it_is_said(capsys: pytest.CaptureFixture[str]) -
     section = next(section for section in sections(analysis) if section.title == TITLES["days"])
     assert (len(section.rows), section.left_out) == (ROWS_MAX, 4)
     show(AnalysisReport(analysis), as_json=False)
-    assert "4 more rows: --json and --output have them" in printed(capsys)
+    assert "4 more rows in --json and --output" in printed(capsys)
     assert "4 more rows" in AnalysisReport(analysis).html()
 
 

@@ -172,7 +172,7 @@ def test_partition_without_a_result_was_not_touched() -> None:
         (
             3 * MIB - 1,
             None,
-            "while it runs, and what does not fit is left as it is\n",
+            "while it runs, and a compaction that does not fit is left out\n",
         ),
         (4 * MIB, 0, "while it runs\n"),
     ],
@@ -183,7 +183,7 @@ def test_dry_run_says_what_working_space_is_needed(free_bytes: int, delay_ms: in
     short = replace(plan, log_dirs=(replace(log_dir, facts=replace(log_dir.facts, free_bytes=free_bytes)),))
     short = with_delay(short, delay_ms)
     said = text_of(CleaningReport(short, a_dry_run(short)), 200)
-    assert f"  compaction takes up to 3.0 MiB of that {expected}" in said
+    assert f"  compaction needs up to 3.0 MiB of that {expected}" in said
     assert "while it runs" not in text_of(CleaningReport(short, a_run(short)), 200)
 
 

@@ -31,14 +31,14 @@ TIME                  WHAT          BYTES  PARTITION: WHY
 2026-11-21T06:03:34Z  compact  1023 Bytes  clicks-0: dirty from 100 to 200
 2026-11-21T06:03:34Z  failed            -  clicks-0: 0.log at byte 0: CRC-32C
                                            mismatch
-2026-11-21T06:03:34Z  recover           -  clicks-0: finished or undid what a
-                                           crash left
+2026-11-21T06:03:34Z  recover           -  clicks-0: finished or undid an
+                                           interrupted step
 2026-11-21T06:03:34Z  restore     5.0 MiB  clicks-0: 2 segments back, on hold
 2026-11-21T06:03:34Z  release           -  clicks-0: no longer on hold
 2026-11-21T06:03:34Z  clock             -  all: confirmed with --yes: the clock
                                            says so
-2 damaged lines of the journal passed over: a crash or a full disk cut short
-  what they told
+skipped 2 damaged lines of the journal: a crash or a full disk cut off their
+  ends
 """
 
 
@@ -48,7 +48,7 @@ def test_table_fits_80_columns_and_counts_what_was_damaged() -> None:
 
 
 def test_journal_without_an_entry_says_so() -> None:
-    assert text_of(HistoryReport([History("/data", (), 0)])) == "Nothing was changed that the journal knows of.\n"
+    assert text_of(HistoryReport([History("/data", (), 0)])) == "The journal has no changes.\n"
 
 
 def test_several_log_dirs_are_told_apart() -> None:

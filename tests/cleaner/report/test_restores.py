@@ -39,14 +39,14 @@ orders-1
 held-2  on hold since 2027-01-15T08:00:00Z
 
 again-4
-  its hold of 2027-01-15T08:00:00Z was that of another topic of this name, and
+  the hold of 2027-01-15T08:00:00Z belonged to another topic of this name, and
     has lapsed
 
 bad-3
   FAILED: /data/bad-3: cannot be read
 
 Restorable: 4 segments of 2 partitions, 270 Bytes.
-logcleaner restore TOPIC-PARTITION, or --all, brings it back.
+logcleaner restore TOPIC-PARTITION, or --all, brings them back.
 """
 DONE = """\
 clicks-0  on hold since 2027-01-15T08:00:00Z
@@ -54,8 +54,8 @@ clicks-0  on hold since 2027-01-15T08:00:00Z
     20: deleted 2027-01-15T08:00:00Z
 
 Restored: 3 segments of 1 partition, 180 Bytes.
-Retention and compaction leave them alone until logcleaner restore --release
-TOPIC-PARTITION.
+Retention and compaction leave these partitions alone until logcleaner restore
+--release TOPIC-PARTITION.
 """
 
 
@@ -68,7 +68,7 @@ def test_restore_tells_what_came_back_and_how_the_hold_ends() -> None:
 
 
 def test_nothing_to_restore_is_said() -> None:
-    assert text_of(RestoreReport([], dry_run=True)) == "Nothing waits that could be restored.\n"
+    assert text_of(RestoreReport([], dry_run=True)) == "There is nothing to restore.\n"
 
 
 def test_released_partitions_are_named() -> None:
