@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent
-from cleaner.daemon.supervisor import Supervisor
+from cleaner.daemon.pulse import Pulse
 from cleaner.engine.outcome import Listener
 from cleaner.events import Event
 from storage.errors import LogCleanerError
@@ -77,18 +77,18 @@ class CompactionRefused(LogCleanerError):
 class CompactingChild:
     """One child, started with its first task, ended on leaving the ``with``."""
 
-    def __init__(self, locks: Iterable[int], supervisor: Supervisor) -> None:
+    def __init__(self, locks: Iterable[int], pulse: Pulse) -> None:
         """Nothing is started yet.
 
         Args:
             locks: descriptors that the child inherits.
-            supervisor: says when the daemon is to end.
+            pulse: says when the daemon is to end.
         """
         self._locks = tuple(locks)
-        self._supervisor = supervisor
+        self._pulse = pulse
         self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._kill_at_seconds = 0.0
-        self._pulse = _Pulse()
+        self._signs = _Signs()
         self._is_asked_to_end = False
 
     def __enter__(self) -> Self:
@@ -133,7 +133,7 @@ class CompactingChild:
         connection.close()
         started_seconds = time.monotonic()
         while process.poll() is None:
-            limit_seconds = STOP_SECONDS if self._supervisor.stopping() else END_SECONDS
+            limit_seconds = STOP_SECONDS if self._pulse.stopping() else END_SECONDS
             if time.monotonic() - started_seconds > limit_seconds:
                 process.kill()
                 process.wait()
@@ -160,7 +160,7 @@ class CompactingChild:
             )
         self._child = process, ours
         self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX
-        self._pulse = _Pulse()
+        self._signs = _Signs()
         self._next(process, ours, meanwhile)  # Ready
         return process, ours
 
@@ -175,11 +175,11 @@ class CompactingChild:
         killed_seconds: float | None = None
         while True:
             self._end_if_asked(process)
-            if time.monotonic() > self._kill_at_seconds or self._pulse.is_still(process.pid):
+            if time.monotonic() > self._kill_at_seconds or self._signs.is_still(process.pid):
                 killed_seconds = killed_seconds or time.monotonic()
                 process.kill()
             if killed_seconds is None or time.monotonic() - killed_seconds < _UNKILLED_SECONDS_MAX:
-                self._supervisor.alive()
+                self._pulse.alive()
             if not self._is_asked_to_end and killed_seconds is None:
                 beside()
             try:
@@ -193,19 +193,19 @@ class CompactingChild:
         return message
 
     def _end_if_asked(self, process: subprocess.Popen[bytes]) -> None:
-        if self._supervisor.stopping() and not self._is_asked_to_end:
+        if self._pulse.stopping() and not self._is_asked_to_end:
             process.terminate()
             self._kill_at_seconds, self._is_asked_to_end = time.monotonic() + STOP_SECONDS, True
 
     def _death(self) -> ChildDied:
         assert self._child is not None
         process, _ = self._child
-        still_seconds = STILL_SECONDS_MAX if self._pulse.has_stopped else None
+        still_seconds = STILL_SECONDS_MAX if self._signs.has_stopped else None
         self.close()
         return ChildDied(process.returncode, still_seconds)
 
 
-class _Pulse:
+class _Signs:
     """Tells whether a process gets any further: it used a processor, or at least woke up, since the last look."""
 
     def __init__(self) -> None:

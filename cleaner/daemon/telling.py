@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
-from cleaner.daemon.supervisor import Supervisor
+from cleaner.daemon.pulse import Pulse
 from cleaner.engine.outcome import Outcome
 from cleaner.events import Event, EventLog
 from policies.plan import PartitionKey, PartitionPlan, Plan
@@ -192,35 +192,33 @@ class Teller:
 class Progress:
     """A ``Listener`` that logs events, gives signs of life, and tells how far the compaction of a partition is."""
 
-    def __init__(
-        self, log: Teller, supervisor: Supervisor, partition: PartitionKey | None = None, all_bytes: int = 0
-    ) -> None:
+    def __init__(self, log: Teller, pulse: Pulse, partition: PartitionKey | None = None, all_bytes: int = 0) -> None:
         """Listen.
 
         Args:
             log: hears events.
-            supervisor: hears that something goes on.
+            pulse: hears that something goes on.
             partition: what is compacted, where that is told.
             all_bytes: that are read for it.
         """
         self._log = log
-        self._supervisor = supervisor
+        self._pulse = pulse
         self._partition = partition
         self._all_bytes = all_bytes
         self._done_bytes = 0
 
     def event(self, name: str, **fields: object) -> None:
         """Log it."""
-        self._supervisor.alive()
+        self._pulse.alive()
         self._log.event(name, **fields)
 
     def progress(self, done_bytes: int) -> None:
         """Tell the percentage."""
-        self._supervisor.alive()
+        self._pulse.alive()
         self._done_bytes += done_bytes
         if self._partition and self._all_bytes:
             percent = min(99, 100 * self._done_bytes // self._all_bytes)
-            self._supervisor.tell(f"compacting {self._partition[1]}: {percent} %")
+            self._pulse.tell(f"compacting {self._partition[1]}: {percent} %")
 
 
 def bytes_to_read(planned: PartitionPlan) -> int:

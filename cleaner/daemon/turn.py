@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from cleaner.daemon.child import CompactingChild
-from cleaner.daemon.supervisor import Supervisor
+from cleaner.daemon.pulse import Pulse
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
@@ -73,11 +73,11 @@ class Turn:
         assert self._locks is not None
         return self._locks[log_dir]
 
-    def compactor(self, supervisor: Supervisor) -> CompactingChild:
+    def compactor(self, pulse: Pulse) -> CompactingChild:
         """Return the one child of this turn; start it when first called."""
         if self._compactor is None:
             descriptors = [lock.descriptor for lock in (self._locks or {}).values()]
-            self._compactor = CompactingChild(descriptors, supervisor)
+            self._compactor = CompactingChild(descriptors, pulse)
         return self._compactor
 
     def _lock(self, path: Path, locks: dict[Path, LogDirLock]) -> None:

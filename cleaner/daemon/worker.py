@@ -20,7 +20,7 @@ from cleaner.daemon.damage import DamagedWorks
 from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_beside, failed_in, names_of
 from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
-from cleaner.daemon.supervisor import Supervisor
+from cleaner.daemon.pulse import Pulse
 from cleaner.daemon.telling import Progress, Teller, Trouble, bytes_to_read, words
 from cleaner.daemon.turn import Turn, at_least_one
 from cleaner.engine.cleaner import Cleaner
@@ -50,12 +50,12 @@ class Worker:
     """Owns the schedule. ``tick`` is called by one thread at a time; ``want`` and ``stop`` by any."""
 
     def __init__(
-        self, configuration: Configuration, clock: Clock, teller: Teller, supervisor: Supervisor, *, observing: bool
+        self, configuration: Configuration, clock: Clock, teller: Teller, pulse: Pulse, *, observing: bool
     ) -> None:
         self._configuration = configuration
         self._clock = clock
         self._teller = teller
-        self._supervisor = supervisor
+        self._pulse = pulse
         self._schedule = Schedule(Intervals.of(configuration.broker), clock.now_ms(), observing=observing)
         self._orders: SimpleQueue[Change] = SimpleQueue()
         self._cleaner: Cleaner | None = None
@@ -72,7 +72,7 @@ class Worker:
         self._orders.put(change)
 
     def stop(self) -> None:
-        """End the present job between two steps. The supervisor says ``stopping`` already."""
+        """End the present job between two steps. ``Pulse.stopping`` is true by then."""
         if cleaner := self._cleaner:
             cleaner.stop()
 
@@ -90,7 +90,7 @@ class Worker:
         self._rounds, self._is_once = self._rounds + 1, is_once
         self._teller.begin_round(self._rounds)
         with Turn(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
-            while not self._supervisor.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
+            while not self._pulse.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
                 self._do(jobs[0], round_)
         if round_.held_seconds:
             self._teller.held_locks(round_.held_seconds)
@@ -115,8 +115,8 @@ class Worker:
     def _do(self, job: Job, round_: Turn) -> None:
         now_ms = self._clock.now_ms()
         self._schedule = self._schedule.began(job, now_ms)
-        self._supervisor.alive()
-        self._supervisor.tell(words(job))
+        self._pulse.alive()
+        self._pulse.tell(words(job))
         self._doing = job.kind
         self._teller.began(job.kind)
         self._teller.event(Event.JOB_BEGUN, job=job.kind.value, partitions=len(job.partitions))
@@ -160,7 +160,7 @@ class Worker:
             self._reload()
 
     def _reload(self) -> None:
-        self._supervisor.reloading()
+        self._pulse.reloading()
         was_unreadable = self._configuration.unreadable
         try:
             changes = self._configuration.reload()
@@ -176,7 +176,7 @@ class Worker:
                 intervals = Intervals.of(self._configuration.broker)
                 self._schedule = self._schedule.reconfigured(intervals, was_unreadable=bool(was_unreadable))
         finally:
-            self._supervisor.reloaded()
+            self._pulse.reloaded()
 
     def _survey(self, job: Job, round_: Turn, now_ms: int) -> None:
         """Plan everything; where nothing changed since the last time, what was found then holds still."""
@@ -298,22 +298,22 @@ class Worker:
             if jobs := self._due():
                 self._do(jobs[0], round_)
 
-        progress = Progress(self._teller, self._supervisor, key, self._to_read_bytes.get(key, 0))
+        progress = Progress(self._teller, self._pulse, key, self._to_read_bytes.get(key, 0))
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
         lock = round_.lock_of(Path(key[0]))
         lock.ensure_named()
         task = CompactionTask(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
         try:
-            done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
+            done = round_.compactor(self._pulse).compact(task, progress, meanwhile)
         except CompactorUnstartable as error:
-            if not self._supervisor.stopping():
+            if not self._pulse.stopping():
                 self._rest_compactor(key, error, now_ms)
             return
         except CompactionRefused as error:
             self._back_off((job.kind, key), str(error), now_ms)
         except ChildDied as error:
-            if not self._supervisor.stopping():
+            if not self._pulse.stopping():
                 self._teller.worker_died(str(error))
                 self._back_off((job.kind, key), str(error), now_ms)
         else:
@@ -365,8 +365,8 @@ class Worker:
 
         def wanted_and_alive(topic_partition: TopicPartition) -> bool:
             """Asked before each partition is read: a sign of life, and where planning can be stopped."""
-            self._supervisor.alive()
-            if self._supervisor.stopping():
+            self._pulse.alive()
+            if self._pulse.stopping():
                 raise Stopped
             return wanted(topic_partition)
 
@@ -374,12 +374,12 @@ class Worker:
             self._configuration.loaded.configured._replace(log_dirs=tuple(dirs)),
             Means(
                 clock=self._clock,
-                listener=Progress(self._teller, self._supervisor),
+                listener=Progress(self._teller, self._pulse),
                 may_begin=at_least_one(lambda: not (round_ and self._must_let_go(round_))),
             ),
             locks=LentLocks(lambda path: round_.lock_of(path) if round_ else None),
             wanted=wanted_and_alive,
         )
-        if self._supervisor.stopping():
+        if self._pulse.stopping():
             cleaner.stop()
         return cleaner

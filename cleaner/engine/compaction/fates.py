@@ -209,8 +209,8 @@ def _feed_markers(unresolved: TransactionFates, slices: Iterator[Slice], spend: 
 
 
 def _slices(segments: Sequence[Segment], log_end_offset: int, *, is_locked: bool) -> Iterator[Slice]:
-    upper_offsets = [*(segment.base_offset for segment in segments[1:]), OFFSET_MAX]
-    for segment, upper_offset in zip(segments, upper_offsets, strict=False):  # there may be none
+    upper_offsets = [*(segment.base_offset for segment in segments), OFFSET_MAX][1:]
+    for segment, upper_offset in zip(segments, upper_offsets, strict=True):
         with open_segment(segment, upper_offset, is_locked=is_locked) as source:
             try:
                 for slice_ in source.slices(verify=True):

@@ -72,9 +72,17 @@ def round_of(
     assert compaction is not None
     segments = tuple(check_unchanged(listing.segments, compaction.segments))
     producers = producer_state_of(facts, listing, request.now_ms, means)
-    start, end = facts.log_start_offset if log_start_offset is None else log_start_offset, facts.log_end_offset
-    asked = request.now_ms, end, request.is_at_once
-    return Round(listing, segments, compaction, partition.policy, start, producers, *asked)
+    return Round(
+        listing,
+        segments,
+        compaction,
+        partition.policy,
+        facts.log_start_offset if log_start_offset is None else log_start_offset,
+        producers,
+        request.now_ms,
+        facts.log_end_offset,
+        request.is_at_once,
+    )
 
 
 @dataclass(frozen=True, slots=True)

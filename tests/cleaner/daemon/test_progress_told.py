@@ -10,7 +10,7 @@ STATE = TopicPartition("state", 0)
 
 
 def percentages(world):
-    return [text for text in world.supervisor.told if text.endswith("%")]
+    return [text for text in world.pulse.told if text.endswith("%")]
 
 
 def test_compaction_of_the_backlog_is_told_in_percent(log_dir):  # noqa: F811

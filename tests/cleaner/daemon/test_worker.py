@@ -54,7 +54,7 @@ DELETE_DELAY = "60000"
 
 
 class Supervised:
-    """A supervisor that never asks for the end, unless told to."""
+    """A pulse that never asks for the end, unless told to."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -126,7 +126,7 @@ class SameProcess:
 
     dies = refuses = unstartable = 0
 
-    def __init__(self, locks, supervisor) -> None:
+    def __init__(self, locks, pulse) -> None:
         self.locks = locks
 
     def compact(self, task, listener, meanwhile) -> Done:
@@ -164,7 +164,7 @@ class _Sending:
 
 class World:
     def __init__(self, log_dir: Path, *set_options: str, **topics: dict[str, str]) -> None:
-        self.log_dir, self.clock, self.supervisor = log_dir, FakeClock(), Supervised()
+        self.log_dir, self.clock, self.pulse = log_dir, FakeClock(), Supervised()
         self.layers: ConfigLayers | Exception = configured(*set_options, **topics)
         self.log, self.observer = Recorded(), Observed()
         self.teller = Teller(self.log, self.observer)
@@ -174,7 +174,7 @@ class World:
         self.worker = self.start()
 
     def start(self, *, observing: bool = False) -> Worker:
-        self.worker = Worker(self.configuration, self.clock, self.teller, self.supervisor, observing=observing)
+        self.worker = Worker(self.configuration, self.clock, self.teller, self.pulse, observing=observing)
         return self.worker
 
     def _load(self) -> LoadedLayers:
@@ -224,7 +224,7 @@ def test_the_first_round_surveys_and_compacts(world):
     assert latest(world.log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
     assert (world.observer.plans, world.observer.runs) == (1, 1)
     assert LogDir(world.log_dir).locked_by() is None
-    assert any(text.startswith("compacting state-0") for text in world.supervisor.told)
+    assert any(text.startswith("compacting state-0") for text in world.pulse.told)
     assert [(job.kind, job.succeeded) for job in world.observer.jobs] == [
         (JobKind.SURVEY, True),
         (JobKind.COMPACTION, True),
@@ -394,7 +394,7 @@ def test_a_child_that_cannot_start_is_told_once_and_tried_again_after_a_pause(lo
 
 def test_a_child_that_dies_because_all_ends_is_not_counted(world):
     SameProcess.dies = 1
-    world.supervisor.told = _EndsAt(world.supervisor, "compacting state-0")
+    world.pulse.told = _EndsAt(world.pulse, "compacting state-0")
     world.after(0)
     assert (world.observer.deaths, world.log.names()) == (0, [])
 
@@ -402,13 +402,13 @@ def test_a_child_that_dies_because_all_ends_is_not_counted(world):
 class _EndsAt(list[str]):
     """Ends the worker when a line is told."""
 
-    def __init__(self, supervisor: Supervised, line: str) -> None:
+    def __init__(self, pulse: Supervised, line: str) -> None:
         super().__init__()
-        self.supervisor, self.line = supervisor, line
+        self.pulse, self.line = pulse, line
 
     def append(self, line: str) -> None:
         if line == self.line:
-            self.supervisor.is_stopping = True
+            self.pulse.is_stopping = True
         super().append(line)
 
 
@@ -479,7 +479,7 @@ def test_a_reload_applies_what_is_valid_and_keeps_what_was_where_it_is_not(world
     world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
     world.after(0)
     assert world.log.fields("config_reloaded")["changes"]
-    assert world.supervisor.reloads == 2
+    assert world.pulse.reloads == 2
     world.after(30_000).after(1_000)
     assert "segment_deleted" in world.log.names()
 
@@ -570,13 +570,13 @@ def test_a_removal_that_fails_backs_off(deleting, monkeypatch):
 
 
 def test_planning_stops_between_two_partitions(world):
-    world.supervisor.told = _EndsAt(world.supervisor, "looking for what there is to do")
+    world.pulse.told = _EndsAt(world.pulse, "looking for what there is to do")
     world.after(0)
     assert (world.observer.plans, world.log.names()) == (0, [])
 
 
 def test_stopping_ends_the_round_between_two_jobs(world):
-    world.supervisor.is_stopping = True
+    world.pulse.is_stopping = True
     world.after(30_000)
     assert world.log.names() == []
     world.worker.stop()
