@@ -235,7 +235,7 @@ class TestGuards:
         assert run("clean") == 5
         (line,) = capsys.readouterr().err.splitlines()
         assert "MAX_DELETE_RATIO: /data/guarded-0: 2 of 3 segments" in line
-        assert "say --yes" in line
+        assert "add --yes" in line
         assert [what for what, _ in engine.asked] == ["clean"]
         assert not engine.requests[0].confirmed
 

@@ -80,7 +80,7 @@ def test_target_that_policy_does_not_allow_is_one_line_and_status_1(full: Path, 
     said, told = capsys.readouterr()
     (line,) = [line for line in told.splitlines() if line.startswith("logcleaner: ")]
     assert f"{full}: " in line
-    assert "short of 6.4 MiB: policy allows no more; lower a retention, or say --compact" in line
+    assert "short of 6.4 MiB: policy allows no more; lower a retention, or add --compact" in line
     assert "target 6.4 MiB missed" in said
     assert offsets(full) == list(range(0 if dry_run else EXPIRED, SEGMENTS))
 
@@ -176,7 +176,7 @@ def test_hard_linked_segment_is_named_and_the_cause_told(full: Path, capsys) -> 
         said, told = capsys.readouterr()
         assert "NO_GAIN" in said
         assert "a file of it has 2 hard links: deleting it would free nothing" in said
-        assert "what may go of 1 partition would free nothing (NO_GAIN); remove the hard links" in told
+        assert "deleting from 1 partition would free nothing (NO_GAIN); remove the hard links" in told
     assert offsets(full) == list(range(7, SEGMENTS))
     assert free(full, "--target", "80%", "--json") == 1
     document = json.loads(capsys.readouterr().out)

@@ -97,7 +97,7 @@ def test_a_relative_path_is_taken_from_the_files_directory() -> None:
             "[defaults]\nretention.ms = 1\n'retention.ms' = 2",
             "line 3: defaults.retention.ms: is already stated in line 2",
         ),
-        ("log.cleaner.threads = 1\n[cleaner]\nthreads = 2", "line 3: cleaner.threads: is stated at"),
+        ("log.cleaner.threads = 1\n[cleaner]\nthreads = 2", "line 3: cleaner.threads: is already stated at"),
         ("a = [", "is not valid TOML"),
         ('"" = 1\ndefaults."" = 2\ntopics."" = 3', "line 1: : no such key"),
     ],
