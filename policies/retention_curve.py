@@ -48,7 +48,7 @@ def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
     Args:
         log: the facts of one partition.
 
-        Returns:
+    Returns:
         The points by rising limit.
     """
     left_bytes = _left_bytes(log)

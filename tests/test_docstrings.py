@@ -67,14 +67,14 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 """What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
 
 FRAGMENTS: dict[str, int] = {
-    "cleaner/daemon": 31,
+    "cleaner/daemon": 32,
     "cleaner/engine": 41,
     "cleaner/engine/compaction": 46,
     "storage/machine": 1,
     "storage/scan": 10,
 }
 NOT_IMPERATIVE: dict[str, int] = {
-    "cleaner/daemon": 16,
+    "cleaner/daemon": 14,
     "cleaner/engine": 22,
     "cleaner/engine/compaction": 35,
     "storage/machine": 1,

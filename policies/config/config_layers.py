@@ -151,8 +151,8 @@ class ConfigLayers:
             name: a topic key or a broker key. A broker key that stands in for a topic key means the topic key.
             topic: the topic's name; None for all topics that no layer names.
 
-            Raises:
-                InvalidConfig: there is no such key.
+        Raises:
+            InvalidConfig: there is no such key.
         """
         key = key_of(name)
         return Explanation(key, topic, tuple(value for value in self._values(topic) if value.stated.key == key))
