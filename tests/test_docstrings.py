@@ -68,14 +68,13 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 
 FRAGMENTS: dict[str, int] = {
     "cleaner/daemon": 32,
-    "cleaner/engine": 41,
+    "cleaner/engine": 9,
     "cleaner/engine/compaction": 46,
     "storage/machine": 1,
     "storage/scan": 10,
 }
 NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/daemon": 14,
-    "cleaner/engine": 22,
     "cleaner/engine/compaction": 35,
     "storage/machine": 1,
     "storage/scan": 12,

@@ -1,4 +1,4 @@
-"""How a run begins once it has every lock: with the recovery of what a crash left, each in the journal before it."""
+"""The beginning of a run that has every lock: it recovers what a crash left, with a journal line before each recovery."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ class Cleaner:
             return list(recover_log_dir(log_dir, survey, journal, means)) if may_recover else []
 
     def _may_recover(self, log_dir: LogDir, request: Request, journal: Journal) -> bool:
-        """Whether no guard rail holds the log dir back.
+        """Return whether no guard rail holds the log dir back.
 
         The question comes before the first journal entry of this run, which the clock would agree with. A clock that
         was confirmed gets such an entry. Raises: JournalFull.

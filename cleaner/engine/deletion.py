@@ -81,13 +81,13 @@ def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
 
 
 def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[SegmentFile], list[SegmentFile]]:
-    """Steps 2 and 3: every ``.log``, and all that is theirs."""
+    """Do steps 2 and 3: every ``.log``, and all its companions."""
     companions = [segment.files[kind] for segment in doomed for kind in SEGMENT_KINDS[1:] if kind in segment.files]
     return [segment.log for segment in doomed], companions + retired_snapshots(listing, doomed)
 
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
-    """What must hold before the first step."""
+    """Check what must hold before the first step."""
     doomed = check_unchanged(listing.segments, deletion.segments)
     if deletion.roll_at_offset is not None and len(doomed) < len(listing.segments):
         rolled = max(listing.segments, key=lambda segment: segment.base_offset)
@@ -97,7 +97,7 @@ def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
 
 
 def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -> list[Segment]:
-    """The segments of a plan, looked up again. Raises: PlanOutOfDate where one changed since."""
+    """Look the segments of a plan up again. Raises: PlanOutOfDate if one has changed since."""
     by_base = {segment.base_offset: segment for segment in found}
     directory = next((segment.directory for segment in by_base.values()), Path())
     segments: list[Segment] = []
@@ -137,8 +137,11 @@ def ensure_changeable(listing: Listing, planned: Iterable[SegmentFacts], *, and_
 def _roll(
     fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]
 ) -> tuple[Path, ...]:
-    """The empty segment that stays where everything goes; gives the files made, in the order in which they may go
-    again. Raises: OutOfSpace, and none of them is left."""
+    """Make the empty segment that stays if everything else is deleted.
+
+    Returns: the files made, in the order in which they may be removed again.
+    Raises: OutOfSpace, and none of the files is left.
+    """
     offset = deletion.roll_at_offset
     if offset is None:
         return ()
@@ -155,7 +158,7 @@ def _roll(
 
 
 def _undo(fs: FileSystem, directory: Path, done: Renames, rolled: Sequence[Path]) -> None:
-    """Backwards, so that at any moment the log is whole or lacks its oldest segments only."""
+    """Undo renames backwards, so that at any moment the log is whole or lacks its oldest segments only."""
     for source, target in reversed(done):
         fs.rename(target, source, Purpose.RETIRE)
     if done:
@@ -171,7 +174,7 @@ def _unlink(fs: FileSystem, directory: Path, paths: Sequence[Path]) -> None:
 
 
 def retired_snapshots(listing: Listing, segments: Iterable[Segment]) -> list[SegmentFile]:
-    """Those of segments that go; the newest one stays, a long replay is the price of losing it."""
+    """Delete the producer snapshots of deleted segments. The newest one stays: without it a start replays the log."""
     bases = {segment.base_offset for segment in segments}
     return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
 

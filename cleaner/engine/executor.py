@@ -222,7 +222,7 @@ class Executor:
         return {key for key, result in self.results.items() if result.error}
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
-        """Without a delay, unlink what a compaction renamed before the next one needs space."""
+        """Unlink what a compaction renamed before the next one needs space, unless there is a delay."""
         if not self._request.is_at_once:
             return result
         swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)

@@ -46,7 +46,7 @@ _LOOK_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """What became of a rescue: what of the plan was chosen, what came of it, and the file systems before and after."""
+    """The result of a rescue: the chosen part of the plan, its outcome, and the file systems before and after."""
 
     plan: Plan
     outcome: Outcome
@@ -61,12 +61,12 @@ class Rescued:
 
     @property
     def is_met(self) -> bool:
-        """Whether the target is reached everywhere."""
+        """Return whether every file system has reached the target."""
         return not any(self.target.short_bytes(volume) for volume in self.after)
 
 
 def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
-    """The file systems that log dirs lie on, as they are now."""
+    """Return the file systems that log dirs lie on, as they are now."""
     spaces = {log_dir: log_dir.space() for log_dir in log_dirs}
     by_device = sorted(log_dirs, key=lambda log_dir: spaces[log_dir].device)
     volumes = []
@@ -121,7 +121,7 @@ class Rescue:
         return Rescued(spent, outcome, self._target, before, after, self._deleted_disk_bytes, self._lacking)
 
     def rehearse(self) -> Rescued:
-        """What ``run`` would do, and nothing done; needs no lock."""
+        """Return what ``run`` would do, and change nothing; needs no lock."""
         start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
         swept, would_sweep = list(before), list[SegmentFile]()
@@ -139,7 +139,7 @@ class Rescue:
         return Rescued(chosen, outcome, self._target, before, after)
 
     def _due(self, plan: Plan, volume: Volume) -> Iterator[list[SegmentFile]]:
-        """The leftovers that would go, partition by partition."""
+        """Yield the leftovers that would go, partition by partition."""
         for log_dir_plan in plan.log_dirs:
             if log_dir_plan.facts.path in volume.log_dirs:
                 for _, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, _NO_DELAY_MS):
@@ -157,7 +157,7 @@ class Rescue:
         return swept_bytes
 
     def _delete(self, planned: Plan) -> Plan:
-        """Rounds of deletions, until no volume is short or nothing more may go; gives the plan of what is left.
+        """Delete in rounds, until no volume is short or nothing more may go. Return the plan of what is left.
 
         A round either deletes something or finds a partition that fails, which the next ones pass over: one whose files
         changed only when it fails again.
@@ -222,20 +222,20 @@ class Rescue:
         return any(executor.changed for executor in self._executors.values())
 
     def _retry(self) -> Plan:
-        """A new plan; partitions whose files had changed since the last one get one more chance."""
+        """Make a new plan. Partitions whose files had changed since the last one get one more chance."""
         planned = self._make_plan()
         for executor in self._executors.values():
             executor.retry(planned)
         return planned
 
     def _sound(self, planned: Plan) -> Plan:
-        """The plan without the partitions that failed in this run."""
+        """Return the plan without the partitions that failed in this run."""
         sound = [p for p in planned.partitions if p.key not in self._failed()]
         counts = {p.key: len(p.deletion.segments) for p in sound if p.deletion}
         return restricted(planned, counts, {p.key for p in sound})
 
     def _spent(self, planned: Plan) -> Plan:
-        """The first plan with what was done of it, and what was to be done and failed, or did not fit."""
+        """Return the first plan with the actions that were done, that failed, or that did not fit."""
         results, compacted = self._results(), {key for key, r in self._results().items() if r.compacted_from_bytes}
         unmet = {path for v in self._volumes() if self._target.short_bytes(v) for path in v.log_dirs}
         counts: dict[PartitionKey, int] = {}
@@ -253,7 +253,7 @@ class Rescue:
         return {key for key, result in self._results().items() if result.error}
 
     def _progress(self) -> tuple[int, int]:
-        """What tells that a round got somewhere."""
+        """Return the figures that change if a round achieved something."""
         return sum(result.deleted_segments for result in self._results().values()), len(self._failed())
 
     def _volumes(self) -> tuple[Volume, ...]:
@@ -302,7 +302,7 @@ class Gauge:
         return Gain(expected_bytes, self._before_bytes - self._taken_by_others())
 
     def _taken_by_others(self) -> int:
-        """What all files of the file system take but our journal, which grows with each deletion."""
+        """Return the bytes that all files of the file system take, without our journal, which grows with each deletion."""
         journals = (self._log_dir.path / name for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE))
         return self._log_dir.space().used_bytes - sum(_blocks_bytes(path) for path in journals)
 

@@ -75,7 +75,7 @@ def everything(_: TopicPartition) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What an inventory needs to know besides the directory."""
+    """The input of an inventory, besides the directory."""
 
     layers: ConfigLayers
     now_ms: int
@@ -86,23 +86,22 @@ class Survey:
     """Asked of each partition that the globs name, just before it is read."""
 
     def wants(self, topic_partition: TopicPartition) -> bool:
-        """Whether a glob names the topic or the partition, and it is wanted."""
+        """Return whether the partition is wanted, and a glob names it or its topic."""
         return is_named(topic_partition, self.topics) and self.wanted(topic_partition)
 
     def policy_of(self, topic_partition: TopicPartition, cleaned: Offsets) -> TopicPolicy:
-        """The configuration of a partition; one that was compacted before is not taken as uncompacted on a default's
-        word."""
+        """Return the configuration of a partition. A default alone never makes a compacted partition an uncompacted one."""
         return self.layers.policy_for(topic_partition.topic, compacted_before=topic_partition in cleaned)
 
 
 def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
-    """Whether one of the globs names the topic or the partition; without any, everything is named."""
+    """Return whether one of the globs names the topic or the partition. Without any glob, everything is named."""
     names = (topic_partition.topic, str(topic_partition))
     return not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
 
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
-    """Facts of a log dir. What cannot be read is told per partition; a garbled checkpoint concerns the whole dir."""
+    """Read the facts of a log dir. A partition that cannot be read says so; a garbled checkpoint concerns the whole dir."""
     locked_by, free_bytes = log_dir.locked_by(), log_dir.free_bytes()
     try:
         checkpoints = log_dir.checkpoints()
@@ -121,7 +120,7 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
 
 
 def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
-    """What tells whether the wall clock can be believed; ``--now`` is not asked.
+    """Return the facts that show whether the wall clock can be believed. They do not depend on ``--now``.
 
     Args:
         log_dir: as it is before this run changes anything in it.
@@ -138,7 +137,7 @@ def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
 
 
 def _newest_file_ms(partition: Path) -> int:
-    """0 where it cannot be read: that is told with its facts."""
+    """Return the size in bytes; 0 if it cannot be read, which the facts tell."""
     try:
         return max((file.identity.mtime_ms for file in list_partition(partition).files), default=0)
     except LogCleanerError:
@@ -148,7 +147,7 @@ def _newest_file_ms(partition: Path) -> int:
 def _survey_partition(
     log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
 ) -> PartitionFacts | UnreadablePartition | None:
-    """None where a live broker has deleted it meanwhile."""
+    """Return the partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
     listing: Listing | None = None
 
     def survey_now() -> PartitionFacts:
@@ -172,7 +171,7 @@ def survey_partition(
     checkpoints: Checkpoints,
     survey: Survey,
 ) -> PartitionFacts:
-    """Facts of one partition, leftovers of a crash planned over as if recovered.
+    """Read the facts of one partition, as if the leftovers of a crash were recovered.
 
     Raises: LogCleanerError of what could not be read.
     """
@@ -231,7 +230,7 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
 def _facts_of_segments(
     segments: Sequence[Segment], directory: Path, policy: TopicPolicy, now_ms: int
 ) -> tuple[SegmentFacts, ...]:
-    """Their directory is opened once for all that is read of them."""
+    """Read the facts of segments. Their directory is opened once for all reads."""
     expires_before_ms = now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None
     wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
     try:
@@ -262,7 +261,7 @@ def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None,
 
 
 def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) -> TimeIndexEntry | None:
-    """The last entry of the time index; where time retention would take the segment by it, the log is asked too.
+    """Read the last entry of the time index. If time retention would delete the segment by it, read the log, too.
 
     No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
     """
@@ -275,7 +274,7 @@ def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) 
 
 
 def _first_batch_ms(segment: Segment, parent: int) -> int:
-    """Largest timestamp of the first batch (v2); NO_TIMESTAMP where there is none."""
+    """Return the largest timestamp of the first batch (v2); NO_TIMESTAMP if it has none."""
     descriptor = open_to_read(segment.log.path, parent)
     try:
         data = os.pread(descriptor, _FIRST_BATCH_MAX_TIMESTAMP.size, _MAX_TIMESTAMP_POSITION)

@@ -169,8 +169,9 @@ def read_journal(log_dir: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
-    """Entries of the file put aside, then of the present one, oldest first; None for a line that was cut short or
-    damaged. Every entry has its ``time_ms`` and ``what``.
+    """Yield the entries of the rotated file, then of the present one, oldest first; None for a damaged line.
+
+    Every entry has its ``time_ms`` and ``what``.
 
     Raises: UnreadableFile.
     """

@@ -22,7 +22,7 @@ from storage.segment import SegmentFile
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one sweep of a partition unlinked."""
+    """The files that one sweep of a partition unlinked."""
 
     files: int = 0
     size_bytes: int = 0

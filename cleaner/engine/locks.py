@@ -1,4 +1,4 @@
-"""Who takes the locks of the log dirs: the run itself, or a caller that holds them already and lends them."""
+"""The locks of the log dirs: a run takes them itself, or a caller that holds them lends them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Locks(Protocol):
         ...
 
     def holds(self, path: Path) -> bool:
-        """Whether this run, or its caller, has the lock of a log dir."""
+        """Return whether this run, or its caller, has the lock of a log dir."""
         ...
 
 
@@ -49,7 +49,7 @@ class OwnLocks:
         return self._noted(log_dir.path, log_dir.lock_to_read(fs))
 
     def holds(self, path: Path) -> bool:
-        """Whether the lock is taken now."""
+        """Return whether the lock is taken now."""
         return path in self._held
 
     @contextmanager
@@ -76,5 +76,5 @@ class LentLocks:
     lock_to_read = lock
 
     def holds(self, path: Path) -> bool:
-        """Whether the caller holds the lock."""
+        """Return whether the caller holds the lock."""
         return self._lock_of(path) is not None

@@ -1,4 +1,4 @@
-"""What a run works with: disk, clock, listener, threads, and the wish to stop."""
+"""The means that a run works with: disk, clock, listener, threads, and the wish to stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stopped(LogCleanerError):
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What every step of a run is handed. What was asked of the run is its ``Request``."""
+    """The means that every step of a run is handed. Its ``Request`` says what was asked of it."""
 
     fs: FileSystem = field(default_factory=FileSystem)
     """Every change of a log dir goes through it."""

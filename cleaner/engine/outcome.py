@@ -1,4 +1,4 @@
-"""What a run did, or in a dry run would have done: the second of the two values that every report renders."""
+"""The outcome of a run, or of a dry run: the second of the two values that every report renders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Basis(StrEnum):
-    """How a result's figures were found."""
+    """The source of a result's figures."""
 
     DONE = "done"
     EXACT = "exact"
@@ -66,7 +66,7 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a plan."""
+    """The outcome of a plan."""
 
     dry_run: bool
     results: Mapping[PartitionKey, PartitionResult]

@@ -1,4 +1,4 @@
-"""What a plan would do: the figures of a dry run, from the same code up to the step that changes something."""
+"""The figures of a dry run, from the same code up to the step that would change something."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rehearsal:
         self._request = request
 
     def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
-        """What one partition's actions would give: exact for deletions, and for compactions where the data is read."""
+        """Return what one partition's actions would free: exact for deletions, and for compactions if the data is read."""
         expected, begun = self._expected(partition), PartitionResult(Basis.EXACT)
         start_seconds = self._means.clock.seconds()
         try:
@@ -40,7 +40,7 @@ class Rehearsal:
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
     def swept_bytes(self, plan: LogDirPlan) -> int:
-        """Bytes of the leftovers that are due."""
+        """Return the bytes of the leftovers that are due."""
         now_ms = self._means.clock.now_ms()
         return sum(
             file.identity.size_bytes

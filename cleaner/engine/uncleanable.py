@@ -30,12 +30,12 @@ class Uncleanable:
         return cls(cause, _fingerprint(listing))
 
     def may_retry(self, listing: Listing) -> bool:
-        """Whether a file came, went or is another one: by name, device, inode, size or modification time."""
+        """Return whether a file came, went or is another one: by name, device, inode, size or modification time."""
         return _fingerprint(listing) != self.fingerprint
 
 
 def uncleanable_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, Uncleanable]:
-    """Partitions, by name, that failed in the last run that touched them, by a journal's entries, oldest first."""
+    """Return the partitions, by name, that failed in the last run that touched them, by a journal's entries."""
     found: dict[str, Uncleanable] = {}
     for entry in entries:
         match entry:

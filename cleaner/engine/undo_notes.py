@@ -1,4 +1,4 @@
-"""What a deletion notes in the journal so that it can be taken back, and what is read of it again.
+"""The notes that a deletion leaves in the journal so that it can be taken back, and their reader.
 
 Two read it: a restore, and the delayed deletion, whose delay counts from the time of the line. A line that does not
 hold what it should is as good as none: then nothing is restored by it, and the change time of the files counts.
@@ -35,7 +35,7 @@ RenameTimes = Mapping[RetiredFile, int]
 
 
 def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict[str, Any]:
-    """The part of a ``delete`` line that takes it back, read before the first step.
+    """Return the part of a ``delete`` line that takes the deletion back. It is read before the first step.
 
     Raises: CorruptCheckpoint, UnreadableFile of the leader epochs.
     """
@@ -68,7 +68,7 @@ def _noted(file: SegmentFile) -> list[str | int]:
 def journalled_deletions(
     log_dir: Path, partitions: Collection[TopicPartition], compacted: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, tuple[DeletionFacts, ...]]:
-    """Deletions that the journal knows how to take back, oldest first.
+    """Return the deletions that the journal knows how to take back, oldest first.
 
     Args:
         log_dir: whose journal is read.
@@ -96,7 +96,7 @@ def journalled_deletions(
 
 
 def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, RenameTimes]:
-    """When the files of each partition's deletions were renamed, by the newest line that names them.
+    """Return when the files of each partition's deletions were renamed, by the newest line that names them.
 
     A restore makes the journal forget: should a compaction rename such a file again, no line tells when.
     Raises: UnreadableFile.
@@ -113,13 +113,13 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
 
 
 def _partition_of(entry: Mapping[str, Any]) -> TopicPartition:
-    """One that cannot be, where the line names none."""
+    """Return the partition that a line names; a name that no partition has if it names none."""
     name = entry.get("partition")
     return (parse_topic_partition(name) if isinstance(name, str) else None) or TopicPartition("", -1)
 
 
 def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:
-    """None for a line of a version that noted less, or one that holds something else than numbers and names."""
+    """Return a deletion; None if the line is of a version that noted less, or holds other things than numbers and names."""
     try:
         undo = entry["undo"]
         files = [RetiredFile(_plain_name(name), _whole(size), _whole(mtime)) for name, size, mtime in undo["files"]]
