@@ -1,4 +1,4 @@
-"""The beginning of a run that has every lock: it recovers what a crash left, with a journal line before each recovery."""
+"""The beginning of a run that has every lock: recovery of what a crash left, with a journal line before each one."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ class Gauge:
         return Gain(expected_bytes, self._before_bytes - self._taken_by_others())
 
     def _taken_by_others(self) -> int:
-        """Return the bytes that all files of the file system take, without our journal, which grows with each deletion."""
+        """Return the bytes that all files of the file system take but our journal, which grows with each deletion."""
         journals = (self._log_dir.path / name for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE))
         return self._log_dir.space().used_bytes - sum(_blocks_bytes(path) for path in journals)
 

@@ -90,7 +90,7 @@ class Survey:
         return is_named(topic_partition, self.topics) and self.wanted(topic_partition)
 
     def policy_of(self, topic_partition: TopicPartition, cleaned: Offsets) -> TopicPolicy:
-        """Return the configuration of a partition. A default alone never makes a compacted partition an uncompacted one."""
+        """Return the configuration of a partition. No default alone makes a compacted partition an uncompacted one."""
         return self.layers.policy_for(topic_partition.topic, compacted_before=topic_partition in cleaned)
 
 
@@ -101,7 +101,7 @@ def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
 
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
-    """Read the facts of a log dir. A partition that cannot be read says so; a garbled checkpoint concerns the whole dir."""
+    """Read the facts of a log dir. An unreadable partition says so; a garbled checkpoint concerns the whole dir."""
     locked_by, free_bytes = log_dir.locked_by(), log_dir.free_bytes()
     try:
         checkpoints = log_dir.checkpoints()
@@ -137,7 +137,7 @@ def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
 
 
 def _newest_file_ms(partition: Path) -> int:
-    """Return the size in bytes; 0 if it cannot be read, which the facts tell."""
+    """Return the newest modification time of the files, epoch ms; 0 if the partition cannot be read."""
     try:
         return max((file.identity.mtime_ms for file in list_partition(partition).files), default=0)
     except LogCleanerError:

@@ -24,7 +24,7 @@ class Rehearsal:
         self._request = request
 
     def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
-        """Return what one partition's actions would free: exact for deletions, and for compactions if the data is read."""
+        """Return what one partition's actions would free: exact for deletions, and for compactions that read data."""
         expected, begun = self._expected(partition), PartitionResult(Basis.EXACT)
         start_seconds = self._means.clock.seconds()
         try:

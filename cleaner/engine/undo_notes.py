@@ -119,7 +119,7 @@ def _partition_of(entry: Mapping[str, Any]) -> TopicPartition:
 
 
 def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:
-    """Return a deletion; None if the line is of a version that noted less, or holds other things than numbers and names."""
+    """Return a deletion; None if the line is of a version that noted less, or holds something unexpected."""
     try:
         undo = entry["undo"]
         files = [RetiredFile(_plain_name(name), _whole(size), _whole(mtime)) for name, size, mtime in undo["files"]]
