@@ -71,13 +71,13 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/engine": 9,
     "cleaner/engine/compaction": 46,
     "storage/machine": 1,
-    "storage/scan": 10,
+    "storage/scan": 7,
 }
 NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/daemon": 14,
     "cleaner/engine/compaction": 35,
     "storage/machine": 1,
-    "storage/scan": 12,
+    "storage/scan": 6,
 }
 
 

@@ -30,9 +30,10 @@ from storage.kernels.layout import (
 from storage.kernels.layout import TIMESTAMP as TIMESTAMP_MS
 from storage.kernels.locate import gather_bytes, gather_headers
 from storage.kernels.status import Status
-from storage.scan.chunks import Chunk, Damage
+from storage.scan.chunks import Chunk
 from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
+from storage.scan.slices import Damage
 
 RECORDS_MAX: Final = 1 << 18
 """The most records of one Arrow batch."""

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Final, Protocol
 
 from storage.errors import UnreadableFile
-from storage.scan.chunks import Chunk, Damage, SliceReader
+from storage.scan.chunks import Chunk, chunks
 from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
 from storage.scan.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
-from storage.scan.windows import open_window
+from storage.scan.segments import open_extent
+from storage.scan.slices import Damage
 
 SLICE_BYTES: Final = 8 << 20
 """The bytes that are read between two signs of progress."""
@@ -93,8 +94,8 @@ def _written(reading: Reading, writer: Writer, with_control: bool, advance: Call
 
 def _chunks(slice_: Extent, *, with_control: bool) -> Iterator[Chunk]:
     try:
-        with open_window(slice_) as window:
-            for found in SliceReader(slice_, window, with_control=with_control).chunks():
+        with open_extent(slice_) as reader:
+            for found in chunks(reader, slice_, with_control=with_control):
                 if isinstance(found, Damage):
                     raise found.error
                 yield found

@@ -38,8 +38,8 @@ class Run:
 class Arena:
     """Codecs and the buffer they fill; one for each thread. What the fast codecs leave, the readable ones decide."""
 
-    def __init__(self) -> None:
-        self._buf = np.empty(ARENA_BYTES, np.uint8)
+    def __init__(self, arena_bytes: int = ARENA_BYTES) -> None:
+        self._buf = np.empty(arena_bytes, np.uint8)
         self._codecs = open_codecs()
 
     def runs(self, slice_: Slice, row: int, last: int, *, verify: bool = False) -> Iterator[Run]:

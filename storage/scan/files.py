@@ -16,7 +16,9 @@ from typing import Final, Protocol
 import numpy as np
 
 from storage.arrays import Bytes
-from storage.errors import PlanOutOfDate
+from storage.errors import PlanOutOfDate, UnreadableFile
+from storage.names import FileState
+from storage.scan.extents import Extent, SegmentGone
 from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
 from storage.segment import Segment, open_to_read
 
@@ -186,6 +188,68 @@ class ReadFile:
 
     def close(self) -> None:
         """Do nothing: no file is open."""
+
+
+class ExtentFile:
+    """The file of an extent, as it was when a read was planned, read into one buffer again and again.
+
+    A file that is no longer the one that was planned is told, never read: a compaction puts another in its place. One
+    that retention renamed is read under its new name, as long as that lasts.
+    """
+
+    absent_bytes = 0
+
+    def __init__(self, extent: Extent) -> None:
+        """Open the file. Raises: SegmentGone, UnreadableFile."""
+        self._path = extent.path
+        self._descriptor: int | None = _open_planned(extent)
+        self._buf = np.empty(0, np.uint8)
+
+    def window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """Read ``[start, end)`` of the file. The buffer is valid until the next window is read.
+
+        Raises: UnreadableFile, also if the file is shorter.
+        """
+        assert self._descriptor is not None
+        if self._buf.size < end - start:
+            self._buf = np.empty(end - start, np.uint8)
+        buf, filled = self._buf[: end - start], 0
+        while filled < buf.size:
+            try:
+                count = os.preadv(self._descriptor, [buf[filled:].data], start + filled)
+            except OSError as error:
+                raise UnreadableFile(self._path, error.strerror or str(error)) from error
+            if count == 0:
+                raise UnreadableFile(self._path, "it was cut off while it was read")
+            filled += count
+        return buf, start
+
+    def leave(self, start: int, end: int) -> None:
+        """Do nothing: the buffer is used again."""
+
+    def let_go(self) -> None:
+        """Do nothing: who reads an extent leaves the page cache to the system."""
+
+    def close(self) -> None:
+        """Close the file. Calling it again does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _open_planned(extent: Extent) -> int:
+    renamed = extent.path.with_name(extent.path.name + FileState.DELETED)
+    for path in (extent.path, renamed):
+        try:
+            descriptor = open_to_read(path)
+        except UnreadableFile as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                continue
+            raise
+        if os.fstat(descriptor).st_ino == extent.inode:
+            return descriptor
+        os.close(descriptor)
+    raise SegmentGone(extent.path)
 
 
 def _mapped(segment: Segment) -> mmap.mmap | None:

@@ -1,117 +1,291 @@
-"""Messages of v0 and v1, read by ``storage.records`` and laid out as the kernels locate records of v2."""
+"""Messages of versions 0 and 1 as rows of a batch table, read by the readable code of ``storage.records``.
+
+A message, or a wrapper with the messages in it, is one row, as if it were a v2 batch. There are two ways to read them:
+
+``read_keys``     for a compaction. Which records survive depends on keys, offsets and the absence of values alone: the
+                  buffer that the kernels walk holds just these, in the encoding of v2 records.
+``read_records``  for who wants the records: the buffer holds keys and values, and their fields are located in it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from storage.arrays import Bytes, Integers, Table
+from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, LOCATED_FIELDS, UNKNOWN
 from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import LegacyBatch, Record
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
-from storage.records.legacy import MESSAGE_BYTES_MIN, parse_legacy_header
-from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
+from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from storage.records.varint import write_varint
+from storage.scan.partitions import OffsetRange
+
+MESSAGES_BYTES_MAX: Final = 128 << 20
+"""What a wrapper may decompress to. Smaller than a v2 batch's bound: its messages become Python objects."""
+ARENA_BYTES: Final = 8 << 20
+"""Keys, as the kernels read them, after which a run of rows is handed over."""
+MIXED_VERSIONS: Final = 0x200
+"""Flag in the ``attributes`` of a legacy row, outside the byte that is stored: a message in the wrapper is of another
+version than the wrapper (KAFKA-4298), so that the bytes are not copied even if all records stay."""
 
 NO_TIMESTAMP_TYPE: Final = 0x100
 """Flag in the ``attributes`` of a row, outside the byte that is stored: messages of v0 have no timestamp."""
 
-_STORED_ATTRIBUTES: Final = 0x0F
 _BUFFER_BYTES: Final = 4 << 20
-"""Keys and values after which a chunk is handed over."""
+"""Keys and values after which a run of rows is handed over."""
+_STORED_ATTRIBUTES: Final = 0x0F
+_OFFSET_DELTA_MAX: Final = (1 << 31) - 1
+_TIMESTAMP_MAX: Final = (1 << 63) - 2
+"""Of a message; its distance from ``NO_TIMESTAMP`` is still an int64."""
 
 
-class LegacyMessages:
-    """The v0 and v1 messages at the start of a window, until another version or a damaged one."""
+@dataclass(frozen=True, slots=True)
+class LegacyRows:
+    """Consecutive v0 and v1 messages of a window."""
 
-    def __init__(self, window: Bytes, file_position: int, path: Path, next_offset: int) -> None:
-        self.file_position = file_position
-        self.stopped = 0
-        """Where in the window reading ended."""
+    table: Table
+    """``layout.BATCH``; of keys, ``records_start`` and ``records_end`` index the buffer."""
+    keys: Bytes
+    """The buffer."""
+    stopped: int
+    """Where in the window the first message not taken starts."""
+    next_offset: int
+    next_ordinal: int
+    located: Integers | None = None
+    """Of records: ``layout.LOCATED_FIELDS`` by records."""
+    damage: CorruptBatch | None = None
+    """What is wrong with the last message, which ``stopped`` lies behind."""
+    status: Status = Status.OK
+    """BAD_SIZE if the header of the message at ``stopped`` cannot be."""
+
+
+@dataclass(slots=True)
+class _Numbering:
+    """Numbers and checks messages in the order of their offsets."""
+
+    next_offset: int
+    next_ordinal: int
+
+    def row(self, batch: LegacyBatch, position: int, arena: bytearray) -> tuple[int, ...]:
+        """Add the keys of a batch to the arena; gives its row. Raises: CorruptBatch."""
+        records = batch.records(MESSAGES_BYTES_MAX)
+        self._check(batch, records)
+        header, start, base_offset = batch.header, len(arena), records[0].offset
+        for record in records:
+            _append_key(arena, record, base_offset)
+        flags = MIXED_VERSIONS if _mixes_versions(batch, records) else 0
+        plain = start, len(arena)
+        row = _row(batch, records, position, plain, self.next_ordinal, flags, BatchFate.DELETE_EMPTY)
+        self.next_offset = header.last_offset + 1
+        self.next_ordinal += len(records)
+        return row
+
+    def _check(self, batch: LegacyBatch, records: Sequence[Record]) -> None:
+        """Check what parsing does not: offsets that ascend and end with the batch, timestamps that can be written."""
+        offset = self.next_offset - 1
+        for record in records:
+            if record.offset <= offset:
+                raise _corrupt(batch, f"offset {record.offset} behind offset {offset}")
+            if not NO_TIMESTAMP <= record.timestamp_ms <= _TIMESTAMP_MAX:
+                raise _corrupt(batch, f"timestamp {record.timestamp_ms} of a message")
+            offset = record.offset
+        if offset != batch.last_offset:
+            raise _corrupt(batch, f"the last message's offset {offset} in a wrapper of {batch.last_offset}")
+        if offset - records[0].offset > _OFFSET_DELTA_MAX:
+            raise _corrupt(batch, f"offsets {records[0].offset} to {offset} in one wrapper")
+
+
+def read_keys(
+    window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
+    rows_max: int, *, verify: bool,
+) -> LegacyRows:  # fmt: skip
+    """Read v0 and v1 messages until another version, the end of the window, or as much as a slice may hold.
+
+    Args:
+        window: bytes of a ``.log``.
+        span: of them; its first message lies there in full.
+        file_position: of ``window[0]``.
+        path: the file, for errors.
+        next_offset: the least offset allowed.
+        next_ordinal: of the first record.
+        rows_max: messages at most.
+        verify: check every CRC.
+
+    Raises: CorruptBatch.
+    """
+    reader = _Numbering(next_offset, next_ordinal)
+    rows: list[tuple[int, ...]] = []
+    arena = bytearray()
+    position, end = span
+    while len(rows) < rows_max and len(arena) < ARENA_BYTES:
+        batch = _batch_at(window, (position, end), path, file_position)
+        if batch is None:
+            break
+        if verify:
+            batch.ensure_valid()
+        rows.append(reader.row(batch, position, arena))
+        position += batch.header.size_bytes
+    keys = np.frombuffer(bytes(arena), np.uint8)
+    return LegacyRows(np.array(rows, BATCH), keys, position, reader.next_offset, reader.next_ordinal)
+
+
+def read_records(
+    window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
+    rows_max: int, *, verify: bool, offsets: OffsetRange,
+) -> LegacyRows:  # fmt: skip
+    """Read v0 and v1 messages with their values, until another version, a damaged one or the end of the window.
+
+    Args:
+        window: bytes of a ``.log``.
+        span: of them; its first message lies there in full.
+        file_position: of ``window[0]``.
+        path: the file, for errors.
+        next_offset: the least offset allowed.
+        next_ordinal: nobody numbers these records.
+        rows_max: not heeded: the buffer bounds what is read.
+        verify: not heeded: every CRC is checked.
+        offsets: records outside are left out; messages behind are not read.
+    """
+    del rows_max, verify
+    located = _Locating(next_offset, offsets)
+    position, end = span
+    damage, status = None, Status.OK
+    while len(located.data) < _BUFFER_BYTES and damage is None and located.next_offset < offsets.end:
+        try:
+            batch = _batch_at(window, (position, end), path, file_position)
+        except CorruptBatch:
+            status = Status.BAD_SIZE
+            break
+        if batch is None:
+            break
+        try:
+            located.take(batch, position)
+        except CorruptBatch as error:
+            damage = error
+        position += batch.header.size_bytes
+    buf, table, fields = located.found()
+    return LegacyRows(table, buf, position, located.next_offset, next_ordinal, fields, damage, status)
+
+
+class _Locating:
+    """Keys and values of messages in a buffer, and the fields of their records in it."""
+
+    def __init__(self, next_offset: int, offsets: OffsetRange) -> None:
         self.next_offset = next_offset
-        self.damage: CorruptBatch | None = None
-        """What is wrong with the last message, which ``stopped`` lies behind."""
-        self.status = Status.OK
-        """Where nothing was read: END_OF_BUFFER for a message cut off by the window, BAD_SIZE for a bad header."""
-        self._window, self._path = window, path
-        self._data = bytearray(1)  # the count, zero, of the headers that no message has
+        self.data = bytearray(1)  # the count, zero, of the headers that no message has
+        self._offsets = offsets
         self._rows: list[tuple[int, ...]] = []
         self._records: list[tuple[int, ...]] = []
 
-    def read(self, start_offset: int, end_offset: int) -> tuple[Bytes, Table, Integers]:
-        """Read on. A message cut off by the window's end is not taken.
-
-        Returns:
-            Buffer, ``layout.BATCH`` rows and located fields of the records in the range, as ``locate_records`` gives.
-        """
-        while len(self._data) < _BUFFER_BYTES and self.damage is None and self.next_offset < end_offset:
-            batch = self._batch()
-            if batch is None:
-                break
-            self._take(batch, start_offset, end_offset)
-        table = np.array(self._rows, BATCH)
-        located = np.array(self._records, np.int64).reshape(-1, LOCATED_FIELDS).T
-        return np.frombuffer(bytes(self._data), np.uint8), table, np.ascontiguousarray(located)
-
-    def _batch(self) -> LegacyBatch | None:
-        """The next message; None where it is of another version, damaged or cut off by the window, with its status."""
-        left = self._window.size - self.stopped
-        if left < LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN[1]:
-            self.status = Status.END_OF_BUFFER
-            return None
-        if self._window[self.stopped + MAGIC_POSITION] > 1:
-            return None
-        try:
-            header = parse_legacy_header(self._window.data, self.stopped, self._path, self.file_position)
-        except CorruptBatch:
-            self.status = Status.BAD_SIZE
-            return None
-        if header.size_bytes > left:
-            self.status = Status.END_OF_BUFFER
-            return None
-        data = self._window.data[self.stopped : self.stopped + header.size_bytes]
-        return LegacyBatch(header, data, self._path, self.file_position + self.stopped)
-
-    def _take(self, batch: LegacyBatch, start_offset: int, end_offset: int) -> None:
-        position = self.stopped
-        self.stopped += batch.header.size_bytes
-        try:
-            records = self._checked(batch)
-        except CorruptBatch as error:
-            self.damage = error
-            return
-        self.next_offset = batch.last_offset + 1
-        for record in records:
-            if start_offset <= record.offset < end_offset:
-                self._records.append(self._located(record))
-        self._rows.append(_row(batch, records, position))
-
-    def _checked(self, batch: LegacyBatch) -> list[Record]:
+    def take(self, batch: LegacyBatch, position: int) -> None:
+        """Add the records of a batch that are in the range. Raises: CorruptBatch."""
         batch.ensure_valid()
         records = batch.records()
         if records[0].offset < self.next_offset:
-            raise CorruptBatch(self._path, batch.position, f"offset {records[0].offset} below {self.next_offset}")
-        return records
+            raise _corrupt(batch, f"offset {records[0].offset} below {self.next_offset}")
+        self.next_offset = batch.last_offset + 1
+        for record in records:
+            if self._offsets.start <= record.offset < self._offsets.end:
+                self._records.append(self._located(record))
+        flags = NO_TIMESTAMP_TYPE if batch.header.magic == 0 else 0
+        self._rows.append(_row(batch, records, position, (0, 0), 0, flags, BatchFate.KEEP))
+
+    def found(self) -> tuple[Bytes, Table, Integers]:
+        """Return buffer, ``layout.BATCH`` rows and located fields, as ``locate_records`` gives them."""
+        located = np.array(self._records, np.int64).reshape(-1, LOCATED_FIELDS).T
+        return np.frombuffer(bytes(self.data), np.uint8), np.array(self._rows, BATCH), np.ascontiguousarray(located)
 
     def _located(self, record: Record) -> tuple[int, ...]:
-        key_at = len(self._data)
-        self._data += record.key or b""
-        value_at = len(self._data)
-        self._data += record.value or b""
+        key_at = len(self.data)
+        self.data += record.key or b""
+        value_at = len(self.data)
+        self.data += record.value or b""
         return (
             record.offset, record.timestamp_ms, key_at, -1 if record.key is None else len(record.key),
             value_at, -1 if record.value is None else len(record.value), 0, 1, len(self._rows),
         )  # fmt: skip
 
 
-def _row(batch: LegacyBatch, records: list[Record], position: int) -> tuple[int, ...]:
+def _row(
+    batch: LegacyBatch, records: Sequence[Record], position: int, plain: tuple[int, int], first_ordinal: int,
+    flags: int, disposition: BatchFate,
+) -> tuple[int, ...]:  # fmt: skip
     header = batch.header
-    flags = NO_TIMESTAMP_TYPE if header.magic == 0 else 0
     return (
-        position, header.size_bytes, 0, 0, records[0].offset, header.last_offset, 0, records[0].timestamp_ms,
-        header.max_timestamp_ms, NO_PRODUCER_ID, header.crc, NO_LEADER_EPOCH, NO_SEQUENCE, len(records), UNKNOWN,
-        header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH, BatchFate.KEEP, BatchAction.UNDECIDED,
+        position, header.size_bytes, *plain, records[0].offset, header.last_offset, first_ordinal,
+        records[0].timestamp_ms, header.max_timestamp_ms, NO_PRODUCER_ID, header.crc, NO_LEADER_EPOCH, NO_SEQUENCE,
+        len(records), UNKNOWN, header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH, disposition,
+        BatchAction.UNDECIDED,
     )  # fmt: skip
+
+
+def _batch_at(window: Bytes, span: tuple[int, int], path: Path, file_position: int) -> LegacyBatch | None:
+    """Return the message that a span of a window begins with; None for another version, or if the span cuts it.
+
+    Raises: CorruptBatch.
+    """
+    position, end = span
+    if not _is_legacy(window, position, end):
+        return None
+    batch = legacy_batch(window, position, path, file_position)
+    return batch if batch.header.size_bytes <= end - position else None
+
+
+def legacy_batch(window: Bytes, position: int, path: Path, file_position: int) -> LegacyBatch:
+    """Return the message, or wrapper, at a position of a window. Its bytes are cut where the window ends.
+
+    Raises: CorruptBatch.
+    """
+    header = parse_legacy_header(window.data, position, path, file_position)
+    return LegacyBatch(header, window.data[position : position + header.size_bytes], path, file_position + position)
+
+
+def _corrupt(batch: LegacyBatch, cause: str) -> CorruptBatch:
+    return CorruptBatch(batch.path, batch.position, cause)
+
+
+def _is_legacy(window: Bytes, position: int, end: int) -> bool:
+    return end - position >= LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN[0] and int(window[position + MAGIC_POSITION]) < 2
+
+
+def _append_key(arena: bytearray, record: Record, base_offset: int) -> None:
+    """Write a v2 record of a key, and of an empty value or none."""
+    body = bytearray(2)  # attributes, timestamp delta
+    write_varint(body, record.offset - base_offset)
+    write_varint(body, -1 if record.key is None else len(record.key))
+    body += record.key or b""
+    write_varint(body, -1 if record.is_tombstone else 0)
+    body.append(0)  # headers
+    write_varint(arena, len(body))
+    arena += body
+
+
+def _mixes_versions(batch: LegacyBatch, records: Sequence[Record]) -> bool:
+    """Return whether a message in the wrapper is of another version than the wrapper.
+
+    By the timestamps, of which version 0 has none, as far as these tell; else the messages are looked at once more.
+    """
+    header = batch.header
+    if header.compression is Compression.NONE:
+        return False
+    if header.magic == 0:
+        return any(record.timestamp_ms != NO_TIMESTAMP for record in records)
+    if all(record.timestamp_ms != NO_TIMESTAMP for record in records):
+        return False
+    wrapped = batch.data[LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN[header.magic] :]
+    messages = decompress(header.compression, wrapped, MESSAGES_BYTES_MAX, header.magic)
+    position = 0
+    while position < len(messages):
+        _, length, _, magic, _ = PREFIX.unpack_from(messages, position)
+        if magic != header.magic:
+            return True
+        position += LOG_OVERHEAD_BYTES + length
+    return False

@@ -3,24 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Protocol, Self, overload
 
 import numpy as np
 
-from storage.errors import CorruptBatch
+from storage.arrays import Bytes
+from storage.errors import CorruptBatch, CorruptIndex
+from storage.indexes import parse_offset_index
 from storage.kernels.layout import BATCH
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
-from storage.scan.files import FileBytes, MappedFile, ReadFile
-from storage.scan.legacy_keys import read_keys
-from storage.scan.slices import CAUSES, Position, Slice
+from storage.log_dir import read_file
+from storage.records.header import OFFSET_MAX
+from storage.scan.extents import Extent
+from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
+from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
+from storage.scan.slices import CAUSES, Checksums, Damage, OnDamage, Position, Slice
 from storage.segment import Segment
 
 WINDOW_BYTES: Final = 8 << 20
 """What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
 for signals to be served in between; a larger batch gets a window of its own."""
+EXTENT_WINDOW_BYTES: Final = 1 << 20
+"""The same for an extent: a batch of Arrow comes of a window."""
 ROWS_MAX: Final = 16_384
+
+
+class ReadMessages(Protocol):
+    """A way to read v0 and v1 messages: ``read_keys`` or ``read_records``."""
+
+    def __call__(
+        self, window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int,
+        next_ordinal: int, rows_max: int, *, verify: bool,
+    ) -> LegacyRows:  # fmt: skip
+        """Read the messages at the beginning of a span of a window."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """The way in which a segment is read."""
+
+    window_bytes: int
+    read_messages: ReadMessages
+    upper_offset: int | None = None
+    """A batch that reaches it is damaged."""
+    end_offset: int = OFFSET_MAX
+    """Nothing is read behind a batch that reaches it."""
+    is_reused: bool = False
+    """Whether a slice is valid only until the next one is taken."""
 
 
 def open_segment(
@@ -37,19 +72,43 @@ def open_segment(
     Raises: UnreadableFile, PlanOutOfDate if a file to map has another size than was listed.
     """
     file = MappedFile(segment) if is_locked else ReadFile(segment)
-    return SegmentReader(segment, upper_offset, file, start or Position(0, segment.base_offset, 0, 0))
+    start = start or Position(0, segment.base_offset, 0, 0)
+    manner = Manner(WINDOW_BYTES, read_keys, upper_offset)
+    return SegmentReader(segment.log.path, start, segment.size_bytes, file, manner)
+
+
+def open_extent(extent: Extent) -> SegmentReader:
+    """Open an extent, of which messages of v0 and v1 are read with their values.
+
+    Raises: SegmentGone, UnreadableFile.
+    """
+    read_messages = partial(read_records, offsets=extent.offsets)
+    manner = Manner(EXTENT_WINDOW_BYTES, read_messages, end_offset=extent.offsets.end, is_reused=True)
+    start = Position(extent.start, extent.base_offset, 0, 0)
+    return SegmentReader(extent.path, start, extent.end, ExtentFile(extent), manner)
 
 
 class SegmentReader:
-    """The batches of one segment. The first walk over them is one thread's; slices of it, several may read again."""
+    """The batches of a segment, or of an extent of one.
 
-    def __init__(self, segment: Segment, upper_offset: int, file: FileBytes, start: Position) -> None:
-        self.path = segment.log.path
+    The first walk over them is one thread's; slices of it, several may read again.
+    """
+
+    def __init__(self, path: Path, start: Position, end: int, file: FileBytes, manner: Manner) -> None:
+        """Prepare to read.
+
+        Args:
+            path: of the ``.log``.
+            start: of the first slice; the least offset there is the segment's base offset, unless it is known better.
+            end: the byte of the file at which the last batch ends.
+            file: its bytes; the reader closes it.
+            manner: how it is read.
+        """
+        self.path = path
         self.start = start
-        """Of the first slice."""
-        self._size_bytes = segment.size_bytes
-        self._upper_offset = upper_offset
+        self._end = end
         self._file = file
+        self._manner = manner
 
     @property
     def absent_bytes(self) -> int:
@@ -78,53 +137,121 @@ class SegmentReader:
 
     def slice_at(self, start: Position, rows: int) -> Slice:
         """Return a slice of so many rows that was walked over before. Raises: as ``slices``."""
-        return next(self.slices(verify=False, start=start, rows_max=rows))
+        return next(self.slices(checksums=Checksums.DONE, start=start, rows_max=rows))
 
-    def slices(self, *, verify: bool, start: Position | None = None, rows_max: int | None = None) -> Iterator[Slice]:
+    @overload
+    def slices(
+        self,
+        *,
+        checksums: Checksums,
+        on_damage: Literal[OnDamage.RAISE] = ...,
+        start: Position | None = ...,
+        rows_max: int | None = ...,
+    ) -> Iterator[Slice]: ...
+
+    @overload
+    def slices(
+        self,
+        *,
+        checksums: Checksums,
+        on_damage: Literal[OnDamage.YIELD],
+        start: Position | None = ...,
+        rows_max: int | None = ...,
+    ) -> Iterator[Slice | Damage]: ...
+
+    def slices(
+        self,
+        *,
+        checksums: Checksums,
+        on_damage: OnDamage = OnDamage.RAISE,
+        start: Position | None = None,
+        rows_max: int | None = None,
+    ) -> Iterator[Slice | Damage]:
         """Walk over the batches.
 
         Args:
+            checksums: who verifies them; ON_READ if damage is yielded.
+            on_damage: what is done with batches that cannot be read.
             start: where to begin; ``self.start`` if none is given.
             rows_max: of a slice.
-            verify: check the CRC of v0 and v1 messages as they are read; v2 batches by ``Slice.verify``: once a round,
-                before a byte of them is used.
 
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
-        start = start or self.start
+        for found in self._walk(start or self.start, rows_max or ROWS_MAX, checksums, on_damage):
+            if on_damage is OnDamage.RAISE and isinstance(found, Damage):
+                raise found.error
+            yield found
+
+    def _walk(
+        self, start: Position, rows_max: int, checksums: Checksums, on_damage: OnDamage
+    ) -> Iterator[Slice | Damage]:
+        manner, table = self._manner, np.zeros(rows_max, BATCH)
         position, next_offset, ordinal, row = start.position, start.next_offset, start.ordinal, start.row
-        rows_max = rows_max or ROWS_MAX
-        table = np.zeros(rows_max, BATCH)
-        window_bytes = WINDOW_BYTES
-        while position < self._size_bytes:
-            end = min(position + window_bytes, self._size_bytes)
+        window_bytes = manner.window_bytes
+        while position < self._end and next_offset < manner.end_offset:
+            end = min(position + window_bytes, self._end)
             buf, file_position = self._file.window(position, end)
-            status, rows, stopped, next_offset, ordinal = scan_batches(
-                buf, position - file_position, end - file_position, next_offset, ordinal, table
-            )
+            span = position - file_position, end - file_position
+            least_offset = next_offset
+            status, rows, stopped, next_offset, ordinal = scan_batches(buf, *span, next_offset, ordinal, table)
             if rows:
-                yield self._bounded(Slice(buf, file_position, table[:rows].copy(), row, self.path))
+                batches = table[:rows] if manner.is_reused else table[:rows].copy()
+                found = Slice(buf, file_position, batches, row, self.path)
+                good = found.sound_rows() if checksums is Checksums.ON_READ else rows
+                if good:
+                    yield self._bounded(found if good == rows else found.rows(batches[:good]))
+                if good < rows:
+                    stopped, next_offset = _behind(found, good, least_offset)
+                    yield found.damage(good, CAUSES[Status.BAD_CRC])
             elif status == Status.LEGACY_MAGIC:
-                span = position - file_position, end - file_position
-                stretch = read_keys(buf, span, file_position, self.path, next_offset, ordinal, rows_max, verify=verify)
-                rows, stopped = stretch.table.size, stretch.stopped
-                next_offset, ordinal = stretch.next_offset, stretch.next_ordinal
-                yield self._bounded(Slice(buf, file_position, stretch.table, row, self.path, stretch.keys))
+                read = manner.read_messages(
+                    buf, span, file_position, self.path, next_offset, ordinal, rows_max,
+                    verify=checksums is not Checksums.DONE,
+                )  # fmt: skip
+                rows, stopped, status = read.table.size, read.stopped, read.status
+                next_offset, ordinal = read.next_offset, read.next_ordinal
+                if rows:
+                    yield self._bounded(Slice(buf, file_position, read.table, row, self.path, read.keys, read.located))
+                if read.damage is not None:
+                    yield Damage(read.damage, None)
             row += rows
-            position = file_position + stopped
-            self._check(status, position, end)
-            window_bytes = WINDOW_BYTES if rows else window_bytes * 2
+            if file_position + stopped > position:
+                position, window_bytes = file_position + stopped, manner.window_bytes
+            elif status == Status.END_OF_BUFFER and end < self._end:
+                window_bytes *= 2
+            else:
+                damage, position = self._unreadable(CAUSES[Status(status)], position, on_damage)
+                yield damage
 
     def _bounded(self, found: Slice) -> Slice:
         """Refuse the first batch that reaches into the next segment."""
-        last_offsets = found.table["last_offset"]
-        if last_offsets[-1] >= self._upper_offset:
-            row = int(np.searchsorted(last_offsets, self._upper_offset))
-            cause = f"offsets reach {last_offsets[row] + 1}, beyond the next segment's base {self._upper_offset}"
+        last_offsets, upper_offset = found.table["last_offset"], self._manner.upper_offset
+        if upper_offset is not None and last_offsets[-1] >= upper_offset:
+            row = int(np.searchsorted(last_offsets, upper_offset))
+            cause = f"offsets reach {last_offsets[row] + 1}, beyond the next segment's base {upper_offset}"
             raise CorruptBatch(self.path, found.position_of(row), cause)
         return found
 
-    def _check(self, status: int, position: int, end: int) -> None:
-        is_cut_by_window = status == Status.END_OF_BUFFER and end < self._size_bytes
-        if status in CAUSES and not is_cut_by_window:
-            raise CorruptBatch(self.path, position, CAUSES[Status(status)])
+    def _unreadable(self, cause: str, position: int, on_damage: OnDamage) -> tuple[Damage, int]:
+        """Return the damage of bytes of which nobody knows how many they are, and where reading goes on."""
+        behind = self._end
+        if on_damage is OnDamage.YIELD:
+            behind = self._next_indexed(position)
+            cause = f"{cause}; what follows up to byte {behind} cannot be told apart"
+        return Damage(CorruptBatch(self.path, position, cause), None), behind
+
+    def _next_indexed(self, position: int) -> int:
+        """Return the next byte at which the offset index has a batch start, else the end."""
+        path = self.path.with_suffix(".index")
+        try:
+            entries = parse_offset_index(read_file(path) or b"", self.start.next_offset, path)
+        except CorruptIndex:
+            entries = []
+        found = (entry.position for entry in entries if entry.position > position)
+        return min(next(found, self._end), self._end)
+
+
+def _behind(found: Slice, row: int, least_offset: int) -> tuple[int, int]:
+    """Return where reading goes on behind a damaged row, and the least offset there: its own word is not taken."""
+    behind = int(found.table["position"][row] + found.table["size"][row])
+    return behind, int(found.table["last_offset"][row - 1]) + 1 if row else least_offset

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from storage.arrays import Bytes, Table
+from storage.arrays import Bytes, Integers, Table
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import CODEC_MASK
 from storage.kernels.status import Status
 from storage.records import Batch, LegacyBatch, parse_header
-from storage.scan.legacy_keys import legacy_batch
+from storage.scan.legacy_rows import legacy_batch
 
 CAUSES: Final = {
     Status.END_OF_BUFFER: "the file ends within a batch",
@@ -28,6 +29,36 @@ CAUSES: Final = {
     Status.BAD_CRC: "CRC-32C mismatch",
     Status.BAD_HEADERS: "record headers that do not parse",
 }
+
+
+class OnDamage(Enum):
+    """The ways to deal with batches that cannot be read."""
+
+    RAISE = auto()
+    """It raises the error."""
+    YIELD = auto()
+    """It yields the damage in the place of the batches, and goes on behind them."""
+
+
+class Checksums(Enum):
+    """The answers to who verifies the checksums of a slice."""
+
+    ON_READ = auto()
+    """The reader, before it hands the slice out."""
+    BY_CALLER = auto()
+    """The reader those of v0 and v1 messages, as it reads them. The caller those of v2 batches: once a round, before
+    it uses a byte of them."""
+    DONE = auto()
+    """Nobody: an earlier walk did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A batch that cannot be read, or what lies up to the next batch start that the offset index knows."""
+
+    error: CorruptBatch
+    base_offset: int | None
+    """As the header of the batch says; None if there is no header to believe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +75,9 @@ class Slice:
     """Place of ``table[0]`` among the segment's batches."""
     path: Path
     keys: Bytes | None = None
-    """Of a slice of v0 and v1 messages: the arena in which ``records_start`` of all rows lies."""
+    """Of a slice of v0 and v1 messages: the buffer of what was read of them."""
+    located: Integers | None = None
+    """Of a slice of v0 and v1 messages that were read with their values: ``layout.LOCATED_FIELDS`` by records."""
 
     @property
     def is_legacy(self) -> bool:
@@ -89,6 +122,20 @@ class Slice:
     def rows_before(self, position: int) -> int:
         """Return the number of batches that start before a byte of the file."""
         return int(np.searchsorted(self.table["position"], position - self.file_position))
+
+    def sound_rows(self) -> int:
+        """Return the number of rows before the first one with a wrong CRC-32C; older messages were checked."""
+        bad = -1 if self.is_legacy else int(first_bad_crc(self.buf, self.table, 0, self.table.size))
+        return self.table.size if bad < 0 else bad
+
+    def rows(self, table: Table) -> Slice:
+        """Return a slice of some of the rows, which are consecutive or not; ``table`` is a copy or a part of them."""
+        return replace(self, table=table)
+
+    def damage(self, row: int, cause: str) -> Damage:
+        """Return the damage of a row, whose header is believed."""
+        error = CorruptBatch(self.path, self.position_of(row), cause)
+        return Damage(error, int(self.table["base_offset"][row]))
 
     def fail(self, status: int, row: int) -> CorruptBatch:
         """Return the error of a kernel that stopped at ``row``."""

@@ -20,7 +20,7 @@ from storage.log.listing import list_partition
 from storage.machine.kernel import kernel
 from storage.scan.arena import ARENA_BYTES, Arena
 from storage.scan.segments import open_segment
-from storage.scan.slices import Slice
+from storage.scan.slices import Checksums, Slice
 
 ROUNDS: Final = 3
 BUFFER_BYTES: Final = 256 << 20
@@ -122,4 +122,4 @@ def _slices(partition_dir: Path) -> Iterator[Slice]:
     bases = [segment.base_offset for segment in segments]
     for segment, upper_offset in zip(segments, [*bases[1:], _OFFSET_END], strict=True):
         with open_segment(segment, upper_offset, is_locked=True) as source:
-            yield from source.slices(verify=False)
+            yield from source.slices(checksums=Checksums.DONE)

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper
-from storage.scan import chunks
+from storage.scan import segments
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import Row, read
 
@@ -84,7 +84,7 @@ def test_messages_whose_offsets_go_back_are_told(tmp_path: Path) -> None:
 
 
 def test_old_messages_that_a_window_cuts_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(segments, "EXTENT_WINDOW_BYTES", 100)
     keys = [f"key-{place}".encode() for place in range(50)]
     rows = read(written(tmp_path, *(message(place, key) for place, key in enumerate(keys)), keyed(50, "y=1")))
     assert [row["key"] for row in rows] == [*keys, b"y", b"z"]

@@ -16,7 +16,7 @@ from storage.kernels.status import BatchFate, Status
 from storage.records import Record
 from storage.records.varint import write_varint
 from storage.scan.arena import Arena
-from storage.scan.legacy_keys import MESSAGES_BYTES_MAX
+from storage.scan.legacy_rows import MESSAGES_BYTES_MAX
 from storage.scan.slices import Slice
 
 

@@ -32,7 +32,7 @@ from storage.names import FileKind
 from storage.records.control import CONTROL_BYTES_MAX, ControlType, parse_control_type
 from storage.records.header import OFFSET_MAX
 from storage.scan.segments import open_segment
-from storage.scan.slices import Slice
+from storage.scan.slices import Checksums, Slice
 from storage.segment import Segment
 
 TRANSACTIONAL: Final = 0x10
@@ -213,7 +213,7 @@ def _slices(segments: Sequence[Segment], log_end_offset: int, *, is_locked: bool
     for segment, upper_offset in zip(segments, upper_offsets, strict=True):
         with open_segment(segment, upper_offset, is_locked=is_locked) as source:
             try:
-                for slice_ in source.slices(verify=True):
+                for slice_ in source.slices(checksums=Checksums.BY_CALLER):
                     yield slice_
                     if slice_.table["last_offset"][-1] + 1 >= log_end_offset:
                         return  # what follows the log's end is no batch: a torn tail, preallocated zeros

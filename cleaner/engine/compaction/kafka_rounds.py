@@ -29,7 +29,7 @@ from storage.kernels.bitmap import new_bitmap
 from storage.kernels.status import BatchFate, Status
 from storage.log.read import indexed_position
 from storage.records import Record
-from storage.scan.slices import Slice
+from storage.scan.slices import Checksums, Slice
 
 _BYTES_A_KEY: Final = 24
 """MD5 and offset."""
@@ -174,7 +174,9 @@ class KafkaFinder:
         span = opened.span
         is_first = span.base_offset not in self._walks
         walk = self._walks.setdefault(span.base_offset, Walk.of(opened, self._ordinals))
-        for slice_ in opened.reader.slices(verify=is_first, start=walk.start):
+        for slice_ in opened.reader.slices(
+            checksums=Checksums.BY_CALLER if is_first else Checksums.DONE, start=walk.start
+        ):
             if is_first:
                 slice_.verify(0, slice_.table.size)
             is_ordinary = fates.dispose(slice_, rows_unmet=slice_.rows_before(unmet_bytes))

@@ -40,9 +40,9 @@ from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, NOTHING_I
 from storage.kernels.rebuild import encode_records, write_header
 from storage.kernels.status import BatchAction, Status
 from storage.scan.arena import ARENA_BYTES
-from storage.scan.legacy_keys import MESSAGES_BYTES_MAX, MIXED_VERSIONS
+from storage.scan.legacy_rows import MESSAGES_BYTES_MAX, MIXED_VERSIONS
 from storage.scan.segments import SegmentReader
-from storage.scan.slices import Slice
+from storage.scan.slices import Checksums, Slice
 from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
@@ -295,7 +295,7 @@ def _copy_prefix(reader: SegmentReader, file: int, rows: int, cleaned: CleanedSe
     """Batches of the slices that were found unchanged before the first one that was not."""
     if not rows:
         return
-    for slice_ in reader.slices(verify=False):
+    for slice_ in reader.slices(checksums=Checksums.DONE):
         if slice_.first_row == rows:
             return
         cleaned.append_copied(file, slice_.file_position, slice_.table)

@@ -28,7 +28,7 @@ from storage.kernels.bitmap import new_bitmap, set_range
 from storage.scan.arena import Arena, Run
 from storage.scan.page_cache import available_bytes
 from storage.scan.segments import SegmentReader
-from storage.scan.slices import Slice
+from storage.scan.slices import Checksums, Slice
 
 _MEMORY_SHARE: Final = 0.25
 """Of the memory that is available: logs up to it stay in the page cache from walk to walk."""
@@ -139,7 +139,9 @@ class Finder:
         for one in spans:
             reader, is_first = one.opened.reader, one.walk is None
             walk = one.walk = one.walk or Walk.of(one.opened, self._ordinals)
-            for slice_ in reader.slices(verify=is_first, start=walk.start):
+            for slice_ in reader.slices(
+                checksums=Checksums.BY_CALLER if is_first else Checksums.DONE, start=walk.start
+            ):
                 is_ordinary = fates.dispose(slice_)
                 if is_first:
                     self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))

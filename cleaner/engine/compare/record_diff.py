@@ -40,6 +40,7 @@ from storage.arrays import Integers, Table, Words
 from storage.errors import LogCleanerError
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
 from storage.kernels.status import BatchFate
+from storage.scan.slices import Checksums
 
 _BUDGET: Final = Budget(128 << 20, 0.9)
 _BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "leader_epoch")
@@ -345,7 +346,7 @@ def _runs(
     digester = Digester(secret, data_only=False, with_body=True)
     for opened in spans:
         start = replace(opened.reader.start, ordinal=ordinals.get(opened.reader.path, 0))
-        for slice_ in opened.reader.slices(verify=True, start=start):
+        for slice_ in opened.reader.slices(checksums=Checksums.BY_CALLER, start=start):
             slice_.verify(0, slice_.table.size)
             if fates is not None:
                 fates.dispose(slice_)

@@ -22,7 +22,7 @@ from storage.log.end import find_end
 from storage.log.listing import Listing
 from storage.names import FileKind
 from storage.scan.segments import open_segment
-from storage.scan.slices import Position
+from storage.scan.slices import Checksums, Position
 from storage.segment import Segment
 
 OFFSET_END: Final = (1 << 63) - 1
@@ -138,7 +138,7 @@ def _aborted_behind(behind: Iterator[OpenSpan] | tuple[()], unended: Mapping[int
 def _transactional(spans: Iterator[OpenSpan] | tuple[OpenSpan, ...]) -> Iterator[tuple[int, BatchFacts]]:
     """Yield each batch of a transaction, and each marker, with its base offset."""
     for opened in spans:
-        for slice_ in opened.reader.slices(verify=False):
+        for slice_ in opened.reader.slices(checksums=Checksums.DONE):
             for row in np.flatnonzero(slice_.table["attributes"] & TRANSACTIONAL):
                 yield int(slice_.table["base_offset"][row]), facts_of(slice_, int(row))
 
@@ -147,7 +147,7 @@ def _position_at(span: Span, offset: int) -> Position:
     """Return the position of the first batch that begins at or above an offset, or the end."""
     with open_segment(span.segment, span.upper_offset, is_locked=False) as reader:
         position = reader.start
-        for slice_ in reader.slices(verify=False):
+        for slice_ in reader.slices(checksums=Checksums.DONE):
             row = int(np.searchsorted(slice_.table["base_offset"], offset))
             if row < slice_.table.size:
                 return Position(

@@ -31,9 +31,10 @@ from storage.kernels.layout import (
     VALUE_BYTES,
 )  # fmt: skip
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
-from storage.scan.chunks import Chunk, Damage, SliceReader
+from storage.scan.chunks import Chunk, chunks
 from storage.scan.extents import Extent, SegmentGone
-from storage.scan.windows import open_window
+from storage.scan.segments import open_extent
+from storage.scan.slices import Damage
 
 DAY_MS: Final = 86_400_000
 
@@ -59,8 +60,8 @@ def facts_of(slices: tuple[Extent, ...], places: Places, schema: pa.Schema, now_
     for slice_ in slices:
         place = places[slice_.path.parent]
         try:
-            with open_window(slice_) as window:
-                for found in SliceReader(slice_, window, with_control=with_control).chunks():
+            with open_extent(slice_) as reader:
+                for found in chunks(reader, slice_, with_control=with_control):
                     if isinstance(found, Damage):
                         yield _problem(schema, str(found.error))
                     elif with_control:

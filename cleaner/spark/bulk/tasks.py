@@ -38,6 +38,7 @@ from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
 from storage.names import FileState
 from storage.scan.segments import SegmentReader, open_segment
+from storage.scan.slices import Checksums
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]
@@ -75,7 +76,7 @@ def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
 
 def _surveyed(span: Span, fates: Fates) -> Surveyed:
     transactions, records = fates.transactions_until(span.upper_offset), 0
-    for slice_ in _reader(span).slices(verify=False):
+    for slice_ in _reader(span).slices(checksums=Checksums.DONE):
         slice_.verify(0, slice_.table.size)
         fates.dispose(slice_)
         records += int(slice_.table["record_count"].sum(dtype=np.int64))
@@ -116,7 +117,7 @@ class SpanWalk:
         """
         fates = _fates(self._setting)
         fates.follow_on(self._work.transactions)
-        for slice_ in self._opened.reader.slices(verify=True, start=self._walk.start):
+        for slice_ in self._opened.reader.slices(checksums=Checksums.BY_CALLER, start=self._walk.start):
             is_ordinary = fates.dispose(slice_)
             for run in self._digester.runs(slice_):
                 digests = run.digests[run.digests["key_bytes"] >= 0]

@@ -24,12 +24,13 @@ def read_slice(slice_: Extent, columns: tuple[str, ...], options: Options) -> It
     Raises: CorruptBatch (FAILFAST), SegmentGone (before the first row), UnreadableFile.
     """
     from cleaner.arrow.columns import damage_batch, record_batches  # noqa: PLC0415
-    from storage.scan.chunks import Damage, SliceReader  # noqa: PLC0415  (planning does without the kernels)
-    from storage.scan.windows import open_window  # noqa: PLC0415
+    from storage.scan.chunks import chunks  # noqa: PLC0415  (planning does without the kernels)
+    from storage.scan.segments import open_extent  # noqa: PLC0415
+    from storage.scan.slices import Damage  # noqa: PLC0415
 
     schema = arrow_schema(columns)
-    with open_window(slice_) as window:
-        for found in SliceReader(slice_, window, with_control="control" in columns).chunks():
+    with open_extent(slice_) as reader:
+        for found in chunks(reader, slice_, with_control="control" in columns):
             if not isinstance(found, Damage):
                 yield from record_batches(found, slice_, schema)
             elif options.mode is Mode.FAILFAST:

@@ -10,7 +10,7 @@ import pytest
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.log.listing import list_partition
 from storage.scan.segments import open_segment
-from storage.scan.slices import Position
+from storage.scan.slices import Checksums, Position
 from tests.partition_dirs import PartitionDir, keyed
 
 BATCHES = [keyed(n, f"k{n}={'v' * (10 * n)}") for n in range(30)]
@@ -40,7 +40,7 @@ def directory(tmp_path):
 def walk(source):
     """Position, size and first ordinal of every batch, and the place of every slice."""
     batches, rows = [], []
-    for found in source.slices(verify=True):
+    for found in source.slices(checksums=Checksums.BY_CALLER):
         rows.append((found.first_row, found.table.size))
         for row in range(found.table.size):
             batches.append((found.position_of(row), int(found.table[row]["size"])))
@@ -78,10 +78,10 @@ def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, wind
     monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", window_bytes)
     (source,) = sources(directory)
     start = replace(source.start, ordinal=100)
-    whole = list(source.slices(verify=True, start=start))
+    whole = list(source.slices(checksums=Checksums.BY_CALLER, start=start))
     assert Position.behind(whole[-1]).ordinal == 100 + len(BATCHES)
     for number, slice_ in enumerate(whole, 1):
-        rest = list(source.slices(verify=True, start=Position.behind(slice_)))
+        rest = list(source.slices(checksums=Checksums.BY_CALLER, start=Position.behind(slice_)))
         assert [(one.first_row, one.table.tolist()) for one in rest] == [
             (one.first_row, one.table.tolist()) for one in whole[number:]
         ]
@@ -94,7 +94,7 @@ def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, wind
 def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch):
     monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 700)
     (source,) = sources(directory)
-    whole = list(source.slices(verify=True))
+    whole = list(source.slices(checksums=Checksums.BY_CALLER))
     places = [source.start, *(Position.behind(slice_) for slice_ in whole)]
     for place, known in reversed(list(zip(places, whole, strict=False))):
         slice_ = source.slice_at(place, known.table.size)
@@ -137,4 +137,4 @@ def test_file_that_is_truncated_under_the_lock_is_an_error_not_a_signal(director
 
 def test_empty_segment_has_no_slice(tmp_path, sources):
     (source,) = sources(PartitionDir(tmp_path).segment(5))
-    assert list(source.slices(verify=True)) == []
+    assert list(source.slices(checksums=Checksums.BY_CALLER)) == []

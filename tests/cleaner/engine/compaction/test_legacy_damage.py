@@ -15,7 +15,7 @@ from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper
 from storage.records.header import LOG_OVERHEAD_BYTES
 from storage.records.legacy import PREFIX
-from storage.scan import legacy_keys
+from storage.scan import legacy_rows
 from tests.legacy_logs import FORMATS, Format, sealed, segment, with_attributes
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, records_in, request
 
@@ -112,7 +112,7 @@ def test_damaged_message_is_reported_and_nothing_is_touched(tmp_path, messages, 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
 def test_bomb_is_reported(tmp_path, monkeypatch, magic, codec):
-    monkeypatch.setattr(legacy_keys, "MESSAGES_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(legacy_rows, "MESSAGES_BYTES_MAX", 1 << 20)
     bomb = encode_wrapper([Record(10, NOW_MS, b"b", bytes(2 << 20))], magic, codec)
     assert len(bomb) < 1 << 18
     assert "decompresses to more than 1048576 bytes" in (error_of(tmp_path, bomb) or "")

@@ -11,6 +11,7 @@ from storage.errors import CorruptIndex
 from storage.log.listing import list_partition
 from storage.records import ControlType, encode_control_batch
 from storage.scan.segments import open_segment
+from storage.scan.slices import Checksums
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.partition_dirs import (
     COMPACT,
@@ -98,7 +99,7 @@ def test_a_marker_behind_the_round_that_agrees_with_the_index_lets_it_go_on(tmp_
 def walked(directory, sources, *aborted):
     """A walk over the first segment."""
     walk = Fates(list(aborted), {}, 20, NOW_MS)
-    for slice_ in sources(directory)[0].slices(verify=True):
+    for slice_ in sources(directory)[0].slices(checksums=Checksums.BY_CALLER):
         walk.dispose(slice_)
     return walk
 
