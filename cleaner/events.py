@@ -42,6 +42,8 @@ Of the daemon; what happens within a round also has ``round``, its number:
     job_failed               error    job, error: tried again when it is next due
     partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms it waits
                                       until its files change
+    compaction_withdrawn     info     topic, partition, log_dir: what the configuration says of it changed, or cannot be
+                                      read; it is planned anew
     compactor_unstartable    error    error, failures, pause_ms: nothing is compacted meanwhile
     log_dir_held             warning  log_dir, by: a broker has it; observed until it is free
     log_dir_free             info     log_dir: nobody has it any more
@@ -103,6 +105,7 @@ class Event(StrEnum):
     JOB_DONE = "job_done"
     JOB_FAILED = "job_failed"
     PARTITION_BACKS_OFF = "partition_backs_off"
+    COMPACTION_WITHDRAWN = "compaction_withdrawn"
     COMPACTOR_UNSTARTABLE = "compactor_unstartable"
     LOG_DIR_HELD = "log_dir_held"
     LOG_DIR_FREE = "log_dir_free"

@@ -168,6 +168,11 @@ class Teller:
         place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
         self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
+    def withdrew(self, key: PartitionKey) -> None:
+        """A compaction was ended, because what the configuration says of its partition changed."""
+        log_dir, (topic, partition) = key
+        self._log.event(Event.COMPACTION_WITHDRAWN, topic=topic, partition=partition, log_dir=log_dir)
+
     def held_locks(self, seconds: float) -> None:
         """A round held the locks for so long."""
         self._observer.held_locks(seconds)

@@ -320,6 +320,10 @@ class Worker:
             if jobs := self._due():
                 self._do(jobs[0], round_)
 
+        def is_wanted() -> bool:
+            return terms is not None and self._configuration.terms_of(Path(key[0]), key[1].topic) == terms
+
+        terms = self._configuration.terms_of(Path(key[0]), key[1].topic)
         progress = Progress(self._teller, self._supervisor, key, self._to_read_bytes.get(key, 0))
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
@@ -327,7 +331,7 @@ class Worker:
         lock.ensure_named()
         task = CompactionTask(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
         try:
-            done = round_.compactor(self._supervisor).compact(task, progress, meanwhile)
+            done = round_.compactor(self._supervisor).compact(task, progress, meanwhile, is_wanted)
         except CompactorUnstartable as error:
             if not self._supervisor.stopping():
                 self._rest_compactor(key, error, now_ms)
@@ -340,7 +344,11 @@ class Worker:
                 self._back_off((job.kind, key), str(error), now_ms)
         else:
             self._spent(job, done.plan, done.outcome, now_ms)
+            if done.outcome.interrupted and not is_wanted():
+                self._teller.withdrew(key)
         self._schedule = self._schedule.compactor_started()
+        if not is_wanted():
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)
 
     def _rest_compactor(self, key: PartitionKey, error: CompactorUnstartable, now_ms: int) -> None:
         """Compact nothing for a while: each partition would fail alike."""
@@ -413,7 +421,7 @@ class Worker:
             Means(
                 clock=self._clock,
                 listener=Progress(self._teller, self._supervisor),
-                may_begin=at_least_one(lambda: not (round_ and self._must_let_go(round_))),
+                may_begin=self._may_begin(round_),
             ),
             locks=LentLocks(lambda path: round_.lock_of(path) if round_ else None),
             wanted=wanted_and_alive,
@@ -421,3 +429,8 @@ class Worker:
         if self._supervisor.stopping():
             cleaner.stop()
         return cleaner
+
+    def _may_begin(self, round_: Turn | None) -> Callable[[], bool]:
+        """Return what is asked before each partition: one at least a hold, and none once the configuration changed."""
+        in_time = at_least_one(lambda: not (round_ and self._must_let_go(round_)))
+        return lambda: not (round_ and self._configuration.is_stale()) and in_time()

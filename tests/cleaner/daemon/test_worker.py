@@ -129,7 +129,7 @@ class SameProcess:
     def __init__(self, locks, supervisor) -> None:
         self.locks = locks
 
-    def compact(self, task, listener, meanwhile) -> Done:
+    def compact(self, task, listener, meanwhile, is_wanted=lambda: True) -> Done:
         assert Path(task.partition[0]).is_absolute(), "the child works in another directory"
         if SameProcess.unstartable:
             SameProcess.unstartable -= 1
