@@ -51,6 +51,7 @@ def tell_metrics(
         after = replace(plan.request, now_ms=ended_ms, only=None, force_compaction=False, topics=())
         metrics.planned(cleaner.plan(after), ended_ms)
         metrics.ran(plan, outcome, started_ms, ended_ms)
+        metrics.held_locks(outcome.seconds)
         write_textfile(path, metrics)
     except (LogCleanerError, OSError) as error:
         complain(f"{error}; the run itself is not concerned")

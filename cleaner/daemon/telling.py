@@ -24,11 +24,15 @@ class Trouble(StrEnum):
     """Its lock cannot be taken, though nobody holds it."""
     CONTENT = "content"
     """A file of its own, such as a checkpoint, is garbled."""
+    SPACE = "space"
+    """Its journal found no space, and nothing is changed without a line in it."""
 
 
 Complaint = tuple[Event, tuple[tuple[str, object], ...]]
 """An event and its fields: of what a person should see to."""
 
+_CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
+"""Jobs that do nothing while the configuration cannot be read."""
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
 
 
@@ -61,6 +65,7 @@ class Teller:
         self._log_dirs: tuple[Path, ...] = ()
         self._troubles: dict[tuple[Path, Trouble], str] = {}
         self._failed_jobs: set[JobKind] = set()
+        self._unreadable: str | None = None
         self.held: dict[Path, str] = {}
         """Log dirs that another process has, and who."""
         self.has_failed = False
@@ -116,7 +121,8 @@ class Teller:
     def ended(self, kind: JobKind, started_ms: int, ended_ms: int) -> None:
         """A job ended. Times in epoch ms."""
         is_whole = not self.held and not self.failing
-        self._observer.did(JobDone(kind, started_ms, ended_ms, kind not in self._failed_jobs, is_whole))
+        has_failed = kind in self._failed_jobs or (kind in _CHANGING and self._unreadable is not None)
+        self._observer.did(JobDone(kind, started_ms, ended_ms, not has_failed, is_whole))
 
     def failed(self, event: Event, where: JobKind, error: str, **fields: object) -> None:
         """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
@@ -130,8 +136,21 @@ class Teller:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """What is wrong with log dirs as a whole, each thing once."""
-        return tuple(dict.fromkeys(error for _, error in sorted(self._troubles.items())))
+        """What is wrong with log dirs as a whole, each thing once; with all of them if nothing may be changed."""
+        of_all = (self._unreadable,) if self._unreadable else ()
+        return tuple(dict.fromkeys((*of_all, *(error for _, error in sorted(self._troubles.items())))))
+
+    def readable(self, error: str | None) -> None:
+        """Whether the configuration can be read: while it cannot, which ``error`` says, no log dir is served."""
+        if self._unreadable != error:
+            self._unreadable = error
+            self._tell_log_dirs()
+
+    def full(self, path: Path, where: JobKind, error: str) -> None:
+        """The journal of a log dir found no space. Each attempt is counted; told once for as long as it lasts."""
+        self.failed(Event.LOG_DIR_FAILED, where, error, log_dir=str(path))
+        self._set_trouble(path, Trouble.SPACE, error)
+        self._tell_log_dirs()
 
     def log_dir_fails(self, path: Path, trouble: Trouble, where: JobKind, error: str) -> None:
         """A log dir cannot be served; told once for as long as it lasts."""
@@ -157,7 +176,8 @@ class Teller:
 
     def _tell_log_dirs(self) -> None:
         failing = {path for path, _ in self._troubles}
-        self._observer.log_dirs({str(path): path in failing for path in self._log_dirs})
+        is_any = self._unreadable is not None
+        self._observer.log_dirs({str(path): is_any or path in failing for path in self._log_dirs})
 
     def backs_off(self, work: Work, failure: Failure) -> None:
         """A partition failed, and is left alone for a while."""
@@ -177,11 +197,11 @@ class Teller:
         """A round held the locks for so long."""
         self._observer.held_locks(seconds)
 
-    def worker_died(self, error: str) -> None:
-        """The worker thread, or the compacting process, ended unasked."""
+    def worker_died(self, error: str, where: JobKind | None = None) -> None:
+        """The worker thread, or the compacting process, ended unasked. ``where``: the job whose process it was."""
         self.has_failed = True
         self._log.event(Event.WORKER_DIED, error=error)
-        self._observer.worker_died()
+        self._observer.worker_died(where)
 
     def holder(self, path: Path, holder: str | None) -> None:
         """Who has a log dir that we want."""

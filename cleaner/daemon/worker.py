@@ -27,6 +27,7 @@ from cleaner.daemon.turn import Turn
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted, everything
+from cleaner.engine.journal import JournalFull
 from cleaner.engine.leftovers import next_removals
 from cleaner.engine.locks import LentLocks
 from cleaner.engine.means import Means, Stopped
@@ -102,11 +103,17 @@ class Worker:
         with Turn(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
             while not self._supervisor.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
                 self._do(jobs[0], round_)
+                self._tell_held(round_)
+        self._tell_held(round_)
         if round_.held_seconds:
-            self._teller.held_locks(round_.held_seconds)
             self._rests_until_seconds = self._clock.seconds() + (REST_SECONDS if self._must_let_go(round_) else 0)
         self._teller.end_round()
         return True
+
+    def _tell_held(self, round_: Turn) -> None:
+        """Tell how much longer the locks are held by now: a hold counts while it lasts, too."""
+        if seconds := round_.newly_held_seconds():
+            self._teller.held_locks(seconds)
 
     def _must_let_go(self, round_: Turn) -> bool:
         """Whether the locks were held for so long that a broker is to have a chance now.
@@ -175,8 +182,11 @@ class Worker:
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{reason_of(error)}; {_NOTHING_CHANGES}")
+            said = f"{reason_of(error)}; {_NOTHING_CHANGES}"
+            self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, said)
+            self._teller.readable(said)
         else:
+            self._teller.readable(None)
             if rejected := self._configuration.loaded.rejected:
                 self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{one_line(rejected)}; {_EARLIER_HOLDS}")
             else:
@@ -202,9 +212,13 @@ class Worker:
             return
         self._states = states
         self._forgive_mended()
-        plan = self._open(dirs).plan(Request(now_ms, in_place=not self._schedule.observing))
+        plan = self._open(dirs, round_=round_).plan(Request(now_ms, in_place=not self._schedule.observing))
         self._expired = {p.key for p in plan.partitions if p.deletion}
         self._teller.planned(plan, now_ms)
+        for path in self._recovered & {
+            Path(d.facts.path) for d in plan.log_dirs if not any(p.has_work for p in planned_of([d]))
+        }:
+            self._teller.log_dir_works(path, Trouble.SPACE)
         self._moment_ms = min(moments_of(plan, now_ms), default=None)
         if not self._schedule.observing:
             self._schedule_work([d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held])
@@ -317,6 +331,7 @@ class Worker:
         (key,) = job.partitions
 
         def meanwhile() -> None:
+            self._tell_held(round_)
             if jobs := self._due():
                 self._do(jobs[0], round_)
 
@@ -340,7 +355,7 @@ class Worker:
             self._back_off((job.kind, key), str(error), now_ms)
         except ChildDied as error:
             if not self._supervisor.stopping():
-                self._teller.worker_died(str(error))
+                self._teller.worker_died(str(error), job.kind)
                 self._back_off((job.kind, key), str(error), now_ms)
         else:
             self._spent(job, done.plan, done.outcome, now_ms)
@@ -371,12 +386,23 @@ class Worker:
                 self._back_off(work, result.error, now_ms, is_corrupt=result.is_corrupt)
             elif work in self._schedule.failures and work[1][0] not in outcome.full_log_dirs:
                 self._schedule = self._schedule.succeeded(work)
-        for error in outcome.errors:
-            self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
+        self._tell_errors(job.kind, outcome)
         self._schedule = self._schedule.without_backlog_of(outcome.full_log_dirs)
         if len(outcome.errors) > len(outcome.full_log_dirs) and job.kind is JobKind.REMOVAL:
             for key in job.partitions:
                 self._back_off((job.kind, key), outcome.errors[0], now_ms)
+
+    def _tell_errors(self, kind: JobKind, outcome: Outcome) -> None:
+        """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
+        begins = {str(JournalFull(Path(path), remedy="")): Path(path) for path in outcome.full_log_dirs}
+        for error in outcome.errors:
+            if full := next((path for begin, path in begins.items() if error.startswith(begin)), None):
+                self._teller.full(full, kind, error)
+            else:
+                self._teller.failed(Event.LOG_DIR_FAILED, kind, error)
+        done = {key[0] for key, result in outcome.results.items() if not result.error}
+        for path in done.difference(outcome.full_log_dirs):
+            self._teller.log_dir_works(Path(path), Trouble.SPACE)
 
     def _back_off(self, work: Work, error: str, now_ms: int, *, is_corrupt: bool = False) -> None:
         self._schedule = self._schedule.failed(work, error, now_ms, is_corrupt=is_corrupt)
@@ -401,7 +427,8 @@ class Worker:
 
     def _on_refusal(self, path: Path, error: LogCleanerError | OSError) -> None:
         if isinstance(error, LogDirLocked):
-            self._teller.log_dir_works(path, Trouble.LOCKING)
+            for trouble in (Trouble.LOCKING, Trouble.SPACE):
+                self._teller.log_dir_works(path, trouble)
             self._teller.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
         else:
             self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, told(error))
@@ -423,7 +450,7 @@ class Worker:
                 listener=Progress(self._teller, self._supervisor),
                 may_begin=self._may_begin(round_),
             ),
-            locks=LentLocks(lambda path: round_.lock_of(path) if round_ else None),
+            locks=LentLocks(lambda path: round_.lock_of(path) if round_ and round_.holds(path) else None),
             wanted=wanted_and_alive,
         )
         if self._supervisor.stopping():

@@ -44,7 +44,12 @@ class Metrics:
     """Listens, and tells what it heard. Any thread may call it."""
 
     def __init__(
-        self, *, per_partition: str = "few", growths: Mapping[str, Growth] | None = None, version: str = "unknown"
+        self,
+        *,
+        per_partition: str = "few",
+        growths: Mapping[str, Growth] | None = None,
+        version: str = "unknown",
+        of_process: bool = True,
     ) -> None:
         """Begin with nothing heard.
 
@@ -52,6 +57,8 @@ class Metrics:
             per_partition: ``few``, five series a partition, ``all`` or ``none``.
             growths: how log dirs grew up to now.
             version: of this program.
+            of_process: also tell memory, processor time and files of this process; of one that ended they mean nothing,
+                and the node exporter has its own under the same names.
         """
         self._families = names.FAMILIES_PER_PARTITION[per_partition]
         self._build = version, platform.python_version()
@@ -71,7 +78,8 @@ class Metrics:
         self._state: DaemonState | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Samples(self))
-        ProcessCollector(registry=self._registry)
+        if of_process:
+            ProcessCollector(registry=self._registry)
 
     def planned(self, plan: Plan, now_ms: int) -> None:
         """Everything was planned."""
@@ -126,10 +134,13 @@ class Metrics:
         with self._lock:
             self._locked_seconds += seconds
 
-    def worker_died(self) -> None:
-        """A worker ended unasked."""
+    def worker_died(self, where: JobKind | None = None) -> None:
+        """A worker ended unasked, and with it the run that it was to do."""
         with self._lock:
             self._dead_threads += 1
+            if where:
+                self._failures[where] += 1
+                self._runs.died()
 
     def state(self, state: DaemonState) -> None:
         """The daemon is in another state."""

@@ -33,6 +33,12 @@ def test_clean_leaves_its_metrics(engine: FakeCleaner, config: Path) -> None:
     assert 'runs_total{result="done"} 1.0' in (config.parent / "metrics/logcleaner.prom").read_text()
 
 
+def test_the_hold_of_the_run_counts(engine: FakeCleaner, config: Path) -> None:
+    engine.done_outcome = lambda _: Outcome(False, {}, seconds=7.5)
+    assert clean(config) == 0
+    assert "lock_held_seconds_total 7.5" in (config.parent / "metrics/logcleaner.prom").read_text()
+
+
 def test_dry_run_writes_nothing(engine: FakeCleaner, config: Path) -> None:
     assert clean(config, "--dry-run") == 0
     assert not (config.parent / "metrics/logcleaner.prom").exists()

@@ -206,6 +206,19 @@ def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, loc
         assert compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing).outcome.results
 
 
+def test_a_child_that_somebody_tells_to_end_has_died_like_one_that_is_killed(log_dir, lock):
+    class Terminating(Listening):
+        def event(self, name: str, **fields: object) -> None:
+            super().event(name, **fields)
+            process, _ = compactor._child
+            process.terminate()
+
+    slow = task(log_dir, lock.descriptor, "log.cleaner.io.max.bytes.per.second=20")
+    compactor = CompactingChild([lock.descriptor], Supervised())
+    with compactor, pytest.raises(ChildDied, match="killed by signal 15"):
+        compactor.compact(slow, Terminating(), nothing)
+
+
 def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
     stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
     with CompactingChild([lock.descriptor], Supervised()) as compactor:

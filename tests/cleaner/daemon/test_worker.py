@@ -117,7 +117,7 @@ class Observed(Unobserved):
     def failed(self, where, error) -> None:
         self.failures.append((where, error))
 
-    def worker_died(self) -> None:
+    def worker_died(self, where=None) -> None:
         self.deaths += 1
 
 
