@@ -66,6 +66,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from copy import copy
 from enum import StrEnum
 from functools import partial
@@ -196,7 +197,8 @@ class EventLog:
         """Log one event, if its level asks for it."""
         level = LEVELS.get(name, logging.INFO)
         if level >= self._level:
-            _emit(level, name, {**self._bound, **fields}, self._format)
+            with suppress(OSError):  # whoever read it is gone: an event less must not end the work
+                _emit(level, name, {**self._bound, **fields}, self._format)
 
     def progress(self, done_bytes: int) -> None:
         """Move the bar."""

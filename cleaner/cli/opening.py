@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
+    from cleaner.engine.locks import Patience
     from cleaner.engine.outcome import Listener
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
@@ -108,6 +109,7 @@ def open_cleaner(
     threads: int = 1,
     compactor: Compactor | None = None,
     one_log_dir_for: str | None = None,
+    patience: Patience | None = None,
 ) -> Opened:
     """Read the configuration and open the log dirs.
 
@@ -117,6 +119,7 @@ def open_cleaner(
         threads: that one compaction may use.
         compactor: carries the compactions out; by default this process.
         one_log_dir_for: an option that goes with a single log dir only.
+        patience: waits for a lock that another process holds.
 
     Raises:
         InvalidConfig, InvalidConfigs: of the configuration; no log dir was named; a ``--topic`` matches nothing.
@@ -144,7 +147,7 @@ def open_cleaner(
     cleaner = Cleaner(
         loaded.configured,
         Means(listener=listener, threads=threads),
-        locks=OwnLocks(forced=getattr(args, "force_lock", False)),  # of commands that take a lock
+        locks=OwnLocks(forced=getattr(args, "force_lock", False), patience=patience),  # of commands that take a lock
         compactor=compactor,
         read_again=lambda: read()[0].configured,
     )

@@ -171,7 +171,7 @@ class CompactingChild:
         ours, theirs = Pipe()
         with theirs:
             process = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "cleaner.daemon.compacting", str(theirs.fileno())],
+                [sys.executable, "-m", "cleaner.daemon.compacting", str(os.getpid()), str(theirs.fileno())],
                 pass_fds=(theirs.fileno(), *self._locks),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,

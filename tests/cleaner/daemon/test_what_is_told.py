@@ -22,6 +22,7 @@ from tests.cleaner.daemon.test_worker import (
     failed_jobs,
     in_this_process,
     log_dir,
+    use,
 )
 from tests.partition_dirs import COMPACT, NOW_MS, configured
 
@@ -50,7 +51,7 @@ def value(metrics: Metrics, series: str) -> float:
 
 
 def test_a_journal_without_space_is_told_as_a_log_dir_that_fails_until_it_is_over(world, monkeypatch):
-    monkeypatch.setattr("cleaner.engine.cleaner.FileSystem", NoJournal)
+    use(NoJournal(), monkeypatch)
     monkeypatch.setattr(NoJournal, "is_full", True)
     path = str(world.log_dir)
     world.after(30_000)
@@ -75,7 +76,7 @@ def test_a_journal_without_space_is_told_as_a_log_dir_that_fails_until_it_is_ove
 
 def test_a_full_log_dir_in_which_nothing_is_left_to_do_fails_no_more(world, monkeypatch):
     world.after(30_000)
-    monkeypatch.setattr("cleaner.engine.cleaner.FileSystem", NoJournal)
+    use(NoJournal(), monkeypatch)
     monkeypatch.setattr(NoJournal, "is_full", True)
     world.teller.full(world.log_dir, JobKind.RETENTION, "no space")
     world.after(FIVE_MINUTES_MS)
