@@ -178,7 +178,7 @@ class Worker:
 
     def _reload(self) -> None:
         self._supervisor.reloading()
-        was_unreadable = self._configuration.unreadable
+        was_unreadable, was_rejected = self._configuration.unreadable, self._configuration.loaded.rejected
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
@@ -191,7 +191,7 @@ class Worker:
                 self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{one_line(rejected)}; {_EARLIER_HOLDS}")
             else:
                 self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
-            if changes or was_unreadable:
+            if changes or was_unreadable or (was_rejected and not self._configuration.loaded.rejected):
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
                 self._schedule = replace(self._schedule, intervals=intervals).asked_for(JobKind.SURVEY)

@@ -62,21 +62,23 @@ def _install(args: argparse.Namespace) -> int:
     command = _command(args.command)
     if not args.prefix.is_absolute():
         raise InvalidConfig("--prefix", str(args.prefix), "must begin with /")
-    for file in placed(args.root, args.prefix, str(command)):
+    for file in placed(args.root, args.prefix, command):
         sys.stdout.write(f"{file.path}{'' if _write(file) else ': is there already, left as it is'}\n")
     if args.root == Path("/"):
         complain("now edit /etc/logcleaner.toml and log-dirs.conf; then systemd-sysusers, systemctl daemon-reload")
     return ExitStatus.DONE
 
 
-def _command(said: PurePath | None) -> PurePath:
-    """The absolute path of this program, unless another was said."""
+def _command(said: PurePath | None) -> str:
+    """Return how the units call this program, by absolute paths, unless another was said."""
+    if said is None and shutil.which("logcleaner") is None and Path(sys.argv[0]).name == "__main__.py":
+        return f"{sys.executable} -m cleaner"
     command = said or PurePath(shutil.which("logcleaner") or Path(sys.argv[0]).absolute())
     if not command.is_absolute():
         raise InvalidConfig("--command", str(command), "must begin with /")
     if any(command.is_relative_to(hidden) for hidden in _HIDDEN_BY_PROTECT_HOME):
         complain(f"{command}: the units hide home directories from it (ProtectHome=yes); install it elsewhere")
-    return command
+    return str(command)
 
 
 def _write(file: Placed) -> bool:

@@ -83,6 +83,18 @@ def test_figures_are_those_behind_the_run(command: tuple[str, ...], demo: Path, 
     assert not any(by_time)
 
 
+def test_a_run_that_found_the_lock_held_says_so_and_keeps_the_last_success(demo: Path, config: Path) -> None:
+    log_dir = shutil.copytree(demo, config.parent / "data")
+    clean_it = ["clean", "--config", str(config), "--log-dir", str(log_dir)]
+    assert main(clean_it) in (0, 5)
+    path = config.parent / "metrics/logcleaner.prom"
+    (success,) = re.findall(r"^logcleaner_last_success\S* \S+$", path.read_text(), re.MULTILINE)
+    with LogDir(log_dir).lock(FileSystem()):
+        assert main(clean_it) == 3
+    assert list(values(config, "logcleaner_log_dir_locked").values()) == [1]
+    assert success in path.read_text()
+
+
 def test_figures_are_of_all_topics(demo: Path, config: Path) -> None:
     log_dir = shutil.copytree(demo, config.parent / "data")
     assert main(["clean", "--topic", "empty", "--config", str(config), "--log-dir", str(log_dir)]) == 0
