@@ -45,6 +45,8 @@ The events of the daemon; those within a round also have ``round``, its number:
     job_failed               error    job, error: the daemon tries again when the job is next due
     partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms the
                                       partition waits until its files change
+    compaction_withdrawn     info     topic, partition, log_dir: the configuration of the topic changed, or cannot be
+                                      read, so the daemon plans the partition anew
     compactor_unstartable    error    error, failures, pause_ms: no compaction runs during the pause
     log_dir_held             warning  log_dir, by: a broker holds the lock; the daemon observes until it is free
     log_dir_free             info     log_dir: nobody holds the lock any more
@@ -68,6 +70,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from copy import copy
 from enum import StrEnum
 from functools import partial
@@ -107,6 +110,7 @@ class Event(StrEnum):
     JOB_DONE = "job_done"
     JOB_FAILED = "job_failed"
     PARTITION_BACKS_OFF = "partition_backs_off"
+    COMPACTION_WITHDRAWN = "compaction_withdrawn"
     COMPACTOR_UNSTARTABLE = "compactor_unstartable"
     LOG_DIR_HELD = "log_dir_held"
     LOG_DIR_FREE = "log_dir_free"
@@ -197,7 +201,8 @@ class EventLog:
         """Log one event, unless the verbosity excludes its level."""
         level = LEVELS.get(name, logging.INFO)
         if level >= self._level:
-            _emit(level, name, {**self._bound, **fields}, self._format)
+            with suppress(OSError):  # whoever read it is gone: an event less must not end the work
+                _emit(level, name, {**self._bound, **fields}, self._format)
 
     def progress(self, done_bytes: int) -> None:
         """Move the bar."""

@@ -67,6 +67,7 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 """What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
 
 FRAGMENTS: dict[str, int] = {
+    "cleaner/cli": 1,
     "cleaner/daemon": 32,
     "cleaner/engine": 9,
     "cleaner/engine/compaction": 46,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.cli.setup.unit_files import BY_NAME
 from cleaner.config.settings import read_settings
 
 ROOT = Path(__file__).parent.parent
@@ -84,7 +85,7 @@ def test_the_timer_does_nothing_while_a_broker_runs_or_starts(tmp_path: Path, st
 
 
 def test_logcleaner_makes_way_for_a_broker_and_goes_on_behind_it_and_nothing_orders_the_broker() -> None:
-    lines = (UNITS / "make-way-for-kafka.conf").read_text().splitlines()
+    lines = (UNITS / "10-make-way-for-kafka.conf").read_text().splitlines()
     (before,), (behind,) = (
         [line for line in lines if line.startswith(key)] for key in ("ExecStartPre=", "ExecStopPost=")
     )
@@ -96,11 +97,18 @@ def test_logcleaner_makes_way_for_a_broker_and_goes_on_behind_it_and_nothing_ord
         assert not [line for line in said if re.match(r"(Conflicts|Before|Requires|BindsTo|PartOf)=", line)], path
 
 
+def test_the_daemon_lets_go_before_free_needs_its_lock() -> None:
+    """systemd runs the commands of drop-ins in the order of the files' names."""
+    before = [path.name for path in sorted(UNITS.glob("*.conf")) if "ExecStartPre=" in path.read_text()]
+    assert [("make-way" in name, "free-before" in name) for name in before] == [(True, False), (False, True)]
+    assert set(before) <= set(BY_NAME)
+
+
 def test_the_drop_ins_for_the_broker_are_valid(tmp_path: Path) -> None:
     unit = tmp_path / "kafka.service"
     unit.write_text("[Service]\nExecStart=/bin/true\n")
     (tmp_path / "kafka.service.d").mkdir()
-    dropped = UNITS / "make-way-for-kafka.conf"
+    dropped = UNITS / "10-make-way-for-kafka.conf"
     (tmp_path / "kafka.service.d" / dropped.name).write_text(dropped.read_text())
     done = run("systemd-analyze", "verify", "--man=no", unit, env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"})
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -151,7 +159,7 @@ def test_only_a_wrong_configuration_ends_the_daemon_for_good() -> None:
 def free_before_kafka(root: Path, command: str) -> str:
     """What the broker's unit runs, as systemd hands it on."""
     assert main(["systemd", "install", "--root", str(root), "--command", command]) == 0
-    text = (root / "usr/local/share/doc/logcleaner/examples/free-before-kafka.conf").read_text()
+    text = (root / "usr/local/share/doc/logcleaner/examples/20-free-before-kafka.conf").read_text()
     (line,) = re.findall(r"^ExecStartPre=(.*)$", text, re.MULTILINE)
     return line.replace("%%", "%").replace("$$", "$")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cleaner.config.layers import Settings
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Outcome
-    from policies.plan import Plan
+    from policies.plan import Plan, Request
 
 
 def clock_ms() -> int:
@@ -24,6 +24,26 @@ def clock_ms() -> int:
     from cleaner.engine.clock import SystemClock
 
     return SystemClock().now_ms()
+
+
+def tell_held(cleaner: Cleaner, settings: Settings, request: Request) -> None:
+    """Write the textfile after a run that another process's lock kept from its work: it says so, and what lies there.
+
+    When a run last succeeded stays as the file has it.
+    """
+    path = settings.metrics_textfile
+    if path is None:
+        return
+    from cleaner.metrics.textfile import metrics_since, write_textfile
+
+    now_ms = clock_ms()
+    try:
+        metrics = metrics_since(path, settings.metrics_per_partition, __version__)
+        everything = replace(request, now_ms=now_ms, only=None, force_compaction=False, topics=())
+        metrics.planned(cleaner.plan(everything), now_ms)
+        write_textfile(path, metrics)
+    except (LogCleanerError, OSError) as error:
+        complain(f"{error}; the run itself is not concerned")
 
 
 def tell_metrics(
@@ -51,6 +71,7 @@ def tell_metrics(
         after = replace(plan.request, now_ms=ended_ms, only=None, force_compaction=False, topics=())
         metrics.planned(cleaner.plan(after), ended_ms)
         metrics.ran(plan, outcome, started_ms, ended_ms)
+        metrics.held_locks(outcome.seconds)
         write_textfile(path, metrics)
     except (LogCleanerError, OSError) as error:
         complain(f"{error}; the run itself is not affected")

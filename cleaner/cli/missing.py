@@ -35,8 +35,18 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
         except (LogDirNotThere, UnreadableFile) as error:
             missing.append(error)
     if missing and (named or len(missing) == len(loaded.log_dirs)):
-        raise missing[0]
+        raise _all_named(missing)
     return missing
+
+
+def _all_named(missing: Sequence[Missing]) -> Missing:
+    """Return what is wrong with the first one, with the others beside it."""
+    from storage.log_dir import LogDirNotThere
+
+    first, *others = missing
+    if not others or type(first) is not LogDirNotThere:
+        return first
+    return LogDirNotThere(first.path, f"{first.cause}, nor can {', '.join(str(e.path) for e in others)} be served")
 
 
 def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: Iterable[Path] = ()) -> None:

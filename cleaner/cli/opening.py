@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
+    from cleaner.engine.locks import Patience
     from cleaner.engine.outcome import Listener
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
@@ -112,6 +113,7 @@ def open_cleaner(
     threads: int = 1,
     compactor: Compactor | None = None,
     one_log_dir_for: str | None = None,
+    patience: Patience | None = None,
 ) -> Opened:
     """Read the configuration and open the log dirs.
 
@@ -121,6 +123,7 @@ def open_cleaner(
         threads: number of threads that one compaction may use.
         compactor: carries out the compactions; by default this process does.
         one_log_dir_for: an option that needs exactly one log dir.
+        patience: waits for a lock that another process holds.
 
     Raises:
         InvalidConfig, InvalidConfigs: the configuration is wrong, names no log dir, or a ``--topic`` matches nothing.
@@ -148,7 +151,7 @@ def open_cleaner(
     cleaner = Cleaner(
         loaded.configured,
         Means(listener=listener, threads=threads),
-        locks=OwnLocks(forced=getattr(args, "force_lock", False)),  # only commands that take a lock have this option
+        locks=OwnLocks(forced=getattr(args, "force_lock", False), patience=patience),  # commands that take a lock
         compactor=compactor,
         read_again=lambda: read()[0].configured,
     )

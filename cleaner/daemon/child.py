@@ -8,6 +8,7 @@ time when it is to, or stands still, or tells nothing for long, and is killed, w
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,10 @@ _UNKILLED_SECONDS_MAX: Final = 10.0
 _LOOK_SECONDS: Final = 0.1
 _SIGNS_SECONDS: Final = 1.0
 _END_LOOK_SECONDS: Final = 0.02
+
+
+def _always() -> bool:
+    return True
 
 
 class ChildDied(LogCleanerError):
@@ -90,6 +95,7 @@ class CompactingChild:
         self._kill_at_seconds = 0.0
         self._signs = _Signs()
         self._is_asked_to_end = False
+        self._is_wanted: Callable[[], bool] = _always
 
     def __enter__(self) -> Self:
         return self
@@ -99,17 +105,28 @@ class CompactingChild:
     ) -> None:
         self.close()
 
-    def compact(self, task: CompactionTask, listener: Listener, meanwhile: Callable[[], None]) -> Done:
+    def compact(
+        self,
+        task: CompactionTask,
+        listener: Listener,
+        meanwhile: Callable[[], None],
+        is_wanted: Callable[[], bool] = _always,
+    ) -> Done:
         """Have one partition compacted, and wait for it; the next task after a death starts another child.
 
         Args:
             task: the partition.
             listener: hears what the child tells.
             meanwhile: called again and again while the child starts, and once its line is in the journal.
+            is_wanted: asked behind each ``meanwhile``; once it says no, the child is told to end the task between two
+                steps, and so before the next swap.
 
-        Raises: ChildDied, CompactionRefused, CompactorUnstartable.
+        Raises: ChildDied, also if somebody else told the child to end the task; CompactionRefused;
+            CompactorUnstartable.
         """
+        self._is_wanted = _always  # a child that starts cannot be told yet
         process, connection = self._child = self._child or self._start(meanwhile)
+        self._is_wanted = is_wanted
         self._send(connection, task)
         beside = _nothing  # until its line is in the journal, which has one writer at a time
         while True:
@@ -122,6 +139,8 @@ class CompactingChild:
                 case TaskRefused(error):
                     raise CompactionRefused(error)
                 case Done() as done:
+                    if _was_ended_early(done, task) and is_wanted() and not self._is_asked_to_end:
+                        raise ChildDied(-signal.SIGTERM)
                     return done
 
     def close(self) -> None:
@@ -152,7 +171,7 @@ class CompactingChild:
         ours, theirs = Pipe()
         with theirs:
             process = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "cleaner.daemon.compacting", str(theirs.fileno())],
+                [sys.executable, "-m", "cleaner.daemon.compacting", str(os.getpid()), str(theirs.fileno())],
                 pass_fds=(theirs.fileno(), *self._locks),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
@@ -182,6 +201,8 @@ class CompactingChild:
                 self._pulse.alive()
             if not self._is_asked_to_end and killed_seconds is None:
                 beside()
+                if not self._is_wanted():
+                    process.terminate()  # again and again: the first may come before the child has begun the task
             try:
                 if connection.poll(_LOOK_SECONDS):
                     message = connection.recv()
@@ -235,6 +256,12 @@ def _signs_of_life(pid: int) -> tuple[bytes, ...]:
     except OSError:
         return ()
     return (*times, *(line for line in status if b"ctxt_switches" in line))
+
+
+def _was_ended_early(done: Done, task: CompactionTask) -> bool:
+    """Return whether a signal ended the task before its partition was compacted."""
+    result = done.outcome.results.get(task.partition)
+    return done.outcome.interrupted and not (result and (result.compacted_from_bytes or result.error))
 
 
 def _nothing() -> None:

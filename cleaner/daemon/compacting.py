@@ -1,18 +1,22 @@
 """The child process in which the daemon compacts: LLVM and kernels, and numba in a first run, never unload; it ends.
 
-``python -m cleaner.daemon.compacting FD``: FD is a connection to the daemon, over which values come and go.
+``python -m cleaner.daemon.compacting PID FD``: PID is the daemon, FD a connection to it, over which values come and go.
 
 What they say is in ``cleaner.daemon.messages``; where either closes the connection, the child ends between two steps.
-The child inherits the descriptors of the locks, so that the log dirs stay locked to the end of its last step even
-where the daemon dies before. SIGTERM and SIGINT end a task between two steps.
+The child inherits the descriptors of the locks, so that the log dirs stay locked as long as it lives. Should the daemon
+die, the system kills the child: every step is safe to crash behind, and a broker that starts need not wait for its end.
+SIGTERM and SIGINT end a task between two steps.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Final
 
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
 from cleaner.engine.cleaner import Cleaner
@@ -21,6 +25,8 @@ from cleaner.engine.means import Means
 from cleaner.errors import told
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLock
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class _Teller:
@@ -84,5 +90,16 @@ def _cleaner(task: CompactionTask, teller: _Teller) -> Cleaner:
     )
 
 
+def end_with(daemon_pid: int) -> None:
+    """Have this process killed when the daemon's thread that started it ends; at once if the daemon is gone already.
+
+    Source: prctl(2), PR_SET_PDEATHSIG. Where the system refuses, a closed connection ends the task between two steps.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != daemon_pid:
+        sys.exit("the daemon is gone")
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    end_with(int(sys.argv[1]))
+    main(int(sys.argv[2]))

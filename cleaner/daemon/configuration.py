@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from cleaner.config.file_states import State, state_of_directory, state_of_files
@@ -43,6 +44,14 @@ class Configuration:
     def files(self) -> tuple[Path, ...]:
         """Whose change asks for a reload."""
         return tuple(path.absolute() for path in self.loaded.files)
+
+    def terms_of(self, log_dir: Path, topic: str) -> object:
+        """Return what changes to a topic in a log dir go by; None while nothing may be changed there."""
+        if self.unreadable or log_dir not in self.loaded.log_dirs:
+            return None
+        policies = [self.loaded.layers.policy_for(topic, compacted_before=before) for before in (False, True)]
+        values = [replace(policy, stated={}) for policy in policies]  # who states a value changes nothing
+        return self.broker.log_cleaner_enable, values, self.loaded.facts.get(log_dir)
 
     def is_stale(self) -> bool:
         """Whether a source changed since it was read, or refused: also the cluster metadata, by a broker."""

@@ -88,8 +88,11 @@ class Observer(Protocol):
     def held_locks(self, seconds: float) -> None:
         """A round held the locks for so long: a broker that started meanwhile was refused."""
 
-    def worker_died(self) -> None:
-        """The worker thread, or the compacting child, ended unasked; it is started again."""
+    def worker_died(self, where: JobKind | None = None) -> None:
+        """The worker thread, or the compacting child, ended unasked; it is started again.
+
+        ``where``: the kind of the job that the child did, which failed with it; None of the worker thread.
+        """
 
     def state(self, state: DaemonState) -> None:
         """The daemon is in another state now."""
@@ -119,7 +122,7 @@ class Unobserved:
     def held_locks(self, seconds: float) -> None:
         """Ignore it."""
 
-    def worker_died(self) -> None:
+    def worker_died(self, where: JobKind | None = None) -> None:
         """Ignore it."""
 
     def state(self, state: DaemonState) -> None:

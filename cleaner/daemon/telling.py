@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,9 +10,13 @@ from pathlib import Path
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
+from cleaner.engine.journal import JournalFull
 from cleaner.engine.outcome import Outcome
+from cleaner.errors import told
 from cleaner.events import Event, EventLog
 from policies.plan import PartitionKey, PartitionPlan, Plan
+from storage.errors import LogCleanerError
+from storage.lock import LogDirLocked
 
 
 class Trouble(StrEnum):
@@ -24,11 +28,15 @@ class Trouble(StrEnum):
     """Its lock cannot be taken, though nobody holds it."""
     CONTENT = "content"
     """A file of its own, such as a checkpoint, is garbled."""
+    SPACE = "space"
+    """Its journal found no space, and nothing is changed without a line in it."""
 
 
 Complaint = tuple[Event, tuple[tuple[str, object], ...]]
 """An event and its fields: of what a person should see to."""
 
+_CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
+"""Jobs that do nothing while the configuration cannot be read."""
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
 
 
@@ -61,6 +69,7 @@ class Teller:
         self._log_dirs: tuple[Path, ...] = ()
         self._troubles: dict[tuple[Path, Trouble], str] = {}
         self._failed_jobs: set[JobKind] = set()
+        self._unreadable: str | None = None
         self.held: dict[Path, str] = {}
         """Log dirs that another process has, and who."""
         self.has_failed = False
@@ -116,7 +125,8 @@ class Teller:
     def ended(self, kind: JobKind, started_ms: int, ended_ms: int) -> None:
         """Pass on that a job ended. Times in epoch ms."""
         is_whole = not self.held and not self.failing
-        self._observer.did(JobDone(kind, started_ms, ended_ms, kind not in self._failed_jobs, is_whole))
+        has_failed = kind in self._failed_jobs or (kind in _CHANGING and self._unreadable is not None)
+        self._observer.did(JobDone(kind, started_ms, ended_ms, not has_failed, is_whole))
 
     def failed(self, event: Event, where: JobKind, error: str, **fields: object) -> None:
         """Tell an error that no outcome tells of. ``where``: the kind of the job that met it."""
@@ -131,7 +141,20 @@ class Teller:
     @property
     def failing(self) -> tuple[str, ...]:
         """Return what is wrong with log dirs as a whole, each thing once."""
-        return tuple(dict.fromkeys(error for _, error in sorted(self._troubles.items())))
+        of_all = (self._unreadable,) if self._unreadable else ()
+        return tuple(dict.fromkeys((*of_all, *(error for _, error in sorted(self._troubles.items())))))
+
+    def readable(self, error: str | None) -> None:
+        """Take note that the configuration can be read, or why not: without it no log dir is served."""
+        if self._unreadable != error:
+            self._unreadable = error
+            self._tell_log_dirs()
+
+    def full(self, path: Path, where: JobKind, error: str) -> None:
+        """Tell, once for as long as it lasts, that a journal found no space. Each attempt is counted."""
+        self.failed(Event.LOG_DIR_FAILED, where, error, log_dir=str(path))
+        self._set_trouble(path, Trouble.SPACE, error)
+        self._tell_log_dirs()
 
     def log_dir_fails(self, path: Path, trouble: Trouble, where: JobKind, error: str) -> None:
         """Tell, once for as long as it lasts, that a log dir cannot be served."""
@@ -157,7 +180,8 @@ class Teller:
 
     def _tell_log_dirs(self) -> None:
         failing = {path for path, _ in self._troubles}
-        self._observer.log_dirs({str(path): path in failing for path in self._log_dirs})
+        is_any = self._unreadable is not None
+        self._observer.log_dirs({str(path): is_any or path in failing for path in self._log_dirs})
 
     def backs_off(self, work: Work, failure: Failure) -> None:
         """Tell that a partition failed, and is left alone for a while."""
@@ -168,15 +192,53 @@ class Teller:
         place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
         self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
+    def erred(self, kind: JobKind, outcome: Outcome) -> None:
+        """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
+        begins = {str(JournalFull(Path(path), remedy="")): Path(path) for path in outcome.full_log_dirs}
+        for error in outcome.errors:
+            if full := next((path for begin, path in begins.items() if error.startswith(begin)), None):
+                self.full(full, kind, error)
+            else:
+                self.failed(Event.LOG_DIR_FAILED, kind, error)
+        done = {key[0] for key, result in outcome.results.items() if not result.error}
+        for path in done.difference(outcome.full_log_dirs):
+            self.log_dir_works(Path(path), Trouble.SPACE)
+
+    def found_idle(self, recovered: Collection[Path], plan: Plan) -> None:
+        """Take note that recovered log dirs with nothing to do need no space for their journal."""
+        busy = {Path(p.facts.log_dir) for p in plan.partitions if p.has_work}
+        for path in {Path(log_dir.facts.path) for log_dir in plan.log_dirs}.intersection(recovered) - busy:
+            self.log_dir_works(path, Trouble.SPACE)
+
+    def refused(self, path: Path, error: LogCleanerError | OSError, kind: JobKind) -> None:
+        """Tell that a log dir is held by another process, or could not be locked."""
+        if isinstance(error, LogDirLocked):
+            for trouble in (Trouble.LOCKING, Trouble.SPACE):
+                self.log_dir_works(path, trouble)
+            self.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
+        else:
+            self.log_dir_fails(path, Trouble.LOCKING, kind, told(error))
+
+    def compactor_rests(self, failure: Failure | None, error: str) -> None:
+        """Tell that the process that compacts could not be started, and for how long nothing is compacted."""
+        assert failure is not None
+        fields = {"failures": failure.count, "pause_ms": failure.pause_ms}
+        self.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, error, **fields)
+
+    def withdrew(self, key: PartitionKey) -> None:
+        """A compaction was ended, because what the configuration says of its partition changed."""
+        log_dir, (topic, partition) = key
+        self._log.event(Event.COMPACTION_WITHDRAWN, topic=topic, partition=partition, log_dir=log_dir)
+
     def held_locks(self, seconds: float) -> None:
         """Pass on for how long a turn held the locks."""
         self._observer.held_locks(seconds)
 
-    def worker_died(self, error: str) -> None:
-        """Tell that the worker thread, or the compacting process, ended by itself."""
+    def worker_died(self, error: str, where: JobKind | None = None) -> None:
+        """Tell that the worker thread, or the process that compacts for the job ``where``, ended by itself."""
         self.has_failed = True
         self._log.event(Event.WORKER_DIED, error=error)
-        self._observer.worker_died()
+        self._observer.worker_died(where)
 
     def holder(self, path: Path, holder: str | None) -> None:
         """Tell who holds a log dir, if that changed; None if nobody does."""

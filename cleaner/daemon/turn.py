@@ -38,6 +38,7 @@ class Turn:
         self._compactor: CompactingChild | None = None
         self._seconds = seconds
         self._locked_seconds: float | None = None
+        self._told_seconds = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +56,11 @@ class Turn:
     def held_seconds(self) -> float:
         """Return for how many seconds a broker would have been refused by now."""
         return 0.0 if self._locked_seconds is None else self._seconds() - self._locked_seconds
+
+    def newly_held_seconds(self) -> float:
+        """Return for how long the locks were held since this was last asked."""
+        seconds, self._told_seconds = self.held_seconds - self._told_seconds, self.held_seconds
+        return seconds
 
     def holds(self, log_dir: Path) -> bool:
         """Whether this round has the lock."""

@@ -35,7 +35,6 @@ from cleaner.events import Event
 from policies.plan import Only, PartitionKey, Plan, Request
 from policies.steps import compaction_steps
 from storage.errors import LogCleanerError
-from storage.lock import LogDirLocked
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
@@ -92,11 +91,17 @@ class Worker:
         with Turn(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
             while not self._pulse.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
                 self._do(jobs[0], round_)
+                self._tell_held(round_)
+        self._tell_held(round_)
         if round_.held_seconds:
-            self._teller.held_locks(round_.held_seconds)
             self._rests_until_seconds = self._clock.seconds() + (REST_SECONDS if self._must_let_go(round_) else 0)
         self._teller.end_round()
         return True
+
+    def _tell_held(self, round_: Turn) -> None:
+        """Tell how much longer the locks are held by now: a hold counts while it lasts, too."""
+        if seconds := round_.newly_held_seconds():
+            self._teller.held_locks(seconds)
 
     def _must_let_go(self, round_: Turn) -> bool:
         """Whether the locks were held for so long that a broker is to have a chance now.
@@ -161,17 +166,20 @@ class Worker:
 
     def _reload(self) -> None:
         self._pulse.reloading()
-        was_unreadable = self._configuration.unreadable
+        was_unreadable, was_rejected = self._configuration.unreadable, self._configuration.loaded.rejected
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{reason_of(error)}; {_NOTHING_CHANGES}")
+            said = f"{reason_of(error)}; {_NOTHING_CHANGES}"
+            self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, said)
+            self._teller.readable(said)
         else:
+            self._teller.readable(None)
             if rejected := self._configuration.loaded.rejected:
                 self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{one_line(rejected)}; {_EARLIER_HOLDS}")
             else:
                 self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
-            if changes or was_unreadable:
+            if changes or was_unreadable or (was_rejected and not self._configuration.loaded.rejected):
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
                 self._schedule = self._schedule.reconfigured(intervals, was_unreadable=bool(was_unreadable))
@@ -189,9 +197,10 @@ class Worker:
         if not self._schedule.needs_plan(job, states, now_ms):
             return
         self._schedule = replace(self._schedule, states=states).succeeded(*self._damage.mended())
-        plan = self._open(dirs).plan(Request(now_ms, in_place=not self._schedule.observing))
+        plan = self._open(dirs, round_=round_).plan(Request(now_ms, in_place=not self._schedule.observing))
         self._teller.planned(plan, now_ms)
         self._schedule = self._schedule.planned(plan, now_ms)
+        self._teller.found_idle(self._schedule.recovered, plan)
         if not self._schedule.observing:
             free = [d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held]
             self._to_read_bytes = {step.key: bytes_to_read(step) for d in free for step in compaction_steps(d)}
@@ -295,9 +304,14 @@ class Worker:
         (key,) = job.partitions
 
         def meanwhile() -> None:
+            self._tell_held(round_)
             if jobs := self._due():
                 self._do(jobs[0], round_)
 
+        def is_wanted() -> bool:
+            return terms is not None and self._configuration.terms_of(Path(key[0]), key[1].topic) == terms
+
+        terms = self._configuration.terms_of(Path(key[0]), key[1].topic)
         progress = Progress(self._teller, self._pulse, key, self._to_read_bytes.get(key, 0))
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
@@ -305,7 +319,7 @@ class Worker:
         lock.ensure_named()
         task = CompactionTask(key, self._configuration.loaded.configured, request, threads, lock.descriptor)
         try:
-            done = round_.compactor(self._pulse).compact(task, progress, meanwhile)
+            done = round_.compactor(self._pulse).compact(task, progress, meanwhile, is_wanted)
         except CompactorUnstartable as error:
             if not self._pulse.stopping():
                 self._rest_compactor(key, error, now_ms)
@@ -314,19 +328,20 @@ class Worker:
             self._back_off((job.kind, key), str(error), now_ms)
         except ChildDied as error:
             if not self._pulse.stopping():
-                self._teller.worker_died(str(error))
+                self._teller.worker_died(str(error), job.kind)
                 self._back_off((job.kind, key), str(error), now_ms)
         else:
             self._spent(job, done.plan, done.outcome, now_ms)
+            if done.outcome.interrupted and not is_wanted():
+                self._teller.withdrew(key)
         self._schedule = self._schedule.compactor_started()
+        if not is_wanted():
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)
 
     def _rest_compactor(self, key: PartitionKey, error: CompactorUnstartable, now_ms: int) -> None:
         """Compact nothing for a while: each partition would fail alike."""
         self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
-        failure = self._schedule.compactor
-        assert failure is not None
-        fields = {"failures": failure.count, "pause_ms": failure.pause_ms}
-        self._teller.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, str(error), **fields)
+        self._teller.compactor_rests(self._schedule.compactor, str(error))
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""
@@ -335,8 +350,7 @@ class Worker:
         for work, error, is_corrupt in failed_in(job, plan, outcome):
             self._back_off(work, error, now_ms, is_corrupt=is_corrupt)
         self._schedule = self._schedule.spent(job, plan, outcome)
-        for error in outcome.errors:
-            self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
+        self._teller.erred(job.kind, outcome)
         for work, error, _ in failed_beside(job, outcome):
             self._back_off(work, error, now_ms)
 
@@ -354,11 +368,7 @@ class Worker:
         return dirs
 
     def _on_refusal(self, path: Path, error: LogCleanerError | OSError) -> None:
-        if isinstance(error, LogDirLocked):
-            self._teller.log_dir_works(path, Trouble.LOCKING)
-            self._teller.holder(path, f"process {error.holder_pid}" if error.holder_pid else "another process")
-        else:
-            self._teller.log_dir_fails(path, Trouble.LOCKING, self._doing, told(error))
+        self._teller.refused(path, error, self._doing)
 
     def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Turn | None = None) -> Cleaner:
         """Return a cleaner of the log dirs as they are now: for changes under the locks of the round, or to plan."""
@@ -375,11 +385,16 @@ class Worker:
             Means(
                 clock=self._clock,
                 listener=Progress(self._teller, self._pulse),
-                may_begin=at_least_one(lambda: not (round_ and self._must_let_go(round_))),
+                may_begin=self._may_begin(round_),
             ),
-            locks=LentLocks(lambda path: round_.lock_of(path) if round_ else None),
+            locks=LentLocks(lambda path: round_.lock_of(path) if round_ and round_.holds(path) else None),
             wanted=wanted_and_alive,
         )
         if self._pulse.stopping():
             cleaner.stop()
         return cleaner
+
+    def _may_begin(self, round_: Turn | None) -> Callable[[], bool]:
+        """Return what is asked before each partition: one at least a hold, and none once the configuration changed."""
+        in_time = at_least_one(lambda: not (round_ and self._must_let_go(round_)))
+        return lambda: not (round_ and self._configuration.is_stale()) and in_time()

@@ -13,6 +13,8 @@ from storage.log_dir import LogDir
 
 AnyLock = LogDirLock | LogDirReadLock | None
 LockContext = AbstractContextManager[AnyLock]
+Patience = Callable[[Callable[[], LogDirLock]], LogDirLock]
+"""Takes a lock, again and again if it likes."""
 TakeLock = Callable[[LogDir, FileSystem], LockContext]
 
 
@@ -35,14 +37,20 @@ class Locks(Protocol):
 class OwnLocks:
     """Takes the locks itself."""
 
-    def __init__(self, *, forced: bool = False) -> None:
-        """Take none yet. ``forced``: go on where the lock of a log dir may keep nobody out."""
+    def __init__(self, *, forced: bool = False, patience: Patience | None = None) -> None:
+        """Take none yet.
+
+        Args:
+            forced: go on where the lock of a log dir may keep nobody out.
+            patience: waits for a lock that another process holds; without it that is an error at once.
+        """
         self._forced = forced
+        self._patience = patience or (lambda take: take())
         self._held: set[Path] = set()
 
     def lock(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
         """Take the lock, and give it back."""
-        return self._noted(log_dir.path, log_dir.lock(fs, forced=self._forced))
+        return self._noted(log_dir.path, self._patience(lambda: log_dir.lock(fs, forced=self._forced)))
 
     def lock_to_read(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
         """Take a read lock, and give it back."""

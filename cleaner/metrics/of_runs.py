@@ -62,6 +62,10 @@ class RunTotals:
         for key, of_partition in outcome.results.items():
             self._note(key, has_failed=of_partition.error is not None)
 
+    def died(self) -> None:
+        """Count a run of which no outcome came back."""
+        self._results["failed"] += 1
+
     def _note(self, key: PartitionKey, *, has_failed: bool) -> None:
         if has_failed:
             self._uncleanable.add(key)

@@ -44,7 +44,12 @@ class Metrics:
     """The observer that turns what it hears into metrics. Any thread may call it."""
 
     def __init__(
-        self, *, per_partition: str = "few", growths: Mapping[str, Growth] | None = None, version: str = "unknown"
+        self,
+        *,
+        per_partition: str = "few",
+        growths: Mapping[str, Growth] | None = None,
+        version: str = "unknown",
+        of_process: bool = True,
     ) -> None:
         """Begin without any event.
 
@@ -52,6 +57,8 @@ class Metrics:
             per_partition: ``few`` (five series for each partition), ``all`` or ``none``.
             growths: log dir -> its growth up to now.
             version: version of logcleaner.
+            of_process: also export memory, processor time and files of this process. After its end they mean nothing,
+                and the node exporter has its own under the same names.
         """
         self._families = names.FAMILIES_PER_PARTITION[per_partition]
         self._build = version, platform.python_version()
@@ -71,7 +78,8 @@ class Metrics:
         self._state: DaemonState | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Samples(self))
-        ProcessCollector(registry=self._registry)
+        if of_process:
+            ProcessCollector(registry=self._registry)
 
     def planned(self, plan: Plan, now_ms: int) -> None:
         """Take a plan over all log dirs."""
@@ -126,10 +134,13 @@ class Metrics:
         with self._lock:
             self._locked_seconds += seconds
 
-    def worker_died(self) -> None:
-        """Count a worker that died."""
+    def worker_died(self, where: JobKind | None = None) -> None:
+        """Count a worker that died, and with it the failed run of the job ``where``."""
         with self._lock:
             self._dead_threads += 1
+            if where:
+                self._failures[where] += 1
+                self._runs.died()
 
     def state(self, state: DaemonState) -> None:
         """Set the state of the daemon."""

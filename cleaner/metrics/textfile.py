@@ -39,7 +39,8 @@ def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> M
         earlier = _read(path)
     except OSError as error:
         raise UnwritableFile(path, error.strerror or str(error)) from error
-    metrics = Metrics(per_partition=per_partition, growths=dict(_growths(earlier)), version=version)
+    growths = dict(_growths(earlier))
+    metrics = Metrics(per_partition=per_partition, growths=growths, version=version, of_process=False)
     if success := earlier.get((names.LAST_SUCCESS.name, "")):
         metrics.succeeded_before(round(success * 1000))
     return metrics

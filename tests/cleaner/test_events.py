@@ -1,7 +1,10 @@
 import json
 import logging
+import os
 import re
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -162,3 +165,15 @@ def test_lines_are_json_where_stderr_goes_to_the_journal(tmp_path: Path, monkeyp
         assert format_under({"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}) is LogFormat.JSON
         assert format_under({"JOURNAL_STREAM": "1:2"}) is LogFormat.CONSOLE
         assert format_under({}) is LogFormat.CONSOLE
+
+
+def test_an_event_that_cannot_be_written_is_dropped(monkeypatch) -> None:
+    """The reader of the pipe is gone; the work goes on."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as broken:
+        monkeypatch.setattr(sys, "stderr", broken)
+        EventLog(2, LogFormat.JSON).event("daemon_started", log_dirs=["x"])
+        monkeypatch.undo()
+        with suppress(OSError):
+            broken.close()

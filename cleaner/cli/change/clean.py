@@ -12,7 +12,7 @@ from cleaner import __version__
 from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.metrics import clock_ms, tell_metrics
+from cleaner.cli.metrics import clock_ms, tell_held, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
     from cleaner.events import EventLog, LogFormat
     from cleaner.report.cleaning import CleaningReport
+    from storage.lock import LogDirLocked
 
     _check_usage(args)
     request = _request(args)
@@ -105,7 +106,12 @@ def run(args: argparse.Namespace) -> int:
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
-        plan, outcome, signalled = _act(args, cleaner, confirmed)
+        try:
+            plan, outcome, signalled = _act(args, cleaner, confirmed)
+        except LogDirLocked:
+            if not args.output:
+                tell_held(cleaner, loaded.settings, request)
+            raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     show(CleaningReport(plan, outcome), as_json=args.json, every_segment=args.verbose > 0)
     if args.output and not args.json:

@@ -15,6 +15,7 @@ from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
+from cleaner.cli.waiting import Waiting
 from cleaner.printable import printable
 
 if TYPE_CHECKING:
@@ -72,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
-        cleaner, loaded, missing = open_cleaner(args, listener)
+        cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)
         if is_met and not missing and not args.json:  # the usual case if this runs before each start of a broker
             _tell_volumes(volumes, volumes, args.target)
             return ExitStatus.DONE
-        rescued, signalled = _act(args, cleaner, is_met=is_met)
+        rescued, signalled = _act(args, cleaner, waiting, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
     report = CleaningReport(rescued.plan, rescued.outcome)
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.REFUSED if any(rescued.plan.guards) else ExitStatus.FAILED
 
 
-def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[Rescued, int]:
+def _act(args: argparse.Namespace, cleaner: Cleaner, waiting: Waiting, *, is_met: bool) -> tuple[Rescued, int]:
     """Free space. Return the outcome, and the exit status of a signal that came meanwhile, else 0."""
     from policies.plan import Only, Request
 
@@ -107,6 +108,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, *, is_met: bool) -> tuple[R
     if args.dry_run or is_met:
         return cleaner.would_free(request, args.target), 0
     with stopping_on_signals(cleaner) as signals:
+        waiting.stopping = lambda: bool(signals)
         rescued = cleaner.free(request, args.target)
     return rescued, 128 + signals[0] if signals else 0
 

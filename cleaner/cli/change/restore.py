@@ -11,6 +11,7 @@ from cleaner.cli.naming import OPERAND, check_remembered
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
+from cleaner.cli.waiting import Waiting
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     log_dirs = open_log_dirs(args)
     check_remembered(args.topic, args.topic_partition, log_dirs)
     listener = EventLog(args.verbose, LogFormat(args.log_format))
-    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock)
+    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock, patience=Waiting())
     return _release(args, restorer) if args.release else _restore(args, restorer)
 
 

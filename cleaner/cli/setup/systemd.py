@@ -70,7 +70,7 @@ def _install(args: argparse.Namespace) -> int:
     command = _command(args.command)
     if not args.prefix.is_absolute():
         raise InvalidConfig("--prefix", str(args.prefix), "must begin with /")
-    for file in placed(args.root, args.prefix, str(command)):
+    for file in placed(args.root, args.prefix, command):
         sys.stdout.write(f"{file.path}{'' if _write(file) else ': exists, left as it is'}\n")
     if args.root == Path("/"):
         complain(
@@ -79,14 +79,16 @@ def _install(args: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def _command(said: PurePath | None) -> PurePath:
-    """Return the path that ``--command`` gives, else the absolute path of this program."""
+def _command(said: PurePath | None) -> str:
+    """Return how the units call this program: by ``--command``, else by absolute paths."""
+    if said is None and shutil.which("logcleaner") is None and Path(sys.argv[0]).name == "__main__.py":
+        return f"{sys.executable} -m cleaner"
     command = said or PurePath(shutil.which("logcleaner") or Path(sys.argv[0]).absolute())
     if not command.is_absolute():
         raise InvalidConfig("--command", str(command), "must begin with /")
     if any(command.is_relative_to(hidden) for hidden in _HIDDEN_BY_PROTECT_HOME):
         complain(f"{command}: the units cannot see home directories (ProtectHome=yes); install it elsewhere")
-    return command
+    return str(command)
 
 
 def _write(file: Placed) -> bool:

@@ -21,7 +21,7 @@ COMMAND: Final = "/usr/bin/logcleaner"
 _UNITS: Final = ("logcleaner.service", "logcleaner-clean.service", "logcleaner-clean.timer")
 _SPARK_UNITS: Final = ("logcleaner-analyze.service", "logcleaner-analyze.timer")
 _DROP_INS: Final = ("logcleaner.service.d", "logcleaner-clean.service.d")
-_FOR_KAFKA: Final = ("kafka-user.conf", "free-before-kafka.conf", "make-way-for-kafka.conf")
+_FOR_KAFKA: Final = ("kafka-user.conf", "10-make-way-for-kafka.conf", "20-free-before-kafka.conf")
 _EXAMPLES: Final = "share/doc/logcleaner/examples"
 
 

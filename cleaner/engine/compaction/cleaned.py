@@ -150,6 +150,10 @@ class CleanedSegment:
         files = {name.kind: SegmentFile.at(self._directory, name, self._suffix) for name in names}
         return Segment(self._directory, self._base_offset, files)
 
+    def unseal(self) -> None:
+        """Make the files this object's again, for ``discard``: no swap of them has begun."""
+        self._is_sealed = False
+
     def discard(self) -> None:
         """Take the files away unless they are sealed; calling it again does nothing."""
         if self._is_sealed:

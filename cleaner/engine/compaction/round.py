@@ -110,7 +110,8 @@ def compact(round_: Round, means: Means) -> Compacted:
             was, or some of its groups are swapped in whole: either is a valid log, and the round can be repeated.
         Stopped: asked to end; groups swapped in before stay.
     """
-    target = InPlace(round_.listing, round_.policy.index_interval_bytes, means.fs, at_once=round_.is_at_once)
+    interval_bytes = round_.policy.index_interval_bytes
+    target = InPlace(round_.listing, interval_bytes, means.fs, at_once=round_.is_at_once, stopping=means.stopping)
     done = _run(round_, means, target, is_locked=True)
     return replace(done, freed_bytes=target.freed_bytes)
 

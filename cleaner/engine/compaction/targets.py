@@ -9,6 +9,7 @@ from typing import Protocol
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.passes import Group
 from cleaner.engine.deletion import retire_snapshots
+from cleaner.engine.means import Stopped
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Unwritten
 from storage.log.listing import Listing
@@ -36,8 +37,25 @@ class Destination(Protocol):
 class InPlace:
     """Swaps each group in; needs the lock."""
 
-    def __init__(self, listing: Listing, index_interval_bytes: int, fs: FileSystem, *, at_once: bool) -> None:
-        """Write nothing yet. ``at_once``: unlink what a group replaces, since the next one may need the space."""
+    def __init__(
+        self,
+        listing: Listing,
+        index_interval_bytes: int,
+        fs: FileSystem,
+        *,
+        at_once: bool,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            listing: of the partition.
+            index_interval_bytes: of the topic.
+            fs: the disk.
+            at_once: unlink what a group replaces, since the next one may need the space.
+            stopping: asked before each swap.
+        """
+        self._stopping = stopping
         self._listing = listing
         self._interval_bytes = index_interval_bytes
         self._fs = fs
@@ -50,9 +68,13 @@ class InPlace:
         return CleanedSegment(self._fs, self._listing.directory, base_offset, self._interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
-        """Swap it in."""
+        """Swap it in. Raises: Stopped, and nothing is swapped in; the last moment for that."""
         segments = [walked.span.segment for _, walked in group]
-        self._swap(segments, cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group)))
+        sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
+        if self._stopping():
+            cleaned.unseal()
+            raise Stopped
+        self._swap(segments, sealed)
         if self._is_at_once:
             for reader, _ in group:
                 reader.close()

@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal, JournalFull
+from cleaner.engine.locks import Patience
 from cleaner.engine.outcome import Listener
 from cleaner.engine.undo.restorable import RestoreResult, epochs_before, survey_restores
 from cleaner.errors import told
@@ -30,6 +32,7 @@ from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.guarded import Guarded
+from storage.lock import LogDirLock
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log_dir import LogDir
 from storage.names import (
@@ -65,7 +68,10 @@ class Restorer:
         listener: Listener,
         *,
         force_lock: bool = False,
+        patience: Patience | None = None,
     ) -> None:
+        """Open nothing yet. Arguments as for ``Cleaner`` and ``OwnLocks``."""
+        self._patience = patience or (lambda take: take())
         self._log_dirs = log_dirs
         self._force_lock = force_lock
         self._fs = self._unguarded = fs
@@ -102,11 +108,14 @@ class Restorer:
         with self._locked():
             return tuple(sorted({tp for log_dir in self._log_dirs for tp in self._release_in(log_dir, wanted)}))
 
+    def _lock(self, log_dir: LogDir) -> LogDirLock:
+        return log_dir.lock(self._unguarded, forced=self._force_lock)
+
     def _locked(self) -> ExitStack:
         locks = ExitStack()
         try:
             taken = {
-                log_dir.path: locks.enter_context(log_dir.lock(self._unguarded, forced=self._force_lock))
+                log_dir.path: locks.enter_context(self._patience(partial(self._lock, log_dir)))
                 for log_dir in self._log_dirs
             }
         except BaseException:

@@ -101,9 +101,10 @@ def test_target_that_is_met_needs_no_lock_and_reads_no_log(log_dir: Path, monkey
     assert "target 1 Byte met" in capsys.readouterr().out
 
 
-def test_broker_that_runs_is_left_alone(log_dir: Path, capsys) -> None:
+def test_broker_that_runs_is_left_alone(log_dir: Path, capsys, monkeypatch) -> None:
     with LogDirLock.acquire(log_dir, FileSystem()):
         before = files_of(log_dir)
+        monkeypatch.setattr("cleaner.cli.waiting.WAIT_SECONDS", 0.3)
         assert free(log_dir, "--target", "100%") == 3
         assert files_of(log_dir) == before
     assert "held by" in capsys.readouterr().err

@@ -33,6 +33,12 @@ def test_clean_leaves_its_metrics(engine: FakeCleaner, config: Path) -> None:
     assert 'runs_total{result="done"} 1.0' in (config.parent / "metrics/logcleaner.prom").read_text()
 
 
+def test_the_hold_of_the_run_counts(engine: FakeCleaner, config: Path) -> None:
+    engine.done_outcome = lambda _: Outcome(False, {}, seconds=7.5)
+    assert clean(config) == 0
+    assert "lock_held_seconds_total 7.5" in (config.parent / "metrics/logcleaner.prom").read_text()
+
+
 def test_dry_run_writes_nothing(engine: FakeCleaner, config: Path) -> None:
     assert clean(config, "--dry-run") == 0
     assert not (config.parent / "metrics/logcleaner.prom").exists()
@@ -75,6 +81,18 @@ def test_figures_are_those_behind_the_run(command: tuple[str, ...], demo: Path, 
     by_time = [value for labels, value in reclaimable.items() if "RETENTION" in labels]
     assert by_time
     assert not any(by_time)
+
+
+def test_a_run_that_found_the_lock_held_says_so_and_keeps_the_last_success(demo: Path, config: Path) -> None:
+    log_dir = shutil.copytree(demo, config.parent / "data")
+    clean_it = ["clean", "--config", str(config), "--log-dir", str(log_dir)]
+    assert main(clean_it) in (0, 5)
+    path = config.parent / "metrics/logcleaner.prom"
+    (success,) = re.findall(r"^logcleaner_last_success\S* \S+$", path.read_text(), re.MULTILINE)
+    with LogDir(log_dir).lock(FileSystem()):
+        assert main(clean_it) == 3
+    assert list(values(config, "logcleaner_log_dir_locked").values()) == [1]
+    assert success in path.read_text()
 
 
 def test_figures_are_of_all_topics(demo: Path, config: Path) -> None:

@@ -204,3 +204,11 @@ def test_another_user_is_told_the_drop_in_where_the_directory_above_is_shut(publ
     told = done.stderr.partition("AS OTHER USER")[2]
     assert "kafka-user.conf" in told
     assert f"{brokers}: {public / 'kafka'} belongs to uid 0" in told
+
+
+def test_where_none_of_several_is_there_all_are_named(tmp_path: Path, capsys) -> None:
+    options = [part for name in ("a", "b") for part in ("--log-dir", str(tmp_path / name))]
+    assert main(["clean", *options]) == 6
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / "a") in line
+    assert str(tmp_path / "b") in line

@@ -146,9 +146,10 @@ def test_missing_log_dir_is_no_partition(tmp_path: Path, capsys) -> None:
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_held_lock_refuses_a_restore_but_no_list(log_dir: Path) -> None:
+def test_held_lock_refuses_a_restore_but_no_list(log_dir: Path, monkeypatch) -> None:
     before = files_of(log_dir)
     with LogDir.open(log_dir).lock(FileSystem()):
+        monkeypatch.setattr("cleaner.cli.waiting.WAIT_SECONDS", 0.3)
         assert run(log_dir, "restore", "clicks-0") == 3
         assert run(log_dir, "restore", "clicks-0", "--release") == 3
         assert run(log_dir, "restore", "clicks-0", "--dry-run") == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,14 @@ def test_relative_paths_are_refused(tmp_path: Path, option: tuple[str, str], cap
     assert install(tmp_path, *option) == 2
     assert f"{option[0]} = {option[1]}" in capsys.readouterr().err.replace("'", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_run_as_a_module_the_units_call_the_module(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    monkeypatch.setattr("sys.argv", ["/opt/site-packages/cleaner/__main__.py"])
+    assert main(["systemd", "install", "--root", str(tmp_path)]) == 0
+    unit = (tmp_path / "usr/local/lib/systemd/system/logcleaner.service").read_text()
+    assert f"ExecStart={sys.executable} -m cleaner run" in unit
 
 
 def test_command_that_the_units_could_not_see_is_warned_of(tmp_path: Path, capsys) -> None:

@@ -206,6 +206,62 @@ def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, loc
         assert compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing).outcome.results
 
 
+def test_a_child_that_somebody_tells_to_end_has_died_like_one_that_is_killed(log_dir, lock):
+    class Terminating(Listening):
+        def event(self, name: str, **fields: object) -> None:
+            super().event(name, **fields)
+            process, _ = compactor._child
+            process.terminate()
+
+    slow = task(log_dir, lock.descriptor, "log.cleaner.io.max.bytes.per.second=20")
+    compactor = CompactingChild([lock.descriptor], Supervised())
+    with compactor, pytest.raises(ChildDied, match="killed by signal 15"):
+        compactor.compact(slow, Terminating(), nothing)
+
+
+_PARENT = """
+import sys, time
+from multiprocessing import Pipe
+import subprocess, os
+from cleaner.daemon.child import CompactingChild
+from tests.cleaner.daemon.test_child import Supervised, nothing
+compactor = CompactingChild([], Supervised())
+process, _ = compactor._child = compactor._started(nothing)
+print(process.pid, flush=True)
+process.send_signal(19)
+time.sleep(100)
+"""
+
+
+def test_a_child_does_not_outlive_the_daemon_even_if_it_stands_still():
+    """It would hold the locks, and keep brokers out."""
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as daemon:
+        pid = int(daemon.stdout.readline())
+        time.sleep(0.2)
+        daemon.kill()
+    until_seconds = time.monotonic() + 5
+    while is_alive(pid) and time.monotonic() < until_seconds:
+        time.sleep(0.05)
+    died = not is_alive(pid)
+    if not died:
+        os.kill(pid, signal.SIGKILL)
+    assert died
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_child_whose_daemon_is_gone_already_ends_at_once():
+    done = subprocess.run(
+        [sys.executable, "-m", "cleaner.daemon.compacting", "1", "0"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, b"the daemon is gone\n")
+
+
 def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
     stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
     with CompactingChild([lock.descriptor], Supervised()) as compactor:

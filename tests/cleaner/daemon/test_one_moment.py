@@ -272,3 +272,20 @@ def test_a_file_that_was_rejected_is_tried_again_although_it_did_not_change(tmp_
     assert logs(log_dir) == kept
     assert "config_rejected" in world.log.names()
     assert "config_reloaded" in world.log.names()
+
+
+def test_a_file_that_is_mended_back_to_what_is_in_force_is_told(tmp_path):
+    """The last line about it must not be an error."""
+    from cleaner.config.settings import read_settings
+
+    log_dir, file = drawn(tmp_path / "data", 25 * TICK_MS), tmp_path / "c.toml"
+    file.write_text("")
+    reader = ConfigurationReader(lambda: read_settings(file), [log_dir], [], keeps_settings=True)
+    world = World(log_dir)
+    world.configuration = world.worker._configuration = Configuration(reader.read)
+    for text in ("nonsense = 1", ""):
+        file.write_text(text)
+        world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
+        world.tick()
+    told = [(name, fields.get("changes")) for name, fields in world.log.events if name.startswith("config_re")]
+    assert (told[0], told[-1]) == (("config_rejected", None), ("config_reloaded", []))

@@ -117,7 +117,7 @@ class Observed(Unobserved):
     def failed(self, where, error) -> None:
         self.failures.append((where, error))
 
-    def worker_died(self) -> None:
+    def worker_died(self, where=None) -> None:
         self.deaths += 1
 
 
@@ -129,7 +129,7 @@ class SameProcess:
     def __init__(self, locks, pulse) -> None:
         self.locks = locks
 
-    def compact(self, task, listener, meanwhile) -> Done:
+    def compact(self, task, listener, meanwhile, is_wanted=lambda: True) -> Done:
         assert Path(task.partition[0]).is_absolute(), "the child works in another directory"
         if SameProcess.unstartable:
             SameProcess.unstartable -= 1

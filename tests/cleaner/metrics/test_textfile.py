@@ -32,6 +32,11 @@ def test_metrics_of_a_run_are_written_for_others_to_read(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_process_that_ended_has_no_series(tmp_path: Path) -> None:
+    """The node exporter has its own ``process_*`` series, with other help texts."""
+    assert not [name for name in write(tmp_path / "logcleaner.prom", FAILED) if name.startswith("process_")]
+
+
 def test_last_success_outlives_a_failed_run(tmp_path: Path) -> None:
     path, name = tmp_path / "logcleaner.prom", "logcleaner_last_success_timestamp_seconds"
     succeeded = write(path, a_run(PLAN))[name]
