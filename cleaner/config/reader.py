@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
+from cleaner.config.server_properties import read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing
@@ -23,7 +24,7 @@ from storage.errors import InvalidConfig, LogCleanerError, NotALogDir, Unreadabl
 from storage.log_dir import LogDir, LogDirNotThere, read_file
 from storage.metadata.metadata_log import ClusterMetadata, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
-from storage.properties import Property, parse_properties, read_properties
+from storage.properties import Property, parse_properties
 
 METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _ID_KEYS: Final = ("node.id", "broker.id")
@@ -71,7 +72,7 @@ class ConfigurationReader:
 
         Raises:
             InvalidConfigs: everything that is wrong in any layer.
-            InvalidConfig: a stated ``metadata.log.dir`` holds no cluster metadata.
+            InvalidConfig: a stated ``metadata.log.dir`` has no cluster metadata; ``server.properties`` is no broker's.
             LogDirNotThere: the stated ``metadata.log.dir`` is missing now, and may be there later.
             UnreadableFile, CorruptBatch: server.properties, meta.properties or the cluster metadata cannot be read, or
                 are damaged.
@@ -89,7 +90,7 @@ class ConfigurationReader:
         return loaded
 
     def _read_with(self, settings: Settings) -> LoadedLayers:
-        properties = read_properties(settings.server_properties) if settings.server_properties else None
+        properties = read_server_properties(settings.server_properties) if settings.server_properties else None
         layers = build_layers(settings, server_properties=properties, set_options=self._set_options)
         stated = layers.broker_policy()
         log_dirs = _distinct(self._log_dirs or tuple(map(Path, stated.log_dirs)))
