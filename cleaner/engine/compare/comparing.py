@@ -16,6 +16,7 @@ from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, r
 from cleaner.engine.inventory import is_named
 from cleaner.errors import told
 from storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
+from storage.directory import followed
 from storage.errors import ErrorKind, LogCleanerError, NotALogDir, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
@@ -114,7 +115,7 @@ class ComparedDir:
 
         Raises: NotALogDir, UnreadableFile.
         """
-        path = path.absolute()
+        path = followed(path.absolute())
         one = parse_topic_partition(path.name)
         if one and path.is_dir() and list_partition(path).segments:
             return cls(LogDir(path.parent), {one: path}, is_whole=False)
