@@ -107,9 +107,9 @@ def parse_settings(text: str, path: Path) -> Settings:
     try:
         entries = list(_entries(tomllib.loads(text), key_lines(text), path))
     except tomllib.TOMLDecodeError as error:
-        reason = f"is no valid TOML: {error}"
+        reason = f"is not valid TOML: {error}"
         if path.suffix == ".properties":
-            reason = f"is no valid TOML; a broker's server.properties is named by --server-properties FILE ({error})"
+            reason = f"is not valid TOML; a broker's server.properties is named by --server-properties FILE ({error})"
         raise InvalidConfigs((InvalidConfig(str(path), None, reason),)) from error
     problems = list(_repeated(entries))
     defaults = _defaults(entries, problems)
