@@ -22,6 +22,7 @@ The names are stable: a new name needs a minor version, a changed name a major o
                                       partition if the line confirms a clock
     world_writable           warning  path, mode: any user may write to this log dir or configuration file
     topics_unmatched         warning  path, patterns: no topic here matches these names and globs of ``[topics]``
+    partitions_symlinked     warning  paths: symlinks in place of partition directories: not followed, left out
     partition_changed        warning  topic, partition, path, cause: a file changed after it was planned; the run
                                       skipped the partition, and plans it once more
     metrics_exposed          warning  listen: other machines can read the metrics
@@ -96,6 +97,7 @@ class Event(StrEnum):
     JOURNAL_WAITS = "journal_waits"
     WORLD_WRITABLE = "world_writable"
     TOPICS_UNMATCHED = "topics_unmatched"
+    PARTITIONS_SYMLINKED = "partitions_symlinked"
     PARTITION_CHANGED = "partition_changed"
     METRICS_EXPOSED = "metrics_exposed"
     METRICS_UNAVAILABLE = "metrics_unavailable"
@@ -138,6 +140,7 @@ LEVELS: Final[Mapping[str, int]] = {
     Event.JOURNAL_WAITS: logging.WARNING,
     Event.WORLD_WRITABLE: logging.WARNING,
     Event.TOPICS_UNMATCHED: logging.WARNING,
+    Event.PARTITIONS_SYMLINKED: logging.WARNING,
     Event.PARTITION_CHANGED: logging.WARNING,
     Event.METRICS_EXPOSED: logging.WARNING,
     Event.METRICS_UNAVAILABLE: logging.WARNING,

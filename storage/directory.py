@@ -143,6 +143,16 @@ def world_writable_mode(path: Path) -> int | None:
     return stat.S_IMODE(mode) if mode & stat.S_IWOTH else None
 
 
+def followed(directory: Path) -> Path:
+    """Return the directory that a symlink leads to; any other path as it is.
+
+    For what the user names, such as a log dir on another disk: the symlinks in it are not the user's word.
+    """
+    # these two tell False, and do not raise, where this user may not look: who opens it tells why
+    leads_there = os.path.islink(directory) and os.path.isdir(directory)  # noqa: PTH112, PTH114
+    return directory.resolve() if leads_there else directory
+
+
 def status_of(path: Path) -> os.stat_result:
     """Return the status of an entry; that of a symlink, not of its target. Raises: OSError."""
     with opened(path.parent) as parent:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_plain
-from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile
+from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
 from storage.names import LOCK_FILE
 
@@ -31,6 +31,7 @@ _ATTEMPTS_MAX: Final = 16
 _NO_LOCKS: Final = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_WRITES: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _MODE: Final = 0o666
+_STOP_IT: Final = "stop it, or use --dry-run"
 _NO_ROOM: Final = "the disk is too full to create it; remove a file that is not Kafka's from it, then run again"
 
 
@@ -44,8 +45,17 @@ class LogDirLocked(LogCleanerError):
         self.path, self.holder_pid = path, holder_pid
 
     def __str__(self) -> str:
-        holder = f"process {self.holder_pid}" if self.holder_pid else "a process that the lock does not name"
-        return f"{self.path}: held by {holder} (a broker or another logcleaner); stop it, or use --dry-run"
+        if self.holder_pid:
+            return f"{self.path}: held by process {self.holder_pid} (a broker or another logcleaner); {_STOP_IT}"
+        service = "maybe the logcleaner service: systemctl stop logcleaner"
+        return f"{self.path}: held by another logcleaner or a broker, {service}; {_STOP_IT}"
+
+
+class LockNotMade(UnreadableFile):
+    """The lock file cannot be made, or not be opened for writing, by this user or on this mount."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: cannot be made or written: {self.cause}"
 
 
 class LockLost(LogCleanerError):
@@ -290,6 +300,13 @@ def _made(path: Path, directory: Path) -> int | None:
 
 
 def _unreadable(path: Path, error: OSError) -> UnreadableFile:
+    with suppress(OSError):
+        owner = path.parent.stat()
+        if error.errno == errno.EROFS:
+            return LockNotMade(path, f"{path.parent} is mounted read-only; mount it for writing, or use --dry-run")
+        if error.errno in (errno.EACCES, errno.EPERM):
+            whose = f"{path.parent} belongs to uid {owner.st_uid} gid {owner.st_gid}"
+            return LockNotMade(path, f"{whose}; {BE_THE_OWNER}")
     full = isinstance(typed(error, path, 0), OutOfSpace)
     return UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,9 +189,16 @@ class LogDir:
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the live partition directories but that of the metadata log. Raises: UnreadableFile."""
+        return self._partitions_that(lambda entry: entry.is_dir(follow_symlinks=False))
+
+    def symlinked_partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
+        """Yield the symlinks with names of live partitions: they are not followed. Raises: UnreadableFile."""
+        return self._partitions_that(os.DirEntry.is_symlink)
+
+    def _partitions_that(self, is_wanted: Callable[[os.DirEntry[str]], bool]) -> Iterator[tuple[TopicPartition, Path]]:
         try:
             with opened(self.path) as descriptor, os.scandir(descriptor) as entries:
-                found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                found = [entry.name for entry in entries if is_wanted(entry)]
         except OSError as error:
             raise UnreadableFile(self.path, error.strerror or str(error)) from error
         for name in sorted(found):

@@ -11,12 +11,15 @@ from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.names import TopicPartition, parse_topic_partition
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cleaner.config.layers import LoadedLayers
     from storage.log_dir import LogDir
 
 TOPIC_OPTION = "--topic"
 OPERAND = "TOPIC-PARTITION"
 _LIST = "; logcleaner topics lists what is there"
+_MOVE = "put the directory itself there, or mount it there"
 
 
 def check_topics(globs: Sequence[str], log_dirs: Sequence[LogDir]) -> None:
@@ -27,16 +30,27 @@ def check_topics(globs: Sequence[str], log_dirs: Sequence[LogDir]) -> None:
     Raises: InvalidConfigs.
     """
     if globs and (known := partitions_of(log_dirs)) is not None:
-        check_globs(globs, known, _all_of(log_dirs))
+        check_globs(globs, known, _all_of(log_dirs), log_dirs)
 
 
-def check_globs(globs: Sequence[str], known: Iterable[TopicPartition], where: str) -> None:
-    """Refuse each glob that names none of the known partitions. Raises: InvalidConfigs."""
+def check_globs(
+    globs: Sequence[str], known: Iterable[TopicPartition], where: str, log_dirs: Sequence[LogDir] = ()
+) -> None:
+    """Refuse each glob that names none of the known partitions.
+
+    Args:
+        globs: over topic or partition names.
+        known: the partitions.
+        where: they are, in words.
+        log_dirs: what is a symlink in them explains why a partition is not known.
+
+    Raises: InvalidConfigs.
+    """
     from cleaner.engine.inventory import is_named
 
     known = set(known)
     problems = [
-        InvalidConfig(TOPIC_OPTION, glob, f"matches no topic and no partition of {where}{_nearest(glob, known)}")
+        InvalidConfig(TOPIC_OPTION, glob, f"matches no topic and no partition of {where}{_why(glob, known, log_dirs)}")
         for glob in dict.fromkeys(globs)
         if not any(is_named(topic_partition, (glob,)) for topic_partition in known)
     ]
@@ -44,11 +58,12 @@ def check_globs(globs: Sequence[str], known: Iterable[TopicPartition], where: st
         raise InvalidConfigs(tuple(problems))
 
 
-def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> None:
-    """Refuse a partition that is not among the known ones. Raises: InvalidConfig."""
+def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir] = ()) -> None:
+    """Refuse a partition that nothing knows. Arguments: as for ``check_globs``. Raises: InvalidConfig."""
     known = set(known)
     if wanted not in known:
-        near = did_you_mean(str(wanted), map(str, known)) or _LIST
+        linked = _symlinks_named(str(wanted), log_dirs)
+        near = linked or did_you_mean(str(wanted), map(str, known)) or _LIST
         raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near}")
 
 
@@ -62,9 +77,9 @@ def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_di
         return
     known = {found for log_dir in log_dirs for found in _remembered(log_dir)}
     if wanted is not None:
-        check_partition(wanted, known)
+        check_partition(wanted, known, log_dirs)
     if globs:
-        check_globs(globs, known, f"{_all_of(log_dirs)}, nor of the journal")
+        check_globs(globs, known, f"{_all_of(log_dirs)}, nor of the journal", log_dirs)
 
 
 def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
@@ -85,6 +100,36 @@ def warn_of_patterns(loaded: LoadedLayers) -> None:
         near = [nearest(pattern, known) for pattern in patterns]
         told = [f"{p} (did you mean {n}?)" if n else p for p, n in zip(patterns, near, strict=True)]
         complain(f"{loaded.settings.path}: these [topics] match no topic here: {', '.join(told)}")
+
+
+def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
+    """Tell in one line which partitions are symlinks: nobody would see that they are left out."""
+    if paths := symlinks_in(log_dirs):
+        are = "is a symlink" if len(paths) == 1 else "are symlinks"
+        complain(f"{', '.join(map(str, paths))} {are}, which is not followed: left out; {_MOVE}")
+
+
+def symlinks_in(log_dirs: Iterable[LogDir]) -> list[Path]:
+    """Return the partitions that are symlinks; of a log dir that cannot be read none."""
+    return [path for log_dir in log_dirs for _, path in _symlinked(log_dir)]
+
+
+def _symlinked(log_dir: LogDir) -> list[tuple[TopicPartition, Path]]:
+    try:
+        return list(log_dir.symlinked_partitions())
+    except UnreadableFile:
+        return []
+
+
+def _symlinks_named(glob: str, log_dirs: Iterable[LogDir]) -> str:
+    """Return that a glob names a symlink; nothing if it names none."""
+    from cleaner.engine.inventory import is_named
+
+    for log_dir in log_dirs:
+        for topic_partition, path in _symlinked(log_dir):
+            if is_named(topic_partition, (glob,)):
+                return f"; {path} is a symlink, which is not followed: {_MOVE}"
+    return ""
 
 
 def patterns_without_topic(loaded: LoadedLayers) -> tuple[str, ...]:
@@ -118,5 +163,7 @@ def _all_of(log_dirs: Sequence[LogDir]) -> str:
     return ", ".join(str(log_dir.path) for log_dir in log_dirs)
 
 
-def _nearest(glob: str, known: Iterable[TopicPartition]) -> str:
+def _why(glob: str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir]) -> str:
+    if linked := _symlinks_named(glob, log_dirs):
+        return linked
     return did_you_mean(glob, {name for found in known for name in (found.topic, str(found))}) or _LIST

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_topics, warn_of_patterns
+from cleaner.cli.naming import check_topics, warn_of_patterns, warn_of_symlinks
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
@@ -156,6 +156,7 @@ def open_cleaner(
         read_again=lambda: read()[0].configured,
     )
     warn_of_patterns(loaded)
+    warn_of_symlinks([LogDir(path) for path in loaded.log_dirs])
     return Opened(cleaner, loaded, tuple(missing))
 
 
@@ -171,7 +172,7 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
         loaded, missing = without_missing(loaded, args.log_dir)
         for found in missing:
             complain(str(found))
-        return [LogDir.open(path) for path in loaded.log_dirs]
+        log_dirs = [LogDir.open(path) for path in loaded.log_dirs]
     except IsAPartitionDir as error:
         reason = f"is a partition directory; use its parent, --log-dir {error.path.parent}, with {error.path.name}"
         raise InvalidConfig("--log-dir", str(error.path), reason) from error
@@ -180,6 +181,8 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
             reason = "is read as a directory; a TOPIC-PARTITION goes before the options"
             raise InvalidConfig("--log-dir", str(error.path), reason) from error
         raise
+    else:
+        return log_dirs
 
 
 def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:

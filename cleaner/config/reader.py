@@ -16,14 +16,15 @@ from typing import Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
+from cleaner.config.server_properties import read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
-from storage.directory import despite_vanishing
+from storage.directory import despite_vanishing, followed
 from storage.errors import InvalidConfig, LogCleanerError, NotALogDir, UnreadableFile
 from storage.log_dir import LogDir, LogDirNotThere, read_file
 from storage.metadata.metadata_log import ClusterMetadata, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
-from storage.properties import Property, parse_properties, read_properties
+from storage.properties import Property, parse_properties
 
 METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _ID_KEYS: Final = ("node.id", "broker.id")
@@ -71,7 +72,7 @@ class ConfigurationReader:
 
         Raises:
             InvalidConfigs: everything that is wrong in any layer.
-            InvalidConfig: a stated ``metadata.log.dir`` holds no cluster metadata.
+            InvalidConfig: a stated ``metadata.log.dir`` has no cluster metadata; ``server.properties`` is no broker's.
             LogDirNotThere: the stated ``metadata.log.dir`` is missing now, and may be there later.
             UnreadableFile, CorruptBatch: server.properties, meta.properties or the cluster metadata cannot be read, or
                 are damaged.
@@ -89,10 +90,10 @@ class ConfigurationReader:
         return loaded
 
     def _read_with(self, settings: Settings) -> LoadedLayers:
-        properties = read_properties(settings.server_properties) if settings.server_properties else None
+        properties = read_server_properties(settings.server_properties) if settings.server_properties else None
         layers = build_layers(settings, server_properties=properties, set_options=self._set_options)
         stated = layers.broker_policy()
-        log_dirs = _distinct(self._log_dirs or tuple(map(Path, stated.log_dirs)))
+        log_dirs = _distinct(self._log_dirs or _stated_dirs(stated))
         cluster = self._cluster(stated, log_dirs) if settings.cluster_metadata else None
         own = {path: _own_properties(path) or {} for path in log_dirs}
         node_id = next(filter(None, map(_node_id, own.values())), None)
@@ -110,8 +111,8 @@ class ConfigurationReader:
         Raises: UnreadableFile, too, if metadata that was read before is gone from a directory that is still configured,
             or if this user cannot look into a directory that may hold the metadata.
         """
-        others = [path for path in map(Path, stated.log_dirs) if path not in log_dirs]
-        own_dir = [Path(stated.metadata_log_dir)] if stated.metadata_log_dir is not None else []
+        others = [path for path in _stated_dirs(stated) if path not in log_dirs]
+        own_dir = [followed(Path(stated.metadata_log_dir))] if stated.metadata_log_dir is not None else []
         known = self._remembered.directory if self._remembered else None
         if known and known.parent in (*log_dirs, *others, *own_dir) and not known.is_dir():
             raise UnreadableFile(known, "the cluster metadata was read here before, and is gone")
@@ -132,8 +133,12 @@ def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: 
 
 
 def _distinct(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return each directory once, even if several paths lead to it."""
-    return tuple({_identity_of(path): path for path in reversed(paths)}.values())[::-1]
+    """Return each directory once, however often it is named, and whatever paths lead to it, symlinks followed."""
+    return tuple({_identity_of(path): followed(path) for path in reversed(paths)}.values())[::-1]
+
+
+def _stated_dirs(stated: BrokerPolicy) -> tuple[Path, ...]:
+    return tuple(followed(Path(name)) for name in stated.log_dirs)
 
 
 def _identity_of(path: Path) -> tuple[object, ...]:
@@ -154,7 +159,7 @@ def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path], others: 
             elif (path := log_dir / METADATA_DIR).is_dir():
                 return path
         return None
-    found = Path(stated.metadata_log_dir) / METADATA_DIR
+    found = followed(Path(stated.metadata_log_dir)) / METADATA_DIR
     if not found.is_dir():
         _check_mounted(Path(stated.metadata_log_dir))
         reason = (

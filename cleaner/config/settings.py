@@ -31,6 +31,7 @@ _CLEANER_NAMES: Final = {
     for short in (name, name.removeprefix(_CLEANER_PREFIX))
 }
 """Key of ``[cleaner]``, with or without ``log.cleaner.`` -> Kafka's name."""
+_DEFAULTS_NAMES: Final = frozenset(names_of(Layer.DEFAULTS)) - _BROKER_NAMES
 _REASONS: Final = {
     "bool_type": "must be true or false",
     "string_type": "must be a string",
@@ -106,7 +107,10 @@ def parse_settings(text: str, path: Path) -> Settings:
     try:
         entries = list(_entries(tomllib.loads(text), key_lines(text), path))
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfigs((InvalidConfig(str(path), None, f"is not valid TOML: {error}"),)) from error
+        reason = f"is not valid TOML: {error}"
+        if path.suffix == ".properties":
+            reason = f"is not valid TOML; a broker's server.properties is named by --server-properties FILE ({error})"
+        raise InvalidConfigs((InvalidConfig(str(path), None, reason),)) from error
     problems = list(_repeated(entries))
     defaults = _defaults(entries, problems)
     topics = _topics(entries)
@@ -215,6 +219,8 @@ def _put(document: dict[str, Any], location: KeyPath, value: object) -> None:
 
 
 def _reason(kind: str, message: str, location: KeyPath) -> str:
+    if kind == "extra_forbidden" and len(location) == 1 and location[0] in _DEFAULTS_NAMES:
+        return "no such key here; it goes into the table [defaults], or into [topics.NAME]"
     if kind == "extra_forbidden":
         return f"no such key{nearest(location[-1], _known_names(location))}"
     return _REASONS.get(kind, message)

@@ -228,7 +228,8 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
     has_work = plan.has_work or outcome.swept_bytes > 0
     if outcome.interrupted:
         page.line(
-            "Interrupted: steps marked 'not' were not begun, and every file is whole. Run again for the rest.",
+            "Interrupted: what is marked 'not' was not finished, a compaction may be done in part, and every file is "
+            "whole. Run again for the rest.",
             "bold yellow",
         )
     elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):

@@ -55,7 +55,16 @@ def _table(history: History, page: Page) -> None:
         size_bytes = entry.get("bytes")
         told_bytes = size(size_bytes) if type(size_bytes) is int else "-"
         columns = _COLUMNS.format(moment(entry["time_ms"]), entry["what"], told_bytes)
-        page.line(f"{columns}{entry.get('partition', 'all')}: {_why(entry)}", hanging=_WHY_COLUMN)
+        page.line(
+            f"{columns}{entry.get('partition', 'all')}: {_why(entry)}{_unfinished(history, entry)}", hanging=_WHY_COLUMN
+        )
+
+
+def _unfinished(history: History, entry: Mapping[str, Any]) -> str:
+    if entry["what"] != "compact" or not history.is_unfinished(entry):
+        return ""
+    reached = history.first_dirty_offsets[str(entry.get("partition"))]
+    return f"; not finished, a part of it may be done (cleaner-offset-checkpoint: {reached})"
 
 
 def _why(entry: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
 _NO_LIMITS: Final = {
     key: Stated(key, NO_LIMIT, Layer.KAFKA_DEFAULT, NOBODY, key) for key in ("retention.ms", "retention.bytes")
 }
-_FOR_ALL: Final = "--set cleanup.policy=..."
+_FIND_METADATA: Final = "name its directory with metadata.log.dir, or as one more --log-dir"
 _GLOB: Final = re.compile(r"[*?\[]")
 _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
 
@@ -189,13 +189,14 @@ class ConfigLayers:
         is_known = self.topic_ids is not None and topic in self.topic_ids
         in_broad_terms = policy.layer in (Layer.DEFAULTS, Layer.SET)
         remedy = f'state cleanup.policy under [topics."{topic}"] of a --config FILE'
+        find_out = f"{_FIND_METADATA}; else {remedy}" if self.topic_ids is None else remedy
         if not (is_known or in_broad_terms or self._tables(topic)):
             known = (
                 "the cluster metadata" if self.topic_ids is not None else "the cluster metadata, which was not found,"
             )
-            return f"neither {known} nor the configuration speaks of this topic; {remedy}, or for all with {_FOR_ALL}"
+            return f"neither {known} nor the configuration speaks of this topic; {find_out}"
         if policy.layer is Layer.KAFKA_DEFAULT and not is_known:
-            return f"nobody stated its cleanup.policy; {remedy}, or for all with {_FOR_ALL}"
+            return f"nobody stated its cleanup.policy; {find_out}"
         is_stated_by_name = policy.layer in _SPEAKS_OF_ONE_TOPIC
         if compacted_before and "compact" not in policy.shown and not is_stated_by_name:
             return f"it was compacted before, and only {policy.origin} says that it is not; {remedy}"

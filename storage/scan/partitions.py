@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from storage.directory import followed
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
@@ -72,6 +73,7 @@ def _directories(paths: Iterable[str]) -> Iterator[Path]:
 
 
 def _partitions_in(directory: Path) -> Iterator[FoundPartition]:
+    directory = followed(directory)
     name = parse_partition_dir_name(directory.absolute().name)
     if name and directory.is_dir() and any(list_partition(directory).files):
         if name.state is DirState.LIVE:

@@ -31,7 +31,7 @@ HELP = "delete what retention allows and compact dirty partitions, once"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``clean``."""
-    parser.epilog = help_on(*ExitStatus)
+    parser.epilog = help_on(*(status for status in ExitStatus if status is not ExitStatus.DAMAGED))
     add_log_dir_arguments(parser)
     _add_what(parser.add_argument_group("what is done"))
     output = parser.add_argument_group("result")
@@ -118,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
+    _tell_uncommitted(plan)
     tell_guards(plan)
     if not args.output:  # a copy leaves the log dir as it was
         tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
@@ -180,6 +181,23 @@ def _tell_unknown(plan: Plan) -> None:
         topic, because = next(iter(unknown.items()))
         others = f" and {len(unknown) - 1} more topics" if len(unknown) > 1 else ""
         complain(f"CONFIG_UNKNOWN: nothing of topic {topic}{others} was touched: {because}")
+
+
+def _tell_uncommitted(plan: Plan) -> None:
+    """One line with the remedy, if partitions kept what may go since no high watermark says that it is committed."""
+    from policies.reasons import ReasonCode
+
+    unsure = [
+        str(p.facts.topic_partition)
+        for p in plan.partitions
+        if any(verdict.reason.code is ReasonCode.NO_HIGH_WATERMARK for verdict in p.verdicts)
+    ]
+    if unsure:
+        others = f" and {len(unsure) - 1} more partitions" if len(unsure) > 1 else ""
+        complain(
+            f"NO_HIGH_WATERMARK: nothing of {unsure[0]}{others} can go: no replication-offset-checkpoint says what is "
+            "committed; let the broker start and stop, or, for a copy or a single broker, say --assume-committed"
+        )
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:

@@ -12,20 +12,22 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
-from cleaner.cli.showing import show, tell_failures
+from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
 from cleaner.cli.waiting import Waiting
 from cleaner.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.freeing import Rescued
+    from policies.plan import PartitionPlan
     from policies.rescue import SpaceTarget, Volume
 
 HELP = "rescue a full disk: delete what retention allows, oldest first, up to a target"
+_STATE_LIMITS = "name the broker's --server-properties FILE, or say --kafka-defaults if it runs on those"
 _STATUSES = (
     ExitStatus.DONE,
     ExitStatus.USAGE,
@@ -96,7 +98,18 @@ def run(args: argparse.Namespace) -> int:
         return signalled
     if rescued.is_met and not missing:
         return ExitStatus.DONE
-    return ExitStatus.REFUSED if any(rescued.plan.guards) else ExitStatus.FAILED
+    return _status_short(rescued, has_missing=bool(missing))
+
+
+def _status_short(rescued: Rescued, *, has_missing: bool) -> ExitStatus:
+    """Return the exit status where the target is missed."""
+    from cleaner.report.totals import Totals
+
+    if any(rescued.plan.guards):
+        return ExitStatus.REFUSED
+    totals = Totals.of(rescued.plan, rescued.outcome)
+    has_failed = has_missing or totals.failed or log_dir_errors(rescued.plan, rescued.outcome)
+    return ExitStatus.REFUSED if totals.unknown and not has_failed else ExitStatus.FAILED
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, waiting: Waiting, *, is_met: bool) -> tuple[Rescued, int]:
@@ -153,11 +166,45 @@ def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
             complain(f"{', '.join(volume.log_dirs)}: {size(short_bytes)} short of {wanted}: {cause}; {remedy}")
 
 
+def _unknown_remedy(partitions: Iterable[PartitionPlan]) -> str:
+    return next(p.policy.unknown_because or "" for p in partitions if p.config_is_unknown).partition("; ")[2]
+
+
+def _is_unlimited(partition: PartitionPlan) -> bool:
+    """Return whether a partition is to be deleted from, and nobody stated how old or large it may become."""
+    from policies.config.policy import Layer
+
+    policy = partition.policy
+    stated = (policy.stated.get(key) for key in ("retention.ms", "retention.bytes"))
+    is_stated = any(value is not None and value.layer is not Layer.KAFKA_DEFAULT for value in stated)
+    return policy.cleanup_delete and not is_stated and policy.retention_ms < 0 and policy.retention_bytes < 0
+
+
+def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
+    """Return what keeps all of some partitions but a limit, and what to do; None if nothing does."""
+    from cleaner.report.page import counted
+    from policies.reasons import ReasonCode
+
+    if unknown := sum(p.config_is_unknown for p in here):
+        return f"the cleanup policy of {counted(unknown, 'partition')} is unknown", _unknown_remedy(here)
+    deletable = [p for p in here if p.policy.cleanup_delete]
+    if deletable and all(map(_is_unlimited, deletable)):
+        return f"nobody stated a limit of {counted(len(deletable), 'partition')} (NO_LIMIT)", _STATE_LIMITS
+    if unsure := sum(any(v.reason.code is ReasonCode.NO_HIGH_WATERMARK for v in p.verdicts) for p in here):
+        cause = f"no high watermark says what is committed of {counted(unsure, 'partition')} (NO_HIGH_WATERMARK)"
+        return cause, "let the broker start and stop; for a copy: clean --delete-delay 0 --assume-committed"
+    if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
+        cause = f"deleting from {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
+        return cause, "remove the hard links, snapshots, copies or processes that keep the blocks"
+    return None
+
+
 def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
     """Return what keeps a file system below the target, and what to do."""
     from cleaner.report.page import counted, size
-    from policies.reasons import ReasonCode
 
+    if (wanted_bytes := rescued.target.wanted_bytes(volume)) > volume.size_bytes:
+        return f"the file system has {size(volume.size_bytes)} in all", f"ask for less than {size(wanted_bytes)}"
     here = [p for p in rescued.plan.partitions if p.facts.log_dir in volume.log_dirs]
     results = rescued.outcome.results
     left = [p.compaction for p in here if p.compaction and (args.dry_run or p.key not in results)]
@@ -169,10 +216,12 @@ def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[
     if left:
         least = size(min(compaction.working_bytes for compaction in left))
         return f"no compaction has enough space: the smallest one needs {least}", "add space, or lower a retention"
-    if unknown := sum(p.config_is_unknown for p in here):
-        return f"the cleanup policy of {counted(unknown, 'partition')} is unknown", "state it as cleanup.policy"
-    if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
-        cause = f"deleting from {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
-        return cause, "remove the hard links, snapshots, copies or processes that keep the blocks"
+    if withheld := _withheld(here):
+        return withheld
     others = "lower a retention" if args.compact else "lower a retention, or add --compact"
-    return "policy allows no more", f"{others}; clean --dry-run says why each segment stays"
+    unlimited = sum(map(_is_unlimited, here))
+    some = f"; nobody stated a limit of {counted(unlimited, 'partition')} (NO_LIMIT): {_STATE_LIMITS}"
+    return (
+        "policy allows no more",
+        f"{others}; clean --dry-run says why each segment stays{some if unlimited else ''}",
+    )

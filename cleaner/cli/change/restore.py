@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND, check_remembered
+from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     log_dirs = open_log_dirs(args)
     check_remembered(args.topic, args.topic_partition, log_dirs)
+    warn_of_symlinks(log_dirs)
     listener = EventLog(args.verbose, LogFormat(args.log_format))
     restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock, patience=Waiting())
     return _release(args, restorer) if args.release else _restore(args, restorer)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
 from cleaner.cli.missing import check_metadata, find_missing
-from cleaner.cli.naming import patterns_without_topic
+from cleaner.cli.naming import patterns_without_topic, symlinks_in
 from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
 from storage.errors import LogCleanerError
 
@@ -67,7 +67,7 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     from cleaner.engine.clock import SystemClock
     from cleaner.metrics.http import observer_of
 
-    opening, told_once = _Opening(args), _UnmatchedOnce(log)
+    opening, told_once = _Opening(args), _ToldOnce(log)
     configuration = Configuration(lambda: told_once(opening.read()))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
     with observer_of(configuration.loaded.settings, log, __version__) as observer:
@@ -78,19 +78,27 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     return ExitStatus.DONE
 
 
-class _UnmatchedOnce:
-    """Logs the ``[topics]`` patterns that match no topic, once, also after a reload."""
+class _ToldOnce:
+    """Tells the ``[topics]`` patterns that match no topic, and the symlinks in place of partitions, when it first sees
+    them so: also behind a reload."""
 
     def __init__(self, log: Listener) -> None:
         self._log = log
         self._told: set[str] = set()
+        self._told_symlinks: set[str] = set()
 
     def __call__(self, loaded: LoadedLayers) -> LoadedLayers:
         """Log new patterns that match no topic, and return the configuration unchanged."""
+        from storage.log_dir import LogDir
+
         patterns = patterns_without_topic(loaded)
         if set(patterns) - self._told:
             self._log.event("topics_unmatched", path=str(loaded.settings.path), patterns=list(patterns))
         self._told = set(patterns)
+        symlinks = list(map(str, symlinks_in(LogDir(path) for path in loaded.log_dirs)))
+        if set(symlinks) - self._told_symlinks:
+            self._log.event("partitions_symlinked", paths=symlinks)
+        self._told_symlinks = set(symlinks)
         return loaded
 
 

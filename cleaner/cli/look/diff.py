@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import check_globs
+from cleaner.cli.naming import check_globs, warn_of_symlinks
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
 from storage.errors import LogCleanerError
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     before, after = ComparedDir.open(args.before, args.topic), ComparedDir.open(args.after, args.topic)
     check_alike(before, after)
     _check_named(args.topic, before, after)
+    warn_of_symlinks(place.log_dir for place in (before, after) if place.is_whole)
     files = [*before.damaged_files(), *after.damaged_files()]
     now_ms = args.now(clock_ms) if args.now else clock_ms
     found = list(compared(before, after, now_ms, _retention_ms_of(args.set_options, before, after)))
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_named(topics: Sequence[str], before: ComparedDir, after: ComparedDir) -> None:
     if topics:
         known = {found for place in (before, after) for found in place.all_partitions()}
-        check_globs(topics, known, "either place")
+        check_globs(topics, known, "either place", [place.log_dir for place in (before, after)])
 
 
 def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: ComparedDir) -> RetentionOf:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
-from cleaner.cli.naming import OPERAND, check_partition
+from cleaner.cli.naming import OPERAND, check_partition, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
@@ -90,8 +90,10 @@ def _partition(args: argparse.Namespace) -> FoundPartition:
     from storage.scan.partitions import FoundPartition
 
     wanted = args.topic_partition
-    here = [(log_dir, *found) for log_dir in open_log_dirs(args) for found in log_dir.partitions()]
-    check_partition(wanted, (name for _, name, _ in here))
+    log_dirs = open_log_dirs(args)
+    here = [(log_dir, *found) for log_dir in log_dirs for found in log_dir.partitions()]
+    check_partition(wanted, (name for _, name, _ in here), log_dirs)
+    warn_of_symlinks(log_dirs)
     found = [(log_dir, directory) for log_dir, name, directory in here if name == wanted]
     if len(found) > 1:
         both = " and ".join(str(log_dir.path) for log_dir, _ in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cleaner.cli.exit_status import ExitStatus, help_on
-from cleaner.cli.naming import check_remembered
+from cleaner.cli.naming import check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     log_dirs = open_log_dirs(args)
     check_remembered(args.topic, args.topic_partition, log_dirs)
+    warn_of_symlinks(log_dirs)
     wanted = wanted_partitions(args)
     histories = [read_history(log_dir, wanted) for log_dir in log_dirs]
     show(HistoryReport(histories), as_json=args.json)

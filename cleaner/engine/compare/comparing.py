@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, read_origin
 from cleaner.engine.inventory import is_named
+from cleaner.engine.journal import read_journal
 from cleaner.errors import told
 from storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
+from storage.directory import followed
 from storage.errors import ErrorKind, LogCleanerError, NotALogDir, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
@@ -114,7 +116,7 @@ class ComparedDir:
 
         Raises: NotALogDir, UnreadableFile.
         """
-        path = path.absolute()
+        path = followed(path.absolute())
         one = parse_topic_partition(path.name)
         if one and path.is_dir() and list_partition(path).segments:
             return cls(LogDir(path.parent), {one: path}, is_whole=False)
@@ -150,8 +152,13 @@ class ComparedDir:
         for name, how in damaged_files(self.log_dir.path, files or ()):
             yield f"{self.log_dir.path / name}: {how}"
 
-    def state(self, topic_partition: TopicPartition) -> State:
-        """Open a partition as it is, with what a crash left counted as recovered.
+    def state(self, topic_partition: TopicPartition, since_ms: int | None = None) -> State:
+        """Return a partition as it is, what a crash left counted as recovered.
+
+        Args:
+            topic_partition: which.
+            since_ms: a compaction that the journal saw begin at or behind this, epoch ms, may have done a part of its
+                groups, and then wrote no checkpoint: the log counts as compacted as far as it was to go.
 
         Raises: CorruptCheckpoint, UnreadableFile; CorruptBatch of a swap that was interrupted.
         """
@@ -160,7 +167,20 @@ class ComparedDir:
         listing = plan_recovery(list_partition(self.partitions[topic_partition])).listing
         start = self.log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
         first_base = listing.segments[0].base_offset if listing.segments else start
-        return State(listing, max(start, first_base), self._compacted_to(topic_partition))
+        begun = self._begun_compactions.get(topic_partition, ()) if since_ms is not None else ()
+        ends = [end_offset for time_ms, end_offset in begun if since_ms is not None and time_ms >= since_ms]
+        return State(listing, max(start, first_base), max(self._compacted_to(topic_partition), *ends, 0))
+
+    @cached_property
+    def _begun_compactions(self) -> Mapping[TopicPartition, Sequence[tuple[int, int]]]:
+        """When each compaction of the journal began, epoch ms, and its end offset. Raises: UnreadableFile."""
+        found: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for entry in read_journal(self.log_dir.path):
+            name, end_offset, time_ms = entry.get("partition"), entry.get("end_offset"), entry.get("time_ms")
+            topic_partition = parse_topic_partition(name) if isinstance(name, str) else None
+            if entry.get("what") == "compact" and topic_partition and type(end_offset) is type(time_ms) is int:
+                found.setdefault(topic_partition, []).append((time_ms, end_offset))
+        return found
 
     def _compacted_to(self, topic_partition: TopicPartition) -> int:
         """Return the offset that a log may be compacted up to. Without a checkpoint beside it, that is its end."""
@@ -263,7 +283,7 @@ def _compared(
     try:
         _check_topic_ids(before[0].partitions[before[1]], after[0].partitions[after[1]])
         earlier = before[0].state(before[1])
-        difference = compare(earlier, after[0].state(after[1]), now_ms, between)
+        difference = compare(earlier, after[0].state(after[1], earlier.newest_write_ms), now_ms, between)
     except (LogCleanerError, OSError) as error:
         return Compared(name, None, told(error))
     return Compared(name, difference, None, between.delete_retention_ms, earlier.newest_write_ms)

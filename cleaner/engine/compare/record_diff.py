@@ -2,7 +2,8 @@
 
 Both are read once from end to end, side by side; what was compacted of them once more, before that, to find every key's
 last record, by the offset map that compaction uses (``two_states``: what was appended since supersedes, too). What is
-gone must be below the new log start (retention), or, below the offset that the cleaner's checkpoint says was compacted:
+gone must be below the new log start (retention), or, below the offset that the cleaner's checkpoint says was compacted
+(or that a compaction of the journal, which did only a part of its groups, was to reach):
 superseded by a later record of its key, part of an aborted transaction, without a key, or a tombstone or marker whose
 delete horizon has come, or can have been set and have come in between (``expiry``). Everything else is damage, and so
 is a record that is not as it was, or that was not there.

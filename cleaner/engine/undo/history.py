@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import read_lines
+from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
-from storage.names import parse_topic_partition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, parse_topic_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class History:
     """Oldest first; each has ``time_ms`` and ``what``, mostly ``partition`` and ``bytes``."""
     damaged_lines: int
     """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
+    first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
+    """By partition, of those that are there; 0 without a line in the cleaner's checkpoint."""
+
+    def is_unfinished(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether the cleaner's checkpoint lies below the end of a compaction: a part of it may be done."""
+        end_offset, first_dirty = entry.get("end_offset"), self.first_dirty_offsets.get(str(entry.get("partition")))
+        return isinstance(end_offset, int) and first_dirty is not None and first_dirty < end_offset
 
 
 def read_history(log_dir: LogDir, wanted: Wanted) -> History:
@@ -35,7 +43,16 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
         elif "partition" not in entry or _is_wanted(entry["partition"], wanted):
             entry.pop("undo", None)
             entries.append(entry)
-    return History(str(log_dir.path), tuple(entries), damaged_lines)
+    return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir))
+
+
+def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:
+    """Return nothing if the checkpoint is garbled: then nothing tells what was finished."""
+    try:
+        cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
+    except CorruptCheckpoint:
+        return {}
+    return {str(topic_partition): cleaned.get(topic_partition, 0) for topic_partition, _ in log_dir.partitions()}
 
 
 def _is_wanted(name: object, wanted: Wanted) -> bool:

@@ -125,8 +125,10 @@ def test_document_is_that_of_clean(full: Path, capsys) -> None:
 
 
 def test_topic_nobody_speaks_of_is_named_as_the_cause(full: Path, capsys) -> None:
-    assert main(["free", "--log-dir", str(full), "--target", "500000B"]) == 1
-    assert "the cleanup policy of 1 partition is unknown; state it as cleanup.policy" in capsys.readouterr().err
+    assert main(["free", "--log-dir", str(full), "--target", "500000B"]) == 5
+    told = capsys.readouterr().err
+    assert "the cleanup policy of 1 partition is unknown; name its directory with metadata.log.dir" in told
+    assert 'else state cleanup.policy under [topics."clicks"]' in told
     assert offsets(full) == list(range(SEGMENTS))
 
 

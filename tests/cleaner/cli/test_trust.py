@@ -31,7 +31,7 @@ def test_file_that_is_not_there_is_for_others_to_tell(tmp_path, capsys):
 def test_clean_tells_log_dir_configuration_and_server_properties(tmp_path, capsys):
     log_dir = committed(tmp_path, PartitionDir(tmp_path).segment(0, keyed(0, "a=1")))
     config, properties = tmp_path / "logcleaner.toml", tmp_path / "server.properties"
-    properties.write_text("sasl.jaas.config=hunter2\nretention.ms=hunter2\n")
+    properties.write_text("listeners=x\nsasl.jaas.config=hunter2\nretention.ms=hunter2\n")
     config.write_text('server.properties = "server.properties"\n')
     for path in (log_dir, config, properties):
         path.chmod(path.stat().st_mode | 0o002)

@@ -87,7 +87,7 @@ def test_what_a_crash_left_is_not_recovered_under_anothers_configuration(place):
 
 OWN = {
     "the same node and directory": ("node.id=1", "log.dirs=/nowhere, {dir}"),
-    "no id and no directory": ("log.retention.ms=5",),
+    "no id and no directory": ("listeners=PLAINTEXT://:9092", "log.retention.ms=5"),
     "an id that ZooKeeper is asked for": ("broker.id=-1", "log.dirs={dir}"),
     "by another path": ("node.id=1", "log.dirs={link}"),
 }
@@ -186,7 +186,7 @@ def test_a_topic_whose_own_configuration_says_delete_is_compacted_by_its_exact_n
 def test_with_the_cleaner_off_compacted_topics_are_left_alone_as_in_kafka(tmp_path, capsys):
     log_dir = drawn(tmp_path / "data")
     properties = tmp_path / "server.properties"
-    properties.write_text("log.cleaner.enable=false\n")
+    properties.write_text("listeners=PLAINTEXT://:9092\nlog.cleaner.enable=false\n")
     write_back = logs(log_dir)
     args = ["clean", "--server-properties", str(properties), "--log-dir", str(log_dir)]
     assert main([*args, "--json"]) == 0

@@ -16,7 +16,7 @@ class Files:
     def __init__(self, place) -> None:
         self.path, self.properties, self.data = place / "c.toml", place / "server.properties", place / "data"
         PartitionDir(self.data)
-        self.properties.write_text("log.retention.ms=1000\n")
+        self.properties.write_text("listeners=PLAINTEXT://:9092\nlog.retention.ms=1000\n")
         self.say()
 
     def say(self, *lines: str) -> None:
@@ -40,7 +40,7 @@ def test_a_reload_tells_each_key_that_changed(files):
         '[topics."orders"] retention.ms: unset -> 7d',
     ]
     assert configuration.loaded.layers.policy_for("orders").retention_ms == 7 * 86_400_000
-    files.properties.write_text("log.retention.ms=2000\n")
+    files.properties.write_text("listeners=PLAINTEXT://:9092\nlog.retention.ms=2000\n")
     assert configuration.reload() == ["server.properties retention.ms: 1s -> 2s"]
     files.say("metrics.listen = 'localhost:9308'", "log.cleaner.backoff.ms = 5")
     assert "metrics.listen: unset -> localhost:9308" in configuration.reload()
@@ -63,7 +63,7 @@ def test_it_is_stale_once_a_source_changed_and_not_after_it_was_read_or_refused(
     configuration = Configuration(files.load)
     assert configuration.files == (files.path, files.properties)
     assert not configuration.is_stale()
-    files.properties.write_text("log.retention.ms=20000\n")
+    files.properties.write_text("listeners=PLAINTEXT://:9092\nlog.retention.ms=20000\n")
     assert configuration.is_stale()
     configuration.reload()
     assert not configuration.is_stale()
@@ -98,7 +98,7 @@ def test_what_changes_while_it_is_read_makes_it_stale(files):
         return loaded
 
     configuration = Configuration(files.load)
-    files.properties.write_text("log.retention.ms=3000\n")
+    files.properties.write_text("listeners=PLAINTEXT://:9092\nlog.retention.ms=3000\n")
     configuration._load = load
     configuration.reload()
     assert configuration.is_stale()

@@ -265,7 +265,7 @@ def test_a_file_that_was_rejected_is_tried_again_although_it_did_not_change(tmp_
     stays = 'cleanup.policy = "delete"\nretention.ms = -1\n'
     file.write_text(f'server.properties = "sp"\n[topics."orders"]\n{stays}[topics."state"]\n{stays}')
     world.tick()
-    (tmp_path / "sp").write_text("")
+    (tmp_path / "sp").write_text("listeners=PLAINTEXT://:9092\n")
     kept = logs(log_dir)
     for _ in range(3 * TICKS):
         world.tick()

@@ -81,3 +81,14 @@ def test_document_holds_the_entries_as_they_are() -> None:
         "schema": "logcleaner.history/1",
         "log_dirs": [{"path": "/data", "damaged_lines": 2, "entries": [*ENTRIES]}],
     }
+
+
+def test_a_compaction_that_the_cleaners_checkpoint_does_not_cover_is_told_as_unfinished() -> None:
+    def told(**first_dirty_offsets: int) -> str:
+        offsets = {name.replace("_", "-"): offset for name, offset in first_dirty_offsets.items()}
+        return " ".join(text_of(HistoryReport([History("/data", ENTRIES[1:2], 0, offsets)])).split())
+
+    unfinished = "dirty from 100 to 200; not finished, a part of it may be done (cleaner-offset-checkpoint: 100)"
+    assert unfinished in told(clicks_0=100)
+    assert "not finished" not in told(clicks_0=200)
+    assert "not finished" not in told(other_0=0)

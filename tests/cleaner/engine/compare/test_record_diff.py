@@ -10,9 +10,10 @@ from cleaner.engine.compaction.key_map import Budget
 from cleaner.engine.compare import record_diff as diff_module
 from cleaner.engine.compare.comparing import ComparedDir, compared
 from cleaner.engine.compare.record_diff import Cause
+from cleaner.engine.journal import encode_entry
 from storage.codecs.compression import Compression
 from storage.errors import NotALogDir
-from storage.names import MANIFEST_FILE
+from storage.names import JOURNAL_FILE, MANIFEST_FILE
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 LAYERS = configured(orders=COMPACT)
@@ -215,3 +216,43 @@ def test_what_kafkas_own_cleaner_took_is_accounted_for(kafka, before, after, req
     assert [compared.name for compared in found if compared.is_damaged] == []
     gone = {cause for compared in found for cause, count in compared.difference.gone.items() if count}
     assert Cause.SUPERSEDED in gone
+
+
+def begun(pair, time_ms=NOW_MS, end_offset=4, what="compact", partition="orders-0"):
+    """The journal of the later state knows of a compaction; its checkpoint was not written."""
+    entry = {
+        "time_ms": time_ms,
+        "what": what,
+        "partition": partition,
+        "first_dirty_offset": 0,
+        "end_offset": end_offset,
+    }
+    (pair.root / "after" / JOURNAL_FILE).write_bytes(encode_entry(entry))
+
+
+def test_what_the_done_part_of_an_unfinished_compaction_took_is_accounted_for(pair):
+    """The first group is swapped, the second as it was, no checkpoint: superseded by what both states hold."""
+    pair.before.segment(0, keyed(0, "a=1", "b=1")).segment(2, keyed(2, "a=2", "b=2")).segment(4, keyed(4, "c=1"))
+    pair.after.segment(0).segment(2, keyed(2, "a=2", "b=2")).segment(4, keyed(4, "c=1"))
+    assert pair.damage().offset == 0
+    begun(pair)
+    assert pair.gone() == {Cause.SUPERSEDED: 2}
+
+
+@pytest.mark.parametrize(
+    "unrelated",
+    [{"time_ms": NOW_MS - 1}, {"end_offset": 2}, {"what": "delete"}, {"partition": "orders-1"}],
+    ids=lambda unrelated: next(iter(unrelated)),
+)
+def test_an_unfinished_compaction_excuses_nothing_that_it_cannot_have_done(pair, unrelated):
+    pair.before.segment(0, keyed(0, "a=1", "b=1")).segment(2, keyed(2, "a=2", "b=2")).segment(4, keyed(4, "c=1"))
+    pair.after.segment(0).segment(2, keyed(2, "a=2", "b=2")).segment(4, keyed(4, "c=1"))
+    begun(pair, **unrelated)
+    assert pair.damage().offset == 0
+
+
+def test_the_last_record_of_a_key_stays_damage_beside_an_unfinished_compaction(pair):
+    pair.before.segment(0, keyed(0, "a=1", "b=1")).segment(2, keyed(2, "a=2", "c=2")).segment(4, keyed(4, "c=1"))
+    pair.after.segment(0).segment(2, keyed(2, "a=2", "c=2")).segment(4, keyed(4, "c=1"))
+    begun(pair)
+    assert (pair.damage().offset, pair.difference().damaged) == (1, 1)

@@ -1,0 +1,48 @@
+"""A broker's ``server.properties``: a file that is no broker's must not switch Kafka's default limits on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from storage.errors import InvalidConfig
+from storage.properties import Property, read_properties
+
+_OF_A_BROKER: Final = frozenset(
+    {"node.id", "broker.id", "process.roles", "log.dirs", "log.dir", "zookeeper.connect", "listeners"}
+)
+_QUORUM_PREFIX: Final = "controller.quorum."
+_OF_META_PROPERTIES: Final = frozenset({"version", "cluster.id", "node.id", "broker.id", "directory.id"})
+_TOML_VALUE_STARTS: Final = ("[", '"', "'")
+_NAME_THE_BROKERS: Final = "name the server.properties that the broker is started with"
+
+
+def read_server_properties(path: Path) -> dict[str, Property]:
+    """Read the file that a broker is started with.
+
+    Raises:
+        UnreadableFile: it is missing, or may not be read.
+        InvalidConfig: it is another file; or a malformed ``\\uXXXX``.
+    """
+    found = read_properties(path)
+    if (reason := _why_not_of_a_broker(found)) is not None:
+        raise InvalidConfig("server.properties", str(path), reason)
+    return found
+
+
+def _why_not_of_a_broker(found: Mapping[str, Property]) -> str | None:
+    if _is_toml(found):
+        return f"is a TOML file, which --config takes; {_NAME_THE_BROKERS}"
+    if found.keys() <= _OF_META_PROPERTIES and not found.keys().isdisjoint({"version", "cluster.id", "directory.id"}):
+        return f"is the meta.properties of a log dir; {_NAME_THE_BROKERS}"
+    if not any(key in _OF_A_BROKER or key.startswith(_QUORUM_PREFIX) for key in found):
+        return f"holds no setting of a broker; {_NAME_THE_BROKERS}"
+    return None
+
+
+def _is_toml(found: Mapping[str, Property]) -> bool:
+    """Return whether a table begins somewhere, or a broker's key has an array or a quoted text: TOML has both."""
+    return any(key.startswith("[") for key in found) or any(
+        found[key].value.startswith(_TOML_VALUE_STARTS) for key in _OF_A_BROKER & found.keys()
+    )
