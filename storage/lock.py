@@ -21,6 +21,7 @@ from typing import Final, Self
 from storage.directory import open_entry, open_plain
 from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
+from storage.mounts import UnreliableLock
 from storage.names import LOCK_FILE
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
@@ -67,22 +68,6 @@ class LockLost(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: somebody removed .lock while this run held it; nothing more is changed here, run again"
-
-
-class UnreliableLock(LogCleanerError):
-    """A ``.lock`` that may not keep a broker out, because of the file system that it lies on."""
-
-    kind = ErrorKind.REFUSED
-
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.cause}: its lock may not keep a broker or another logcleaner out; make sure that none "
-            f"runs on any machine, then say --force-lock"
-        )
 
 
 class LogDirLock:

@@ -12,6 +12,8 @@ import re
 from pathlib import Path, PurePath
 from typing import Final
 
+from storage.errors import ErrorKind, LogCleanerError
+
 MOUNT_INFO: Final = Path("/proc/self/mountinfo")
 SHARED_TYPES: Final = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph",
@@ -22,6 +24,22 @@ SHARED_TYPES: Final = frozenset({
 """File systems that other machines may have open at the same time."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _MOUNT_POINT, _SEPARATOR = 4, "-"
+
+
+class UnreliableLock(LogCleanerError):
+    """A ``.lock`` that may not keep a broker out, because of the file system that it lies on."""
+
+    kind = ErrorKind.REFUSED
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(path, cause)
+        self.path, self.cause = path, cause
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.cause}: its lock may not keep a broker or another logcleaner out; make sure that none "
+            f"runs on any machine, then say --force-lock"
+        )
 
 
 def shared_type(path: Path, mount_info: Path = MOUNT_INFO) -> str | None:

@@ -71,10 +71,12 @@ FRAGMENTS: dict[str, int] = {
     "cleaner/daemon": 32,
     "cleaner/engine": 9,
     "cleaner/engine/compaction": 46,
+    "cleaner/engine/compare": 1,
     "storage/machine": 1,
     "storage/scan": 7,
 }
 NOT_IMPERATIVE: dict[str, int] = {
+    "cleaner/cli/change": 1,
     "cleaner/daemon": 14,
     "cleaner/engine/compaction": 35,
     "storage/machine": 1,

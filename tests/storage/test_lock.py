@@ -11,7 +11,8 @@ import pytest
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
-from storage.lock import LockLost, LogDirLock, LogDirLocked, UnreliableLock, holder_of
+from storage.lock import LockLost, LogDirLock, LogDirLocked, holder_of
+from storage.mounts import UnreliableLock
 
 POSIX_LOCK = """
 import fcntl, sys
