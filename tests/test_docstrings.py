@@ -66,21 +66,10 @@ THIRD_PERSON |= {f"{verb[:-1]}ies" for verb in VERBS if verb.endswith("y")} | {"
 HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|as|what|why|how|than)\b|\. |\.$")
 """What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
 
-FRAGMENTS: dict[str, int] = {
-    "cleaner/cli": 1,
-    "cleaner/daemon": 32,
-    "cleaner/engine": 9,
-    "cleaner/engine/compaction": 46,
-    "cleaner/engine/compare": 1,
-    "storage/machine": 1,
-    "storage/scan": 7,
-}
+FRAGMENTS: dict[str, int] = {}
 NOT_IMPERATIVE: dict[str, int] = {
     "cleaner/cli/change": 1,
-    "cleaner/daemon": 14,
-    "cleaner/engine/compaction": 35,
-    "storage/machine": 1,
-    "storage/scan": 6,
+    "cleaner/engine/compaction": 1,
 }
 
 

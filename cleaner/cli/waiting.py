@@ -1,4 +1,4 @@
-"""How commands around a broker's start and stop wait for the lock of a log dir, which others let go of soon."""
+"""The wait for the lock of a log dir: around a broker's start and stop, others let go of it soon."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class CompactingChild:
     """One child, started with its first task, ended on leaving the ``with``."""
 
     def __init__(self, locks: Iterable[int], pulse: Pulse) -> None:
-        """Nothing is started yet.
+        """Prepare the child; start nothing yet.
 
         Args:
             locks: descriptors that the child inherits.
@@ -167,7 +167,7 @@ class CompactingChild:
             raise CompactorUnstartable(str(error)) from error
 
     def _started(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
-        """A child that is ready for its first task. Raises: ChildDied."""
+        """Start a child, and return it once it is ready for its first task. Raises: ChildDied."""
         ours, theirs = Pipe()
         with theirs:
             process = subprocess.Popen(  # noqa: S603 - ourselves
@@ -190,7 +190,7 @@ class CompactingChild:
             raise self._death() from error
 
     def _next(self, process: subprocess.Popen[bytes], connection: Connection, beside: Callable[[], None]) -> object:
-        """The next message of the child. Raises: ChildDied."""
+        """Return the next message of the child. Raises: ChildDied."""
         killed_seconds: float | None = None
         while True:
             self._end_if_asked(process)
@@ -269,5 +269,5 @@ def _nothing() -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, less what is meant for the service's main process."""
+    """Return our environment without the variables for the service's main process."""
     return {name: value for name, value in os.environ.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}

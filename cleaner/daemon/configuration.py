@@ -18,7 +18,7 @@ _ABSENT = "unset"
 
 
 class Configuration:
-    """What holds now. ``reload`` replaces it in one step, or raises and leaves it."""
+    """The configuration in force. ``reload`` replaces it in one step, or raises and leaves it."""
 
     def __init__(self, load: Callable[[], LoadedLayers]) -> None:
         """Load it for the first time.
@@ -42,7 +42,7 @@ class Configuration:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Whose change asks for a reload."""
+        """Return the files whose change asks for a reload."""
         return tuple(path.absolute() for path in self.loaded.files)
 
     def terms_of(self, log_dir: Path, topic: str) -> object:
@@ -54,7 +54,7 @@ class Configuration:
         return self.broker.log_cleaner_enable, values, self.loaded.facts.get(log_dir)
 
     def is_stale(self) -> bool:
-        """Whether a source changed since it was read, or refused: also the cluster metadata, by a broker."""
+        """Return whether a source changed since it was read, or refused. A broker may change the metadata."""
         return self._state() != self._seen
 
     def reload(self) -> list[str]:

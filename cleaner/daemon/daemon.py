@@ -58,7 +58,7 @@ class Daemon:
         *,
         observing: bool,
     ) -> None:
-        """Nothing is started yet.
+        """Prepare the daemon; start nothing yet.
 
         Args:
             configuration: in force.
@@ -100,7 +100,7 @@ class Daemon:
         return ended_by
 
     def once(self) -> tuple[Teller, int]:
-        """One round of everything; gives who knows what came of it, and the signal that ended it, else 0."""
+        """Do one turn of everything. Return the teller, which knows the result, and the signal that ended it, else 0."""
         self._worker.want(Schedule.asked_for_everything)
         with self._signals_taken():
             self._tell_started()
@@ -115,7 +115,7 @@ class Daemon:
         self._notifier.ping()
 
     def tell(self, text: str) -> None:
-        """What is done now, to systemd and the observer."""
+        """Tell systemd and the observer what is done now."""
         self._notifier.status(text)
         is_first = self._teller.newest is not None and not self._state.ready
         self._say(replace(self._state, ready=self._state.ready or is_first, reason=text, hung_since_ms=None))
@@ -123,7 +123,7 @@ class Daemon:
             self._notifier.ready()
 
     def stopping(self) -> bool:
-        """Whether a signal asked for the end."""
+        """Return whether a signal asked for the end."""
         return self._stop.is_set()
 
     def reloading(self) -> None:
@@ -158,7 +158,7 @@ class Daemon:
 
     @contextmanager
     def _scheduler(self) -> Iterator[None]:
-        """By default APScheduler drops a job whose worker is busy; these settings never do, nor run one twice."""
+        """Run APScheduler with settings that neither drop a job whose worker is busy, nor run one twice."""
         scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(1)},
@@ -203,7 +203,7 @@ class Daemon:
         self._thread.start()
 
     def _work(self) -> None:
-        """The loop of the worker thread."""
+        """Run the loop of the worker thread."""
         while not self._stop.is_set():
             self.alive()
             self._tell_seen()
@@ -214,7 +214,7 @@ class Daemon:
             self._wake.clear()
 
     def _rest(self) -> None:
-        """Behind a round: how things are."""
+        """Tell the state of things after a turn."""
         newest, held = self._teller.newest, self._teller.held
         partitions = newest.partitions if newest else 0
         by = "; ".join(f"{path} is held by {holder}" for path, holder in sorted(held.items()))
@@ -244,7 +244,7 @@ class Daemon:
             self._want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
 
     def _tell_seen(self) -> None:
-        """What others did since the last tick; of a partition that vanished, its files are not told too."""
+        """Tell what others did since the last tick. If a partition vanished, its files are not told as well."""
         seen: Counter[Seen] = Counter()
         with suppress(Empty):
             while True:

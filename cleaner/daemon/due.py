@@ -1,4 +1,4 @@
-"""What is due: a pure function of the schedule and the time. The worker does it, the scheduler only wakes the worker.
+"""The jobs that are due: a pure function of the schedule and the time. The worker does them; APScheduler wakes it.
 
 A schedule is a value. Whatever happens (a job begun, a plan made or spent, a failure, files that changed) makes another
 schedule of it, here and nowhere else. Times are epoch ms of one clock. A moment that lies ahead
@@ -164,7 +164,7 @@ class Schedule:
         return surveying.asked_for(JobKind.RETENTION) if was_unreadable else surveying
 
     def needs_plan(self, job: Job, states: Mapping[Path, State], now_ms: int) -> bool:
-        """Whether a survey plans everything: else what the last plan found holds still."""
+        """Return whether a survey plans everything. If not, the findings of the last plan still hold."""
         is_ripe = self.ripe_ms is not None and self.ripe_ms <= now_ms
         return job.is_full or states != self.states or is_ripe
 
@@ -193,7 +193,7 @@ class Schedule:
         return replace(self, recovered=self.recovered - {log_dir})
 
     def opens_any(self, job: Job) -> bool:
-        """Whether a retention has anything to open: partitions that lose something, or log dirs not yet recovered."""
+        """Return whether a retention has anything to open: partitions that lose something, or unrecovered log dirs."""
         expired = names_of(self.expiring) - names_of(job.leaving_out)
         return bool(expired) or not self.recovered.issuperset(self.states)
 
@@ -272,7 +272,7 @@ class Schedule:
         return self.succeeded(*(done - failed)).without_backlog_of(outcome.full_log_dirs)
 
     def waits(self, work: Work, now_ms: int) -> bool:
-        """Whether a partition that failed is to be left alone."""
+        """Return whether a partition that failed is to be left alone."""
         failure = self.failures.get(work)
         return failure is not None and (failure.is_corrupt or not _is_over(failure.failed_ms, failure.pause_ms, now_ms))
 
@@ -330,7 +330,7 @@ def _is_retention_due(schedule: Schedule, now_ms: int) -> bool:
 
 
 def _is_in_turn(schedule: Schedule, kind: JobKind, now_ms: int) -> bool:
-    """Whether a job was asked for, was never done, or its interval is over."""
+    """Return whether a job was asked for, was never done, or its interval is over."""
     last_ms = schedule.last_ms.get(kind)
     return kind in schedule.wanted or last_ms is None or _is_over(last_ms, schedule._interval_ms(kind), now_ms)
 

@@ -1,4 +1,4 @@
-"""What the daemon and its compacting child say to each other.
+"""The messages between the daemon and its compacting child.
 
     daemon -> child   Task: one partition
     child -> daemon   Ready, once; ToldEvent and Advanced while it works, then Done or TaskRefused
@@ -44,7 +44,7 @@ class ToldEvent:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """So many more bytes were dealt with."""
+    """The number of further bytes that were dealt with."""
 
     done_bytes: int
 

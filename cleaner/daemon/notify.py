@@ -26,7 +26,7 @@ class Notifier:
         self._status = ""
 
     def ready(self) -> None:
-        """Started, or done with a reload."""
+        """Tell that the daemon started, or is done with a reload."""
         self._send("READY=1")
 
     def reloading(self) -> None:
@@ -38,19 +38,19 @@ class Notifier:
         self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """One line of what is done now; sent only where it is another than before."""
+        """Send one line about what is done now, unless it is the same as before."""
         if text != self._status:
             self._status = text
             self._send(f"STATUS={text}")
 
     def ping(self) -> None:
-        """A sign of life, sent as often as the watchdog asks for."""
+        """Send a sign of life, as often as the watchdog asks for."""
         if self._ping_seconds is not None and time.monotonic() - self._pinged_seconds >= self._ping_seconds:
             self._pinged_seconds = time.monotonic()
             self._send("WATCHDOG=1")
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Send nothing any more."""
         if self._socket:
             self._socket.close()
             self._socket = None
@@ -62,11 +62,11 @@ class Notifier:
 
 
 def _address(name: str) -> str:
-    """A path, or with ``@`` a name in the abstract namespace."""
+    """Return the address: a path, or with ``@`` a name in the abstract namespace."""
     return "\0" + name[1:] if name.startswith("@") else name
 
 
 def _ping_seconds(environment: Mapping[str, str]) -> float | None:
-    """None where no watchdog is on, or it is another process's."""
+    """Return the watchdog's interval; None if there is no watchdog, or it is for another process."""
     period, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
     return int(period) / 1e6 / _PINGS_A_PERIOD if period.isdecimal() and pid == str(os.getpid()) else None

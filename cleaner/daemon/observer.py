@@ -1,4 +1,4 @@
-"""What the daemon tells those who watch it: values, after each thing it did. Metrics and health checks listen.
+"""The values that the daemon hands to those who watch it, after each thing it did: metrics and health checks.
 
 All calls come from the daemon's own threads and must not block; what an observer raises is the daemon's failure.
 """
@@ -15,7 +15,7 @@ from policies.plan import Plan
 
 
 class JobKind(StrEnum):
-    """What the daemon has to do again and again; the order is that in which jobs due together are done."""
+    """The jobs that the daemon does again and again, in the order in which it does those that are due together."""
 
     RELOAD = "reload"
     """Read the configuration again."""
@@ -47,7 +47,7 @@ class DaemonState:
 
     @property
     def serves(self) -> bool:
-        """Whether it serves every log dir of its configuration."""
+        """Return whether the daemon serves every log dir of its configuration."""
         return self.ready and not self.failing
 
 
@@ -74,22 +74,22 @@ class Observer(Protocol):
         """A plan was spent: of retention over all partitions, or of the compaction of one."""
 
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
-        """The log dirs of the configuration, and whether something is wrong with each as a whole."""
+        """Take the log dirs of the configuration, and whether something is wrong with each as a whole."""
 
     def configured(self, now_ms: int, *, succeeded: bool) -> None:
         """The configuration was read, at the start or again; one that is refused leaves the one in force."""
 
     def did(self, job: JobDone) -> None:
-        """A job ended, whether or not there was anything to do."""
+        """Note that a job ended, whether or not there was anything to do."""
 
     def failed(self, where: JobKind, error: str) -> None:
-        """Something went wrong that no outcome tells of. ``where``: the kind of the job that met it."""
+        """Count an error that no outcome tells of. ``where``: the kind of the job that met it."""
 
     def held_locks(self, seconds: float) -> None:
         """A round held the locks for so long: a broker that started meanwhile was refused."""
 
     def worker_died(self, where: JobKind | None = None) -> None:
-        """The worker thread, or the compacting child, ended unasked; it is started again.
+        """Note that the worker thread, or the compacting child, ended unasked; it is started again.
 
         ``where``: the kind of the job that the child did, which failed with it; None of the worker thread.
         """

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Pulse(Protocol):
-    """What the worker needs of the daemon around it; called by the worker's thread."""
+    """The part of the daemon that the worker calls from its thread."""
 
     def alive(self) -> None:
         """Give a sign of life, often while something goes on: a worker that hangs gives none."""
@@ -15,7 +15,7 @@ class Pulse(Protocol):
         """Tell in one line what is done now."""
 
     def stopping(self) -> bool:
-        """Whether the worker is to end."""
+        """Return whether the worker is to end."""
         ...
 
     def reloading(self) -> None:

@@ -1,4 +1,4 @@
-"""How the worker tells what it meets: events in the log, values to the observer, one line of what goes on."""
+"""The worker's voice: events in the log, values to the observer, and one line about what goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.lock import LogDirLocked
 
 
 class Trouble(StrEnum):
-    """What goes wrong with a log dir that cannot be served."""
+    """The kinds of trouble with a log dir that cannot be served."""
 
     OPENING = "opening"
     """It is not there, or cannot be read."""

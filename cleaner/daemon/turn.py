@@ -63,7 +63,7 @@ class Turn:
         return seconds
 
     def holds(self, log_dir: Path) -> bool:
-        """Whether this round has the lock."""
+        """Return whether this turn has the lock."""
         return self._locks is not None and log_dir in self._locks
 
     def locked(self) -> tuple[Path, ...]:

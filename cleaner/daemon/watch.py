@@ -55,7 +55,7 @@ LOG_DIR_POLL_SECONDS: Final = 300.0
 
 
 class Happening(StrEnum):
-    """What somebody did to a log dir."""
+    """The things that other processes do to a log dir."""
 
     APPEARED = "partition_appeared"
     VANISHED = "partition_vanished"
@@ -73,7 +73,7 @@ class Seen:
 
 
 def meaning(log_dir: Path, event: FileSystemEvent) -> Iterable[Seen]:
-    """What an event below a log dir says; mostly nothing.
+    """Yield what an event below a log dir means; mostly nothing.
 
     Args:
         log_dir: the one that is watched.
@@ -95,7 +95,7 @@ def meaning(log_dir: Path, event: FileSystemEvent) -> Iterable[Seen]:
 
 
 def _below(log_dir: Path, path: bytes | str) -> tuple[str, ...]:
-    """The parts of a path below the log dir; none of one that lies elsewhere."""
+    """Return the parts of a path below the log dir; none if the path lies elsewhere."""
     text = path.decode(errors="surrogateescape") if isinstance(path, bytes) else path
     place = Path(text)
     return place.relative_to(log_dir).parts if text and place.is_relative_to(log_dir) else ()
@@ -124,7 +124,7 @@ class Watch:
         on_seen: Callable[[Seen], None],
         on_polling: Callable[[str], None],
     ) -> None:
-        """Nothing is watched yet.
+        """Prepare the watch; watch nothing yet.
 
         Args:
             on_config: a configuration file was written, or replaced.

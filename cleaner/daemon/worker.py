@@ -104,7 +104,7 @@ class Worker:
             self._teller.held_locks(seconds)
 
     def _must_let_go(self, round_: Turn) -> bool:
-        """Whether the locks were held for so long that a broker is to have a chance now.
+        """Return whether the locks were held for so long that a broker must have a chance now.
 
         A broker does not wait for the lock: it exits.
         """
@@ -207,7 +207,7 @@ class Worker:
             self._schedule = self._schedule.with_work_of(free, dict(chain.from_iterable(map(next_removals, free))))
 
     def _is_there(self, path: Path) -> bool:
-        """Whether a log dir can be opened: one on a disk that is gone must not stop the others."""
+        """Return whether a log dir can be opened: one on a disk that is gone must not stop the others."""
         try:
             LogDir.open(path)
         except (LogCleanerError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Who carries a compaction out: this process, or a cluster that this process directs."""
+"""The engine that carries a compaction out: this process, or a cluster that this process directs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Compactor(Protocol):
 
     @property
     def name(self) -> str:
-        """As ``--engine`` has it."""
+        """Return the name that ``--engine`` takes."""
         ...
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
@@ -36,11 +36,11 @@ class Compactor(Protocol):
         ...
 
     def compact(self, round_: Round, means: Means) -> Compacted:
-        """As ``compaction.compact``; the round is as it was prepared."""
+        """Do what ``compaction.compact`` does. The round is as it was prepared."""
         ...
 
     def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:
-        """As ``compaction.copy_compacted``."""
+        """Do what ``compaction.copy_compacted`` does."""
         ...
 
     def close(self) -> None:
@@ -54,22 +54,22 @@ class Local:
     name = "local"
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
-        """Nothing: a round's memory and working space are given back before the next one."""
+        """Do nothing: a round gives its memory and working space back before the next one."""
 
     def compact(self, round_: Round, means: Means) -> Compacted:
-        """In place."""
+        """Compact in place."""
         from cleaner.engine.compaction import compact  # noqa: PLC0415 - loads kernels, which retention never needs
 
         return compact(round_, means)
 
     def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:
-        """Into a copy."""
+        """Compact into a copy."""
         from cleaner.engine.compaction import copy_compacted  # noqa: PLC0415 - loads kernels
 
         return copy_compacted(round_, means, into)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""

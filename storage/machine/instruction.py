@@ -27,7 +27,7 @@ class Instruction(Generated):
         raise TypeError(f"{self._name} can be called from kernels only")
 
     def generator(self) -> Any:
-        """Import the generator of that name and return it."""
+        """Return the generator of that name, once it is imported."""
         return getattr(importlib.import_module(self._module), self._name)
 
 

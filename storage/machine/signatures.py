@@ -32,7 +32,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """So many values of one scalar type, by numba's name for it. A parameter is one value."""
+    """Several values of one scalar type, by numba's name for it. A parameter is one value."""
 
     scalar: str
     count: int = 1

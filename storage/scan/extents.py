@@ -66,13 +66,13 @@ class Extent:
 
     @property
     def size_bytes(self) -> int:
-        """Of its batches."""
+        """Return the size of its batches."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read of a partition."""
+    """The part of a partition that is to be read."""
 
     offsets: OffsetRange
     since_ms: int | None
@@ -81,7 +81,7 @@ class Wanted:
 
 
 def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wanted) -> Iterator[Extent]:
-    """The slices of a partition, ascending.
+    """Yield the extents of a partition, ascending.
 
     Raises: CorruptIndex of a transaction index, UnreadableFile.
     """
@@ -120,7 +120,7 @@ def _first_offset_since(segment: Segment, since_ms: int) -> int:
 
 
 def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int, OffsetRange]]:
-    """Bytes from and to, and the offsets there, of pieces of about ``bytes_max``; together they hold the range."""
+    """Yield bytes from and to, and the offsets there, of parts of about ``bytes_max`` that together hold the range."""
     entries = offset_entries(segment)
     descriptor = open_to_read(segment.log.path)
     try:
@@ -141,13 +141,13 @@ def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tup
 
 
 def _base_offset_at(descriptor: int, segment: Segment, position: int) -> int:
-    """Of the batch that starts there; a compressed legacy batch has to be decompressed for it."""
+    """Return the base offset of the batch that starts there. A compressed legacy batch is decompressed for it."""
     found = next(iter_headers(descriptor, segment.log.path, position))
     return read_batch(descriptor, segment.log.path, found).base_offset
 
 
 def _end_position(descriptor: int, segment: Segment, entries: Sequence[OffsetIndexEntry], end_offset: int) -> int:
-    """Behind the batch that reaches ``end_offset``, as far as the index tells."""
+    """Return the position behind the batch that reaches ``end_offset``, as far as the index tells."""
     reaching = bisect_left(entries, end_offset - 1, key=lambda entry: entry.offset)
     behind = entries[reaching + 1] if reaching + 1 < len(entries) else None
     position = checked_position(descriptor, segment, behind)
@@ -160,7 +160,7 @@ def _entry_from(entries: Sequence[OffsetIndexEntry], position: int) -> OffsetInd
 
 
 def packed(slices: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, ...]]:
-    """Slices for one task each: small ones share one, for a task costs more than reading a few megabytes.
+    """Yield the extents of each task. Small ones share a task, which costs more than reading a few megabytes.
 
     Args:
         slices: of all partitions.

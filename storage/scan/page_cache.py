@@ -1,4 +1,4 @@
-"""Which bytes of a file are in the page cache, and letting go of those that were not before they were read.
+"""The page cache: which bytes of a file are in it, and how to let go of those that a reading brought in.
 
 Whoever shares the machine keeps its hot pages only if a walk over cold terabytes does not push them out.
 """
@@ -26,7 +26,7 @@ _MADV_POPULATE_READ: Final = 22
 
 
 def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
-    """What of a stretch of a file is not in the page cache, by whole pages.
+    """Return the parts of a stretch of a file that are not in the page cache, by whole pages.
 
     Nothing where the system does not tell: of the files of others, or without ``mincore``. (cachestat answers four
     times as fast, but a systemd that does not know it, as Debian 12's, cannot allow it in a unit and kills the caller.)
@@ -76,7 +76,7 @@ def _madvise(mapped: Bytes, start: int, end: int, advice: int) -> None:
 
 
 def _major_faults() -> int:
-    """Of this thread so far."""
+    """Return the major page faults of this thread so far."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
@@ -87,7 +87,7 @@ def let_go(descriptor: int, ranges: Iterable[Range]) -> None:
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping; 0 where the system does not tell."""
+    """Return the memory that can be had without swapping; 0 if the system does not tell."""
     try:
         with Path("/proc/meminfo").open(encoding="ascii") as lines:
             return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)

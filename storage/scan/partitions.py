@@ -36,7 +36,7 @@ class FoundPartition:
 
 
 def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[FoundPartition]:
-    """The partitions in some log dirs, ascending by name.
+    """Return the partitions in some log dirs, ascending by name.
 
     Args:
         paths: globs of log dirs, or of partition directories.
@@ -109,7 +109,7 @@ class OffsetRange:
 
 
 def readable_end(log: Log, *, read_committed: bool, now_ms: int) -> int:
-    """The log end, or where only committed records are read the last stable offset.
+    """Return the log end, or the last stable offset if only committed records are read.
 
     Raises: CorruptBatch, UnreadableFile.
     """

@@ -1,6 +1,6 @@
 """A ``.cleaned`` segment being written: log, offset and time index, transaction index.
 
-SegmentReader: Kafka Cleaner.cleanSegments; index entries by LogSegment.append's rule.
+Source: Kafka Cleaner.cleanSegments; index entries by LogSegment.append's rule.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CleanedSegment:
         state: FileState = FileState.CLEANED,
         suffix: str = "",
     ) -> None:
-        """Nothing is written yet.
+        """Prepare the segment; write nothing yet.
 
         Args:
             fs: the disk.
@@ -116,7 +116,7 @@ class CleanedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Of the log so far."""
+        """Return the size of the log so far."""
         return self._log_file.size_bytes if self._log_file else 0
 
     def seal(self, mtime_ns: int, *, is_cold: bool) -> Segment:
@@ -187,7 +187,7 @@ class CleanedSegment:
         self._time_index += _interleaved(columns[2][:times], columns[3][:times], "time")
 
     def _seal_time_index(self) -> None:
-        """The final entry that retention by time relies on. SegmentReader: Kafka LogSegment.onBecomeInactiveSegment."""
+        """Add the final entry that retention by time relies on. Source: Kafka LogSegment.onBecomeInactiveSegment."""
         state = self._index_state[0]
         if state["max_timestamp"] > state["last_time_entry"]:
             largest = np.array([state["max_timestamp"]], np.int64)
@@ -203,7 +203,7 @@ _ENTRY: Final = {
 
 
 def _interleaved(keys: np.ndarray, values: np.ndarray, layout: str) -> bytes:
-    """Entries of an index, big-endian."""
+    """Return the entries of an index, big-endian."""
     entries = np.empty(keys.size, _ENTRY[layout])
     entries["key"], entries["value"] = keys, values
     return entries.tobytes()

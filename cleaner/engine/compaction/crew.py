@@ -54,7 +54,7 @@ class Crew:
 
     @contextmanager
     def hand(self) -> Iterator[tuple[int, Recoder]]:
-        """What a thread works with while it works: a number below ``threads``, and an arena."""
+        """Lend what a thread needs while it works: a number below ``threads``, and an arena."""
         hand = self._hands.get()
         try:
             yield hand
@@ -88,7 +88,7 @@ class Crew:
 
 
 def _help(begun: Iterable[_Begun[Item, Result]], work: Callable[[Item], Result]) -> None:
-    """Until the first is done, do what no other thread has taken up."""
+    """Do what no other thread has taken up, until the first item is done."""
     first = next(iter(begun)).future
     for one in begun:
         if first.done():
@@ -116,7 +116,7 @@ class Pace:
         self._bytes = 0
 
     def __call__(self, done_bytes: int) -> None:
-        """So many bytes were read. Raises: Stopped."""
+        """Count bytes that were read, and tell the progress. Raises: Stopped."""
         self._means.listener.progress(done_bytes)
         self.spend(done_bytes)
 

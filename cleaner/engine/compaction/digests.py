@@ -48,7 +48,7 @@ class Digester:
         self._arena = Arena()
 
     def runs(self, slice_: Slice) -> Iterator[Digests]:
-        """Every record of a slice whose checksums were verified; counts the tombstones of its batches.
+        """Digest every record of a slice whose checksums were verified, and count the tombstones of its batches.
 
         Raises: CorruptBatch.
         """
@@ -73,7 +73,7 @@ class Digester:
         return np.maximum(counts, 0)
 
     def _legacy(self, slice_: Slice) -> Digests:
-        """Messages of v0 and v1 as if they had been written as v2."""
+        """Digest messages of v0 and v1 as if they had been written as v2."""
         digests: list[tuple[int, ...]] = []
         rows: list[int] = []
         for row in range(slice_.table.size):
@@ -97,7 +97,7 @@ class Digester:
 
 
 def _body(record: Record) -> bytes:
-    """A v2 record from the first byte of its key on."""
+    """Return a v2 record from the first byte of its key on."""
     body = bytearray(record.key or b"")
     write_varint(body, -1 if record.value is None else len(record.value))
     body += record.value or b""

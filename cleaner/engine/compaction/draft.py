@@ -1,4 +1,4 @@
-"""What one slice leaves: its output, made by one thread, taken up by the cleaned segment in the order of the slices."""
+"""The output of one slice: one thread makes it, and the cleaned segment takes it in the order of the slices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outputs:
         self._spare: deque[Bytes] = deque()
 
     def take(self, size_bytes: int) -> Bytes:
-        """One with so much room."""
+        """Make a draft with so much room."""
         if size_bytes > _OUTPUT_BYTES:
             return np.empty(size_bytes, np.uint8)
         with suppress(IndexError):

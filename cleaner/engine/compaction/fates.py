@@ -66,22 +66,22 @@ class Fates:
         return self._walked_to
 
     def unresolved(self) -> TransactionFates:
-        """The transactions whose data was met, and no marker."""
+        """Return the transactions whose data was met, and no marker."""
         return self._transactions.unresolved()
 
     def transactions_until(self, end_offset: int) -> TransactionFates:
-        """Where the walk stands, as far as it goes on to an offset: another process can follow on from here."""
+        """Return the state of the walk at an offset, from which another process can go on."""
         transactions = copy.deepcopy(self._transactions)
         transactions.waiting = [entry for entry in transactions.waiting if entry[0] < end_offset]
         heapq.heapify(transactions.waiting)
         return transactions
 
     def follow_on(self, transactions: TransactionFates) -> None:
-        """Stand where another walk stood; others may begin there too."""
+        """Take over the state of another walk. Others may begin there, too."""
         self._transactions = copy.deepcopy(transactions)
 
     def take_retained(self) -> list[AbortedTransaction]:
-        """Aborted transactions whose markers were passed since the last call and stay in the cleaned index."""
+        """Return aborted transactions whose markers were passed since the last call and stay in the cleaned index."""
         retained, self._transactions.retained = self._transactions.retained, []
         return retained
 
@@ -115,7 +115,7 @@ class Fates:
 
 
 def fed(transactions: TransactionFates, facts: BatchFacts, log: Path) -> bool:
-    """Whether the next batch can be discarded. Raises: CorruptIndex where it contradicts the index."""
+    """Return whether the next batch can be discarded. Raises: CorruptIndex if it contradicts the index."""
     try:
         return transactions.can_discard(facts)
     except ContradictedTxnIndex as error:
@@ -123,17 +123,17 @@ def fed(transactions: TransactionFates, facts: BatchFacts, log: Path) -> bool:
 
 
 def wrong_txn_index(log: Path, cause: str) -> CorruptIndex:
-    """The error of a segment whose transaction index has it otherwise than the markers.
+    """Return the error of a segment whose transaction index contradicts the markers.
 
     A broker that misses an offset index makes all indexes of the segment anew; without the ``.txnindex`` alone it
-    takes it that nothing was aborted. SegmentReader: Kafka LogSegment.sanityCheck, LogLoader.loadSegmentFiles.
+    takes it that nothing was aborted. Source: Kafka LogSegment.sanityCheck, LogLoader.loadSegmentFiles.
     """
     remedy = f"move it and {log.stem}.index away and start the broker once: it makes both anew from the log"
     return CorruptIndex(log.with_suffix(FileKind.TXN_INDEX), 0, f"{cause}; {remedy}")
 
 
 def facts_of(slice_: Slice, row: int) -> BatchFacts:
-    """What the rules look at of a batch. Raises: CorruptBatch where it is a damaged control batch."""
+    """Return the facts about a batch that the rules need. Raises: CorruptBatch if it is a damaged control batch."""
     batch = slice_.table[row]
     attributes = int(batch["attributes"])
     return BatchFacts(
@@ -158,7 +158,7 @@ def _marker(slice_: Slice, row: int) -> Marker:
 
 
 def ends_of(state: ProducerState) -> dict[int, ProducerEnd]:
-    """Where every active producer stands."""
+    """Return the last data offset and the epoch of every active producer."""
     return {
         producer_id: ProducerEnd(entry.last_data_offset, entry.epoch) for producer_id, entry in state.producers.items()
     }
@@ -195,7 +195,7 @@ def resolve(
 
 
 def _feed_markers(unresolved: TransactionFates, slices: Iterator[Slice], spend: Callable[[int], None]) -> None:
-    """Until all transactions have theirs."""
+    """Hand the markers of later slices to the fates of the transactions that still lack theirs."""
     for slice_ in slices:
         table = slice_.table
         is_marker = (table["attributes"] & CONTROL != 0) & np.isin(table["producer_id"], list(unresolved.open_ids))

@@ -56,7 +56,7 @@ NEVER_QUIET: Final = -1
 
 
 class Filters:
-    """Those of one partition, through one round."""
+    """The key filters of one partition, through one round."""
 
     def __init__(self, directory: PrivateDirectory, horizons: Horizons) -> None:
         """Read what earlier rounds left.
@@ -87,7 +87,7 @@ class Filters:
 
     @classmethod
     def opened(cls, partition: Path, spans: Sequence[Span], horizons: Horizons) -> Self | None:
-        """Those of the partition in a directory; None where they are not worth it, or there is no cache."""
+        """Return the filters of the partition in a directory; None if they are not worth it, or there is no cache."""
         if all(span.size_bytes < SEGMENT_BYTES_MIN for span in spans):
             return None
         with suppress(OSError, RuntimeError), ExitStack() as opened:
@@ -224,7 +224,7 @@ class Filters:
         return low_words
 
     def _write(self, name: str, key_filter: KeyFilter) -> None:
-        """Whole or not at all, but for a crash: then it does not match its checksum, or its name."""
+        """Write a filter whole or not at all. After a crash, it does not match its checksum, or its name."""
         self._directory.write(name, (part.data for part in format_key_filter(key_filter)))
         self._kept.add(name)
 
@@ -262,7 +262,7 @@ def _sweep(root: PrivateDirectory) -> None:
 
 
 def is_as_it_was(log: SegmentFile, about: About) -> bool:
-    """Whether a file is what the filter speaks of: no write, rename or copy since."""
+    """Return whether a file is the one that the filter describes: no write, rename or copy since."""
     return (log.identity, log.changed_ns) == (about.log, about.changed_ns)
 
 
@@ -277,7 +277,7 @@ def _about(directory: PrivateDirectory, name: str) -> About | None:
 
 
 def _read(directory: PrivateDirectory, name: str) -> KeyFilter | None:
-    """And leave the page cache as it was."""
+    """Read a filter, and leave the page cache as it was."""
     with suppress(OSError), directory.open_to_read(name) as file:
         absent = absent_ranges(file.fileno(), 0, os.fstat(file.fileno()).st_size)
         data = np.fromfile(file, np.uint8)
@@ -291,6 +291,6 @@ def _secret(about: About) -> Secret:
 
 
 def _secret_of(abouts: dict[str, About]) -> Secret | None:
-    """The one that the most filters have: those of another cannot be asked."""
+    """Return the secret that the most filters have: filters with another secret cannot be asked."""
     secrets = Counter(_secret(about) for about in abouts.values())
     return secrets.most_common(1)[0][0] if secrets else None

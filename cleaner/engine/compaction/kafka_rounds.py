@@ -5,7 +5,7 @@ kernels, the records as objects; where the map holds all keys, and the round doe
 its segment, both find the same survivors. Slow, and its memory is that of a Python dictionary of so many keys, several
 times Kafka's 24 bytes each.
 
-SegmentReader: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
+Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_IN_MAP: Final = -1
 
 
 def keys_max_of(broker: BrokerPolicy) -> int:
-    """Distinct keys that Kafka's map takes before the round ends.
+    """Return the number of distinct keys that Kafka's map takes before the round ends.
 
     Raises: InvalidConfig where it has no room for one: no round would ever end behind where it began.
     """
@@ -53,7 +53,7 @@ def keys_max_of(broker: BrokerPolicy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _DecodedBatch:
-    """What the map and the survivors need of a batch. ``records`` is empty for control batches and aborted data."""
+    """The fields of a batch that map and survivors need. Control batches and aborted data have no ``records``."""
 
     last_offset: int
     first_ordinal: int
@@ -133,7 +133,7 @@ class KafkaFinder:
             self._latest_offset = max(self._latest_offset, span.upper_offset - 1)
 
     def _map(self, batch: _DecodedBatch) -> None:
-        """The record at which the map is full ends the round, even if its key is mapped already: so does Kafka."""
+        """End the round at the record at which the map is full, even if its key is mapped already, as Kafka does."""
         for record in batch.records:
             if self._is_full:
                 return

@@ -30,7 +30,7 @@ _SKETCH_BITS_A_KEY: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a filter speaks of."""
+    """The file that a filter describes."""
 
     secret: tuple[int, int]
     """Of the hashes."""
@@ -56,7 +56,7 @@ class KeyFilter:
 
     @classmethod
     def of(cls, about: About, hashes: Words) -> Self:
-        """Of all keys, as ``hashes_of`` gives them."""
+        """Make a filter of all keys, as ``hashes_of`` gives them."""
         edges = np.arange(_BUCKETS + 1, dtype=np.uint64) << np.uint64(REST_BITS)
         starts = np.searchsorted(hashes, edges).astype(np.uint32)
         sketch = np.zeros(_sketch_words(hashes.size), np.uint64)
@@ -64,24 +64,24 @@ class KeyFilter:
         return cls(about, starts, hashes.astype(np.uint32), sketch)
 
     def may_have_any(self, hashes: Words) -> bool:
-        """Whether the segment may have one of some keys, given as ``hashes_of`` has them."""
+        """Return whether the segment may have one of some keys, given as ``hashes_of`` has them."""
         return bool(have_common(self.starts, self.rests, self.sketch, hashes))
 
 
 def hashes_of(low_words: Words) -> Words:
-    """What filters keep, and are asked for, of the low words of hashes: these are sorted, in place."""
+    """Sort the low words of hashes in place, and return the part that filters keep and are asked for."""
     low_words.sort()
     low_words >>= np.uint64(64 - HASH_BITS)
     return low_words
 
 
 def _sketch_words(keys: int) -> int:
-    """A power of two; 8 to 16 bits a key."""
+    """Return the number of words of a sketch: a power of two, 8 to 16 bits a key."""
     return 1 << max((keys * _SKETCH_BITS_A_KEY // 64).bit_length() - 1, 0)
 
 
 def format_key_filter(key_filter: KeyFilter) -> list[npt.NDArray[np.uint8]]:
-    """The file's content, in parts."""
+    """Return the file's content, in parts."""
     from crc32c import crc32c  # noqa: PLC0415
 
     about = key_filter.about
@@ -95,7 +95,7 @@ def format_key_filter(key_filter: KeyFilter) -> list[npt.NDArray[np.uint8]]:
 
 
 def parse_about(data: bytes) -> About | None:
-    """What the file speaks of, from its first bytes, unverified; None where it is no key filter."""
+    """Return the file that a filter describes, from its first bytes, unverified; None if it is no key filter."""
     if len(data) < _ARRAYS_AT or not data.startswith(_MAGIC):
         return None
     low, high, device, inode, size_bytes, mtime_ns, *rest = _HEAD.unpack_from(data, _PREFIX.size)
@@ -103,7 +103,7 @@ def parse_about(data: bytes) -> About | None:
 
 
 def parse_key_filter(data: npt.NDArray[np.uint8]) -> KeyFilter | None:
-    """From the file's content; None where that is damaged."""
+    """Return the filter that a file holds; None if the file is damaged."""
     from crc32c import crc32c  # noqa: PLC0415
 
     about = parse_about(data[:_ARRAYS_AT].tobytes())

@@ -51,7 +51,7 @@ Secret = tuple[np.uint64, np.uint64]
 
 
 def new_secret() -> Secret:
-    """Two words that nobody who writes records knows."""
+    """Draw two words that nobody who writes records knows."""
     return np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
 
 
@@ -79,7 +79,7 @@ class KeyMap:
     """
 
     def __init__(self, dirty_bytes: int, budget: Budget, threads: int, secret: Secret | None = None) -> None:
-        """An empty map.
+        """Make an empty map.
 
         Args:
             dirty_bytes: of log, whose keys it will take.
@@ -113,12 +113,12 @@ class KeyMap:
 
     @property
     def is_first_range(self) -> bool:
-        """Whether no range came before this one."""
+        """Return whether no range came before this one."""
         return self._range[0] == 0
 
     @property
     def is_last_range(self) -> bool:
-        """Whether every hash was mapped once this range is done."""
+        """Return whether every hash is mapped once this range is done."""
         return self._range[1] == TAG_MAX
 
     def begin_next_range(self) -> None:
@@ -196,7 +196,7 @@ class KeyMap:
 
     @contextmanager
     def _entered(self) -> Iterator[tuple[tuple[np.uint64, np.uint64], int]]:
-        """Be among those who use the map; gives the range, and how often room was made before."""
+        """Join the users of the map. Return the range, and how often room was made before."""
         with self._gate:
             self._inside += 1
             tags, changes = self._range, self._changes
@@ -234,7 +234,7 @@ class KeyMap:
         self._limit = self._limit_of_all if is_all else int(slots * _FULL_ENOUGH_TO_DOUBLE)
 
     def _used(self) -> int:
-        """Slots in use."""
+        """Return the number of slots in use."""
         return sum(int(share[USED]) for share in self._shares) + self._settled
 
     def _narrow(self, used: int) -> int:
@@ -253,7 +253,7 @@ class KeyMap:
 
 
 def _log2_slots(dirty_bytes: int, budget: Budget) -> int:
-    """As many slots as the dirty section's keys may need were they all distinct, within the budget."""
+    """Return the number of slots that the dirty section needs if all its keys are distinct, within the budget."""
     wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.fill).bit_length()
     return max(min(wanted, _log2_slots_max(budget)), _LOG2_SLOTS_MIN)
 
@@ -263,5 +263,5 @@ def _log2_slots_max(budget: Budget) -> int:
 
 
 def _keys_max(budget: Budget) -> int:
-    """How many keys the largest map within the budget takes."""
+    """Return the number of keys that the largest map within the budget takes."""
     return max(int((1 << _log2_slots_max(budget)) * budget.fill), 1)

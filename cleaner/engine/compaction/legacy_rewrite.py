@@ -35,7 +35,7 @@ def upgraded(batch: LegacyBatch, kept: Sequence[Record], new_horizon_ms: int | N
 
 
 def newest_ms(batch: LegacyBatch, kept: Sequence[Record]) -> int:
-    """The largest timestamp of a batch that has only these records left, epoch ms."""
+    """Return the largest timestamp of a batch that has only these records left, epoch ms."""
     fixed_ms = _log_append_time_ms(batch.header)
     return max(record.timestamp_ms for record in kept) if fixed_ms is None else fixed_ms
 
@@ -51,7 +51,7 @@ def legacy_horizon_ms(segments: Iterable[Segment], first_dirty_offset: int, dele
 
 
 def modified_ms(segment: Segment) -> int:
-    """When the ``.log`` was modified, epoch ms."""
+    """Return the modification time of the ``.log``, epoch ms."""
     return segment.log.identity.mtime_ns // 1_000_000
 
 

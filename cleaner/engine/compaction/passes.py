@@ -1,4 +1,4 @@
-"""What the walks over a round's segments hand on: values that one walk makes and that nobody changes."""
+"""The values that the walks over a round's segments hand on. One walk makes each value, and nobody changes it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Horizons:
 
 
 class Tombstones(Enum):
-    """What pass 2 does with the tombstones that survived pass 1."""
+    """The treatment of tombstones that survived pass 1."""
 
     BY_HORIZON = auto()
     """Those whose horizon has come go."""
@@ -75,7 +75,7 @@ class Tombstones(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WalkedSlice:
-    """What the first walk over the records found out about a slice."""
+    """The findings of the first walk about one slice."""
 
     start: Position
     end: Position
@@ -87,7 +87,7 @@ class WalkedSlice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walked:
-    """What the first walk over the records of a span found out."""
+    """The findings of the first walk about one span."""
 
     span: Span
     slices: tuple[WalkedSlice, ...]
@@ -133,13 +133,13 @@ class Survivors:
 
     @property
     def records(self) -> int:
-        """How many records the round's spans hold."""
+        """Return the number of records in the round's spans."""
         return sum(walked.records for walked in self.walked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marked:
-    """What a look-up of the keys of a slice found, by words of the bitmap of survivors."""
+    """The result of looking up the keys of a slice, by words of the bitmap of survivors."""
 
     covered: Words
     """The records below the dirty section."""
@@ -178,7 +178,7 @@ class Walk:
 
     @property
     def walked(self) -> Walked:
-        """What was found, once all slices are added."""
+        """Return the findings, once all slices are added."""
         first = self.start.ordinal
         return Walked(
             self.span, tuple(self.slices), first, self.end_ordinal - first, self.has_empty_batches, self.quiet_until_ms

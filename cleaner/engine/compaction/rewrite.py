@@ -4,7 +4,7 @@ All records kept: the bytes are copied as they are, long runs from file to file.
 group of one segment that loses nothing is not written at all (Kafka rewrites it every round); two or more segments that
 lose nothing are still merged, or thousands of tiny files would stay.
 
-SegmentReader: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
+Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Drafting:
     """Once it is read."""
 
     def read(self) -> Slice:
-        """The slice."""
+        """Return the slice."""
         if self.slice_ is None:
             self.slice_ = self.reader.slice_at(self.walked.start, self.walked.tombstones.size)
         return self.slice_
@@ -160,7 +160,7 @@ class Rewriter:
         return is_changed
 
     def _leading_without_survivors(self, walked: Walked) -> int:
-        """So many slices at the beginning are dropped without another look."""
+        """Return the number of slices at the beginning that are dropped without another look."""
         for number, one in enumerate(walked.slices):
             first, end = one.start.ordinal, one.end.ordinal
             if not one.is_ordinary or end > self._bitmap.size * 64 or count_bits(self._bitmap, first, end):
@@ -168,7 +168,7 @@ class Rewriter:
         return len(walked.slices)
 
     def _tasks(self, reader: SegmentReader, walked: Walked, skipped: int) -> Iterator[_Drafting]:
-        """The slices in order, behind those skipped; all but the ordinary ones are read, and disposed of, here."""
+        """Yield the slices in order, behind the skipped ones. All but the ordinary ones are read, and decided, here."""
         for one in walked.slices[skipped:]:
             task = _Drafting(reader, walked.span.segment, one)
             if not one.is_ordinary:
@@ -178,7 +178,7 @@ class Rewriter:
             yield task
 
     def _draft(self, task: _Drafting) -> tuple[Slice, Draft | None]:
-        """A slice and what it leaves; None where that is all of it."""
+        """Return a slice and what it leaves; None if it keeps everything."""
         with self._crew.hand() as (_, arena):
             slice_ = task.read()
             if slice_.is_legacy:
@@ -292,7 +292,7 @@ class Rewriter:
 
 
 def _copy_prefix(reader: SegmentReader, file: int, rows: int, cleaned: CleanedSegment) -> None:
-    """Batches of the slices that were found unchanged before the first one that was not."""
+    """Yield the batches of the slices that were found unchanged before the first changed one."""
     if not rows:
         return
     for slice_ in reader.slices(checksums=Checksums.DONE):
@@ -302,7 +302,7 @@ def _copy_prefix(reader: SegmentReader, file: int, rows: int, cleaned: CleanedSe
 
 
 def _bits(bitmap: Words, first: int, count: int) -> np.ndarray:
-    """``count`` bits from ``first`` on, one a byte."""
+    """Return ``count`` bits from ``first`` on, one a byte."""
     words = bitmap[first >> 6 : (first + count + 63) >> 6]
     return np.unpackbits(words.view(np.uint8), bitorder="little")[first & 63 :][:count]
 
@@ -317,7 +317,7 @@ def _bound_bytes(slice_: Slice, row: int) -> int:
 
 
 def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
-    """What the draft of a slice takes: all that is not dropped, nor copied from file to file."""
+    """Return the bytes that the draft of a slice takes: all that is neither dropped nor copied from file to file."""
     table = slice_.table
     is_written = table["outcome"] != BatchAction.DROP
     for first, last in copies:
@@ -328,7 +328,7 @@ def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
 
 
 def _long_copies(slice_: Slice) -> list[tuple[int, int]]:
-    """Runs of rows to copy that are long enough for a copy from file to file."""
+    """Yield runs of rows to copy that are long enough for a copy from file to file."""
     is_copy = np.concatenate(([False], slice_.table["outcome"] == BatchAction.COPY, [False]))
     edges = np.flatnonzero(is_copy[1:] != is_copy[:-1])
     ends = np.concatenate((slice_.table["position"], [int(slice_.table["position"][-1] + slice_.table["size"][-1])]))

@@ -1,6 +1,6 @@
 """A round: find the survivors of all its segments, rewrite group by group, swap each group in, in ascending order.
 
-SegmentReader: Kafka Cleaner.doClean.
+Source: Kafka Cleaner.doClean.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from storage.txn_index import collect_aborted_txns, parse_txn_index
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a compaction is about; the listing was read under the lock."""
+    """The subject of a compaction. The listing was read under the lock."""
 
     listing: Listing
     segments: tuple[Segment, ...]
@@ -57,7 +57,7 @@ class Round:
 def round_of(
     partition: PartitionPlan, listing: Listing, request: Request, means: Means, log_start_offset: int | None = None
 ) -> Round:
-    """The round that a plan asks for.
+    """Return the round that a plan asks for.
 
     Args:
         partition: with a compaction.
@@ -87,7 +87,7 @@ def round_of(
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a round did."""
+    """The result of a round."""
 
     size_bytes: int
     """Of all the round's ``.log`` files after it."""
@@ -117,7 +117,7 @@ def compact(round_: Round, means: Means) -> Compacted:
 
 
 def measure(round_: Round, means: Means) -> Compacted:
-    """What ``compact`` would leave, byte for byte, and nothing written. Raises: as ``compact``, and needs no lock."""
+    """Return what ``compact`` would leave, byte for byte, and write nothing. Needs no lock. Raises: as ``compact``."""
     target = Nowhere(round_.listing.directory, round_.policy.index_interval_bytes)
     return _run(round_, means, target, is_locked=False)
 
@@ -192,7 +192,7 @@ def _survivors(
 
 
 def _filters(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:
-    """What earlier rounds noted of the segments' keys; Kafka rewrites them all, and so do its rounds."""
+    """Return what earlier rounds noted of the segments' keys. Kafka rewrites all segments, and so do its rounds."""
     if round_.policy.compaction_rounds == "kafka":
         return nullcontext()
     return Filters.opened(round_.listing.directory, [opened.span for opened in spans], horizons) or nullcontext()
@@ -265,7 +265,7 @@ def fates_maker(round_: Round) -> Callable[[], Fates]:
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:
-    """Makes what ``new_fates`` makes, and keeps it."""
+    """Make what ``new_fates`` makes, and keep it."""
 
     def make() -> Fates:
         walks.append(new_fates())
@@ -275,7 +275,7 @@ def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], F
 
 
 def aborted_transactions(listing: Listing, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """Aborted transactions that may have data in a range of offsets; a marker may lie in a later segment.
+    """Yield aborted transactions that may have data in a range of offsets. A marker may lie in a later segment.
 
     Raises: CorruptIndex, UnreadableFile.
     """

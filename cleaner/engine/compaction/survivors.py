@@ -8,7 +8,7 @@ bitmap collects what every pass finds, and the log is still rewritten once. (Kaf
 
 The calling thread reads the headers, in order; checksums, codecs and keys are the crew's.
 
-SegmentReader: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
+Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Finder:
             self._clean = [one for one in self._clean if one.opened.span.base_offset not in spared]
 
     def _tasks(self, spans: Sequence[_Surveyed]) -> Iterator[_Mapping]:
-        """The slices of some spans, numbered and disposed of."""
+        """Yield the slices of some spans, numbered and decided."""
         fates = self._new_fates()
         for one in spans:
             reader, is_first = one.opened.reader, one.walk is None
@@ -159,7 +159,7 @@ class Finder:
         self._progress(task.slice_.size_bytes)
 
     def _let_go(self, reader: SegmentReader | None) -> None:
-        """Between walks: of a log so large that it would push out what others keep in memory."""
+        """Let go of the page cache between walks, if the log is so large that it would push out other files."""
         if reader is not None and self._is_large and reader.absent_bytes:
             reader.let_go()
 
@@ -186,7 +186,7 @@ class Finder:
         return Marked(covered, covered ^ marked, kept[:noted])
 
     def _merge(self, slice_: Slice, marked: Marked) -> None:
-        """What lies below the dirty section survives unless superseded; the map's own survivors are set last."""
+        """Mark the survivors: records below the dirty section unless superseded, then the map's own survivors."""
         first, end = _ordinals_of(slice_)
         self._make_room(end)
         words = self._bitmap[first >> 6 : (first >> 6) + marked.covered.size]
@@ -217,6 +217,6 @@ def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
 
 
 def _ordinals_of(slice_: Slice) -> tuple[int, int]:
-    """First ordinal of the bitmap's word that the slice begins in, and the end of the slice's ordinals."""
+    """Return the first ordinal of the bitmap's word that the slice begins in, and the end of its ordinals."""
     first, last = slice_.table[0], slice_.table[-1]
     return int(first["first_ordinal"]) & ~63, int(last["first_ordinal"] + last["record_count"])

@@ -1,4 +1,4 @@
-"""Where a round puts its output: in the place of its sources, into a copy, or nowhere."""
+"""The destinations of a round's output: in the place of its sources, in a copy, or nowhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Destination(Protocol):
     """Takes the groups of a round in ascending order."""
 
     def open(self, base_offset: int) -> CleanedSegment:
-        """The segment that a group is written into."""
+        """Return the segment that a group is written into."""
         ...
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
@@ -30,7 +30,7 @@ class Destination(Protocol):
         ...
 
     def keep(self, segment: Segment) -> None:
-        """A segment loses nothing, and nothing was written for it. Raises: OutOfSpace."""
+        """Keep a segment that loses nothing, and for which nothing was written. Raises: OutOfSpace."""
         ...
 
 
@@ -64,7 +64,7 @@ class InPlace:
         """Of the files that were replaced and unlinked."""
 
     def open(self, base_offset: int) -> CleanedSegment:
-        """Writes ``.cleaned`` files beside the sources."""
+        """Write ``.cleaned`` files beside the sources."""
         return CleanedSegment(self._fs, self._listing.directory, base_offset, self._interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
@@ -148,12 +148,12 @@ class Nowhere:
         return CleanedSegment(Unwritten(), self._directory, base_offset, self._interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
-        """Nothing."""
+        """Do nothing: nothing is written."""
 
     def keep(self, segment: Segment) -> None:
-        """Nothing."""
+        """Do nothing: nothing is written."""
 
 
 def _is_cold(group: Group) -> bool:
-    """Whether most of the sources had to be read from disk: nobody keeps them in memory for long."""
+    """Return whether most of the sources had to be read from disk: nobody keeps them in memory for long."""
     return 2 * sum(reader.absent_bytes for reader, _ in group) > sum(walked.span.size_bytes for _, walked in group)

@@ -173,7 +173,7 @@ class ComparedDir:
 
     @cached_property
     def _begun_compactions(self) -> Mapping[TopicPartition, Sequence[tuple[int, int]]]:
-        """When each compaction of the journal began, epoch ms, and its end offset. Raises: UnreadableFile."""
+        """Yield when each compaction of the journal began, epoch ms, and its end offset. Raises: UnreadableFile."""
         found: dict[TopicPartition, list[tuple[int, int]]] = {}
         for entry in read_journal(self.log_dir.path):
             name, end_offset, time_ms = entry.get("partition"), entry.get("end_offset"), entry.get("time_ms")
