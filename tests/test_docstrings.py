@@ -67,10 +67,6 @@ HEAD_ENDS = re.compile(r"[,;:(]|\b(?:that|which|who|whose|where|when|if|unless|a
 """What stands behind these is a clause of its own: its verb makes no sentence of what stands before."""
 
 FRAGMENTS: dict[str, int] = {}
-NOT_IMPERATIVE: dict[str, int] = {
-    "cleaner/cli/change": 1,
-    "cleaner/engine/compaction": 1,
-}
 
 
 class Docstring(NamedTuple):

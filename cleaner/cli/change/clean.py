@@ -184,7 +184,7 @@ def _tell_unknown(plan: Plan) -> None:
 
 
 def _tell_uncommitted(plan: Plan) -> None:
-    """One line with the remedy, if partitions kept what may go since no high watermark says that it is committed."""
+    """Print one line with the remedy if partitions stay whole because no high watermark is known."""
     from policies.reasons import ReasonCode
 
     unsure = [

@@ -54,7 +54,7 @@ class Crew:
 
     @contextmanager
     def hand(self) -> Iterator[tuple[int, Recoder]]:
-        """Lend what a thread needs while it works: a number below ``threads``, and an arena."""
+        """Give what a thread needs while it works: a number below ``threads``, and an arena."""
         hand = self._hands.get()
         try:
             yield hand
