@@ -1,7 +1,7 @@
 """The first line of a docstring tells a newcomer what the thing does or is: a sentence, not a fragment.
 
-``FRAGMENTS`` and ``NOT_IMPERATIVE`` say how many of each folder break the two rules: none does, and none may. ``python -m tests.test_docstrings [FOLDER]``
-lists them, and prints both tables.
+``FRAGMENTS`` and ``NOT_IMPERATIVE`` say how many of each folder break the two rules: none does, and none may.
+``python -m tests.test_docstrings [FOLDER]`` lists the breaches, and prints both tables.
 """
 
 from __future__ import annotations
