@@ -173,7 +173,8 @@ def test_an_event_that_cannot_be_written_is_dropped(monkeypatch) -> None:
     os.close(reader)
     with os.fdopen(writer, "w", buffering=1) as broken:
         monkeypatch.setattr(sys, "stderr", broken)
-        EventLog(2, LogFormat.JSON).event("daemon_started", log_dirs=["x"])
+        log = EventLog(2, LogFormat.JSON)
+        assert [log.event(name, log_dirs=["x"]) for name in ("daemon_started", "daemon_stopped")] == [None, None]
         monkeypatch.undo()
         with suppress(OSError):
             broken.close()

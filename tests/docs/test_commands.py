@@ -178,7 +178,7 @@ def test_no_block_has_a_language_that_nothing_checks() -> None:
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)
 def test_every_configuration_is_valid(block: Block) -> None:
-    parse_settings(block.text, ROOT / block.page)
+    assert parse_settings(block.text, ROOT / block.page).path == ROOT / block.page
 
 
 @pytest.mark.parametrize(
