@@ -31,7 +31,7 @@ class States(Unobserved):
     def state(self, state: DaemonState) -> None:
         self.states.append(state)
 
-    def worker_died(self) -> None:
+    def worker_died(self, where: object = None) -> None:
         self.deaths += 1
 
 
@@ -51,18 +51,23 @@ class Running:
         self.daemon = Daemon(configuration, SystemClock(), self.log, self.observer, {}, observing=observing)
 
     def run(self, *script) -> int:
+        has_ended = threading.Event()
+
         def play() -> None:
             try:
                 for step in script:
                     self.wait(step)
             finally:
-                os.kill(os.getpid(), signal.SIGTERM)
+                if not has_ended.is_set():  # else nobody takes the signal, and it would end the tests
+                    os.kill(os.getpid(), signal.SIGTERM)
 
         player = threading.Thread(target=play)
         player.start()
-        ended_by = self.daemon.run()
-        player.join()
-        return ended_by
+        try:
+            return self.daemon.run()
+        finally:
+            has_ended.set()
+            player.join()
 
     def wait(self, step) -> None:
         deadline = time.monotonic() + 20
