@@ -12,10 +12,12 @@ from typing import Any, Final
 from cleaner.arrow import columns
 from cleaner.spark.table.options import parse_options
 from cleaner.spark.table.source import KafkaLogReader
-from storage.scan import chunks
+from storage.scan import chunks, segments, slices
 
 KERNELS: Final = {
-    chunks: ("scan_batches", "first_bad_crc", "locate_records"),
+    segments: ("scan_batches",),
+    slices: ("first_bad_crc",),
+    chunks: ("locate_records",),
     columns: ("gather_bytes", "gather_headers"),
 }
 
