@@ -156,20 +156,20 @@ def test_a_temporary_file_leaves_no_name(tmp_path: Path, monkeypatch: pytest.Mon
             assert not directory.names()
 
 
-def descriptors() -> set[str]:
-    """Those open, but for the one that this takes."""
-    return {path.name for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+def open_below(root: Path) -> list[Path]:
+    """Return what is open of a directory and below it."""
+    found = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return [target for target in found if target.is_relative_to(root)]
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:
-    before = descriptors()
     opened(tmp_path / "cache", "keys")
     (tmp_path / "cache" / "keys").chmod(0o777)
     (tmp_path / "link").symlink_to("cache")
     for root in (tmp_path / "cache", tmp_path / "link", tmp_path / "cache" / "keys" / "below"):
         with pytest.raises(PermissionError):
             PrivateDirectory.open(root, "keys")
-    assert descriptors() == before
+    assert not open_below(tmp_path)
 
 
 def test_systemds_cache_directory_wins_over_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
