@@ -1,10 +1,13 @@
-"""What a wheel holds besides the packages: the manual page, made of the command line itself, and the service's files.
+"""What a wheel holds besides the packages: the compiled kernels, the manual page and the service's files.
 
-Not an editable install, which finds the latter in the working copy.
+The manual page is made of the command line itself. An editable install needs the kernels alone: they are put into the
+working copy, where it also finds the service's files.
 """
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,9 +20,15 @@ class Extras(BuildHookInterface[Any]):
     """Run by hatchling before it builds a wheel; the command line is parsed with the standard library alone."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the page, and have the wheel carry all of it."""
+        """Compile the kernels, make the page, and have the wheel carry all of it."""
+        # in a process of its own: the kernels are compiled by processes that it starts anyway
+        subprocess.run([sys.executable, "-m", "storage.compiler", "--if-needed"], cwd=self.root, check=True)
         if version == "editable":
             return
+        # the libraries are called by ctypes, and need no Python of one version and no C library of one kind
+        machine = platform.machine()
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}"
         sys.path.insert(0, self.root)
         from cleaner.cli.main import build_parser  # noqa: PLC0415 - found through the path above
         from cleaner.cli.man import man_page  # noqa: PLC0415 - the same

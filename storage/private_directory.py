@@ -1,6 +1,6 @@
 """A directory that no other user can change, opened level by level and used by its descriptor.
 
-What lies in the user's cache is executed, or believed, and what is old there is removed. HOME, XDG_CACHE_HOME or
+What lies in the user's cache is believed, and what is old there is removed. HOME, XDG_CACHE_HOME or
 CACHE_DIRECTORY say where it is, and may lead into a directory of somebody else (``sudo`` can keep HOME), who can put a
 symlink or other content there at any moment. So each level is opened by a descriptor of the level above, and checked as
 it was opened. The levels above the cache belong to this user or to root, and no other user may write to them, but for

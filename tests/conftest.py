@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -84,6 +86,12 @@ def unpacked(name: str, root: Path) -> Samples:
     ):
         archive.extractall(root, filter="data")
     return Samples(root)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the kernels if their sources changed, before anything loads them."""
+    if not hasattr(config, "workerinput"):
+        subprocess.run([sys.executable, "-m", "storage.compiler", "--if-needed"], cwd=DATA.parents[1], check=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

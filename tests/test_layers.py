@@ -28,7 +28,8 @@ FILES = {
 }
 """The files of a log dir: the root of storage, which imports none of its folders."""
 MAY_IMPORT = {
-    "storage/machine": {"storage.machine", "storage.arrays", "storage.private_directory"},
+    "storage/machine": {"storage.machine", "storage.arrays", "storage.errors"},
+    "storage/compiler": {"storage.compiler", "storage.machine"},
     "storage/kernels": {"storage.kernels", "storage.machine", "storage.arrays"},
     "storage/kernels/__init__.py": set(),
     "storage/kernels/status.py": set(),
@@ -64,8 +65,8 @@ MAY_IMPORT = {
 """By the longest prefix of a module's path: which of our own modules it may import."""
 OURS = ("cleaner", "policies", "storage")
 ONLY_IN = {
-    "numba": "storage/machine",
-    "llvmlite": "storage/machine",
+    "numba": "storage/compiler",
+    "llvmlite": "storage/compiler",
     "pyspark": "cleaner/spark",
     "pydantic": "cleaner/config/settings.py",
 }
@@ -75,7 +76,7 @@ ASKS_THE_TIME = {
     *("time.time", "time.time_ns", "time.ctime", "time.localtime", "time.gmtime", "time.CLOCK_REALTIME"),
     *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
 }
-ONLY_COMPILED_ROOMS = ("storage/machine", "storage/kernels", "storage/codecs")
+ONLY_COMPILED_ROOMS = ("storage/compiler", "storage/machine", "storage/kernels", "storage/codecs")
 """Alone import ``storage.machine``: whoever calls a kernel needs to know nothing of how it was compiled."""
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 400

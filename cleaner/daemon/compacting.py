@@ -1,4 +1,4 @@
-"""The child process in which the daemon compacts: LLVM and kernels, and numba in a first run, never unload; it ends.
+"""The child process in which the daemon compacts. It ends with its work, and its memory goes with it.
 
 ``python -m cleaner.daemon.compacting PID FD``: PID is the daemon, FD a connection to it, over which values come and go.
 

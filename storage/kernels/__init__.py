@@ -1,5 +1,5 @@
-"""The algorithms over arrays, compiled by numba: the hot path of compaction. To import this package compiles nothing
-and imports no numba.
+"""The algorithms over arrays, the hot path of compaction. They are compiled when the package is built
+(``storage.compiler``); to import this package imports no numba.
 
 Nouns: a *window* holds bytes of a ``.log`` as ``uint8``; a *batch table* (``layout.BATCH``) has one row for each record
 batch in the window; an *ordinal* is the number of a record in the order in which a round reads it; the *offset map*

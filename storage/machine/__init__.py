@@ -1,5 +1,6 @@
-"""The compiler of kernels: it makes machine code of them, keeps that code, and lets Python call it.
+"""The machine code of kernels: the library that fits this CPU, and how Python calls it. ``storage.compiler`` makes it.
 
-Nouns: a *kernel* is a function that is written for numba; an *entry* is its machine code, callable from Python; the
-*cache* keeps machine code from run to run; an *instruction* stands for code that a generator makes.
+Nouns: a *kernel* is a function that is written for numba; an *entry* is its machine code, callable from Python; a
+*level* is a set of instructions that CPUs have in common, as the x86-64 psABI names them; an *instruction* stands for
+code that a generator makes.
 """

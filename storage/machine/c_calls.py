@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from storage.arrays import Bytes
 from storage.machine.instruction import instruction
 
-_instruction: Final = partial(instruction, module="storage.machine.c_call_generators")
+_instruction: Final = partial(instruction, module="storage.compiler.c_call_generators")
 _CFunction: TypeAlias = Callable[[int, tuple[int, ...]], int]
 
 address: Callable[[Bytes, int], int] = _instruction("address")

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from storage.machine.machine_code import MachineCode
 from storage.machine.signatures import Array, Result, Signature
 
 _SCALARS: Final[dict[str, Any]] = {
@@ -36,15 +35,16 @@ _addresses: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
 class Entry:
     """An entry point at its address, which runs without the GIL."""
 
-    def __init__(self, code: MachineCode, signature: Signature) -> None:
-        address, self._engine = code.load()
+    def __init__(self, function: Any, signature: Signature) -> None:
+        """Take a C function of a library, which keeps the library loaded."""
         self._result, self._parameters = signature.result, signature.parameters
         taken = (
             width
             for parameter in signature.parameters
             for width in (_ARRAY if isinstance(parameter, Array) else (_SCALARS[parameter.scalar],))
         )
-        self._function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *taken)(address)
+        function.restype, function.argtypes = ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, *taken)
+        self._function = function
         self._results = _SCALARS[signature.result.scalar] * max(signature.result.count, 1)
 
     def __call__(self, *arguments: Any) -> Any:

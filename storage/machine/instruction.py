@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-_GENERATORS: Final = "storage.machine.generators"
+_GENERATORS: Final = "storage.compiler.generators"
 
 
 class Generated:

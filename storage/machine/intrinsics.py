@@ -9,19 +9,13 @@ import platform
 from collections.abc import Callable
 from typing import Any, Final
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from storage.arrays import Bytes
 from storage.machine.instruction import instruction
 
-
-def has_crc32c() -> bool:
-    """Return whether this CPU has SSE4.2. LLVM would abort the process while it compiles a missing instruction."""
-    return platform.machine() in {"x86_64", "AMD64"} and bool(llvm.get_host_cpu_features().get("sse4.2"))
-
-
-HAS_CRC32C: Final = has_crc32c()
+HAS_CRC32C: Final = platform.machine() == "x86_64"
+"""Each x86-64 level at which kernels are compiled has the crc32 instruction (SSE4.2)."""
 
 # Unaligned loads (array, position).
 load_u8: Callable[[Bytes, int], int] = instruction("load_u8")
@@ -39,6 +33,12 @@ copy_bytes: Callable[[Any, int, Any, int, int], None] = instruction("copy_bytes"
 prefetch: Callable[[Any, int], None] = instruction("prefetch")
 stack_words: Callable[[int], Any] = instruction("stack_words")
 popcount: Callable[[Any], int] = instruction("popcount")
+
+# What the CPU says of itself, on x86-64.
+cpuid: Callable[[int, int, int], int] = instruction("cpuid")
+"""``(leaf, subleaf, register)``: of EAX, EBX, ECX, EDX the one with this number."""
+xgetbv: Callable[[], int] = instruction("xgetbv")
+"""The low half of XCR0: the registers that the system saves. Call it only if CPUID says OSXSAVE."""
 
 # Words that several threads share.
 load_acquire: Callable[[Any, int], np.uint64] = instruction("load_acquire")

@@ -1,26 +1,24 @@
 """The ``kernel`` decorator: functions that run as machine code, hold no GIL and check no bounds.
 
-numba compiles an entry point at the first call of the first run, and ``cache`` keeps its machine code. Later runs load
-that with LLVM alone, in milliseconds; to import numba takes half a second.
+``storage.compiler`` compiles all entry points when the package is built. ``library`` loads what it made.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
+import importlib
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, TypeVar, cast
 
-from storage.machine import cache
+from storage.machine import library
 from storage.machine.entry import Entry
 from storage.machine.instruction import Generated
-from storage.machine.machine_code import MachineCode
 from storage.machine.signatures import Signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_compiling: Final = threading.RLock()
+_COMPILER: Final = "storage.compiler.jit"
 
 
 class Kernel(Generated):
@@ -32,31 +30,25 @@ class Kernel(Generated):
         self._entry: Entry | None = None
         self._jitted: Any = None
 
+    @property
+    def symbol(self) -> str:
+        """Return the name of the entry point in the library."""
+        return f"{self.function.__module__}.{self.function.__name__}"
+
     def __call__(self, *arguments: Any) -> Any:
         """Run the kernel. If it has no signature, as in tests, numba compiles it for the types of the arguments."""
         if self.signature is None:
             return self.generator()(*arguments)
         if self._entry is None:
-            self._entry = Entry(self.machine_code(), self.signature)
+            self._entry = Entry(library.entry(self.symbol), self.signature)
         return self._entry(*arguments)
 
     def generator(self) -> Any:
         """Return the numba function of this kernel, which holds those of all kernels that it calls."""
         if self._jitted is None:
-            self._jitted = _compiler().jitted(self.function, self.signature, inline=self.inline)
+            compiler = importlib.import_module(_COMPILER)
+            self._jitted = compiler.jitted(self.function, self.signature, inline=self.inline)
         return self._jitted
-
-    def machine_code(self) -> MachineCode:
-        """Return the machine code of an entry point: from the cache, or compiled now and put there."""
-        with _compiling:
-            directory = cache.directory()
-            file = directory / f"{self.function.__module__}.{self.function.__name__}" if directory else None
-            code = MachineCode.read(file) if file else None
-            if code is None:
-                code = _compiler().machine_code(self.generator(), self.signature)
-                if file:
-                    code.write(file)
-            return code
 
 
 def kernel(signature: Signature | None = None, *, inline: bool = False) -> Callable[[Function], Function]:
@@ -71,9 +63,3 @@ def kernel(signature: Signature | None = None, *, inline: bool = False) -> Calla
         return cast("Function", Kernel(cast("FunctionType", function), signature, inline=inline))
 
     return decorate
-
-
-def _compiler() -> Any:
-    from storage.machine import compiler  # noqa: PLC0415  (imports numba)
-
-    return compiler

@@ -111,7 +111,14 @@ class Tree:
     def mapped(self) -> Map:
         """Run all tests once, with coverage, and see which of them run which lines. Raises: SystemExit if one fails."""
         data, seconds = self.path.parent / "coverage", self.path.parent / "seconds.json"
-        options = [*_NOT_KAFKA, "-n", "2", "--cov-context=test", "--cov-report=", *(f"--cov={name}" for name in _PACKAGES)]
+        options = [
+            *_NOT_KAFKA,
+            "-n",
+            "2",
+            "--cov-context=test",
+            "--cov-report=",
+            *(f"--cov={name}" for name in _PACKAGES),
+        ]
         if self.run(DIRECTORIES, options, None, COVERAGE_FILE=str(data), **{SECONDS: str(seconds)}) != _PASSED:
             raise SystemExit(f"The tests must pass before a mutant can fail them.\n{self.output[-4000:]}")
         return Map(_lines_of(data, self.path), json.loads(seconds.read_text()))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.storage.kernels.bytes_of import Batch, Record
 
 compiled = settings(deadline=None)
-"""For tests whose first example may compile a kernel."""
+"""For tests whose first example may compile a kernel that is no entry point."""
 
 _keys = st.none() | st.sampled_from([b"", b"a", b"bb", b"a key of 18 bytes!", b"k" * 7, b"k" * 8, b"k" * 300])
 _values = st.none() | st.binary(max_size=20) | st.just(b"x" * 200)

@@ -17,10 +17,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from storage.codecs import batches, rewrite_batches
 from storage.codecs.compression import Compression, compress
-from storage.kernels import bitmap, crc, decide, filter_probe, index, map_walk, offset_map, rebuild, scan
-from storage.machine.kernel import Kernel
 from storage.names import TopicPartition
 from storage.records import Record, encode_batch
 from storage.records.header import CRC_START, V2_HEADER_BYTES
@@ -246,28 +243,6 @@ def clean_in_a_process(log_dir: Path, memory_bytes: int | None) -> subprocess.Co
     )
 
 
-@pytest.fixture(scope="module")
-def _compiled():
-    """What a process with little memory calls; the compiler would need more."""
-    for module in (
-        batches,
-        bitmap,
-        crc,
-        decide,
-        filter_probe,
-        index,
-        map_walk,
-        offset_map,
-        rebuild,
-        rewrite_batches,
-        scan,
-    ):
-        for kernel in vars(module).values():
-            if isinstance(kernel, Kernel) and kernel.signature:
-                kernel.machine_code()
-
-
-@pytest.mark.usefixtures("_compiled")
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA counts private memory only on Linux")
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS.values(), ids=BOMBS)
 def test_bomb_is_refused_in_bounded_memory_and_the_other_partition_is_cleaned(log_dir, codec, bomb):
@@ -284,7 +259,6 @@ def test_bomb_is_refused_in_bounded_memory_and_the_other_partition_is_cleaned(lo
     assert [found.offset for found in records_in(log_dir / "other-0")] == [1, 10, 20]
 
 
-@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_batch_of_a_hundred_megabytes_is_compacted_in_bounded_memory(log_dir: Path, codec: Compression) -> None:
     values = [bytes(25 * MIB)] * 4

@@ -203,3 +203,33 @@ def crc32c_u64(_context: Any, _crc: Any, _data: Any) -> Any:
 def crc32c_u8(_context: Any, _crc: Any, _data: Any) -> Any:
     """Generate ``(crc, data)``: feed the low byte. The CPU must have it (``HAS_CRC32C``)."""
     return types.uint64(types.uint64, types.uint64), _crc32c(_I8, "32.8")
+
+
+@_instruction
+def cpuid(_context: Any, _leaf: Any, _subleaf: Any, _register: Any) -> Any:
+    """Generate ``(leaf, subleaf, register)``: what CPUID puts into EAX, EBX, ECX or EDX, by its number."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        registers = ir.LiteralStructType([_I32] * 4)
+        function = ir.FunctionType(registers, [_I32, _I32])
+        asked = [builder.trunc(arg, _I32) for arg in args[:2]]
+        answer = builder.asm(function, "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx}", asked, side_effect=True)
+        values = [builder.zext(builder.extract_value(answer, index), _I64) for index in range(4)]
+        chosen = values[0]
+        for index, value in enumerate(values):
+            chosen = builder.select(builder.icmp_unsigned("==", args[2], ir.Constant(_I64, index)), value, chosen)
+        return chosen
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+@_instruction
+def xgetbv(_context: Any) -> Any:
+    """Generate ``()``: the low half of XCR0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        function = ir.FunctionType(ir.LiteralStructType([_I32] * 2), [_I32])
+        answer = builder.asm(function, "xgetbv", "={ax},={dx},{cx}", [ir.Constant(_I32, 0)], side_effect=True)
+        return builder.zext(builder.extract_value(answer, 0), _I64)
+
+    return types.int64(), generate

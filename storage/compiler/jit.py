@@ -1,4 +1,4 @@
-"""The compiler of kernels, by numba. A process imports this module only if a kernel is not in the cache."""
+"""The numba function of a kernel. Tests call kernels without a signature through it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numba
 from numba import types
 
 from storage.machine.instruction import Generated
-from storage.machine.machine_code import MachineCode
 from storage.machine.signatures import Array, Result, Signature
 
 _ARRAY: Final = ["i8*", "i8*", "i64", "i64", "*", "i64", "i64"]
@@ -45,18 +44,17 @@ def jitted(function: FunctionType, signature: Signature | None, *, inline: bool)
     return njit(*signatures, **options)(own)
 
 
-def machine_code(entry: Any, signature: Signature) -> MachineCode:
-    """Return the machine code of an entry point that ``jitted`` made.
+def optimized(entry: Any, signature: Signature) -> tuple[str, bytes]:
+    """Return the symbol of an entry point that ``jitted`` made, and its optimised LLVM module as bitcode.
 
     Raises:
-        RuntimeError: this version of numba passes arguments in another way than ``entry`` does.
+        RuntimeError: this version of numba passes arguments in another way than ``storage.machine.entry`` does.
     """
     (result,) = entry.overloads.values()
     passed = result.target_context.call_conv.get_function_type(result.signature.return_type, result.signature.args)
     if not _is_as_entry_calls([str(argument) for argument in passed.args[2:]], signature):
         raise RuntimeError(f"numba {numba.__version__} calls kernels by {passed}; pin numba to an older version")
-    _, _, (elf, _) = result.library.serialize_using_object_code()
-    return MachineCode(result.fndesc.llvm_func_name, elf)
+    return result.fndesc.llvm_func_name, result.library._final_module.as_bitcode()
 
 
 def _numba_signature(signature: Signature) -> Any:

@@ -1,0 +1,116 @@
+"""The libraries of compiled kernels, one for each CPU level, and the choice among them.
+
+``storage.compiler`` makes them when the package is built, and writes ``compiled/build.py`` beside them. Each process
+chooses by what the CPU itself says (CPUID), not by ``/proc/cpuinfo``, which a container or a unit may hide.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib
+import os
+import platform
+from pathlib import Path
+from typing import Any, Final
+
+from storage.errors import LogCleanerError
+
+COMPILED: Final = Path(__file__).with_name("compiled")
+BUILD_ID_SYMBOL: Final = "logcleaner_build_id"
+CPU_LEVEL_SYMBOL: Final = "storage.kernels.cpu_level.cpu_level"
+LEVEL_VARIABLE: Final = "LOGCLEANER_CPU_LEVEL"
+"""Environment: a level below that of the CPU, to compare the kernels of two levels."""
+LEVELS: Final = {"x86_64": ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"), "aarch64": ("aarch64",)}
+"""By ``uname -m``: the levels of the psABI, lowest first. The kernels begin at the second, if there are several.
+
+The library of the first then holds ``cpu_level`` alone: code that may ask any CPU what it is.
+"""
+_BUILD_MODULE: Final = "storage.machine.compiled.build"
+_BUILD_COMMAND: Final = "run: python -m storage.compiler"
+_INSTALL: Final = "install logcleaner again"
+_STORAGE: Final = Path(__file__).parents[1]
+_SOURCES: Final = ("arrays.py", "compiler/*.py", "machine/*.py", "kernels/*.py", "codecs/*.py")
+
+
+class KernelsUnusable(LogCleanerError):
+    """The compiled kernels are missing, belong to other sources, or do not run on this machine."""
+
+    def __init__(self, path: Path, cause: str, remedy: str) -> None:
+        super().__init__(path, cause, remedy)
+        self.path, self.cause, self.remedy = path, cause, remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; {self.remedy}"
+
+
+def entry(symbol: str) -> Any:
+    """Return the C function of an entry point, of the highest level that this CPU has. Raises: KernelsUnusable."""
+    return _library()[symbol]
+
+
+def sources_hash(storage: Path = _STORAGE) -> str:
+    """Return 16 hex digits that change with any source file that machine code is made of."""
+    digest = hashlib.sha256()
+    for source in sorted(path for pattern in _SOURCES for path in storage.glob(pattern)):
+        content = source.read_bytes()
+        digest.update(f"{source.relative_to(storage)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def has_compiler() -> bool:
+    """Return whether this is a source tree. A wheel carries no compiler, and its sources cannot be newer."""
+    return (_STORAGE / "compiler").is_dir()
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    build_id = _build_id()
+    return _opened(level_name(), build_id)
+
+
+def _build_id() -> str:
+    try:
+        build = importlib.import_module(_BUILD_MODULE)
+    except ModuleNotFoundError:
+        remedy = _BUILD_COMMAND if has_compiler() else _INSTALL
+        raise KernelsUnusable(COMPILED, "the kernels are not compiled", remedy) from None
+    if has_compiler() and sources_hash() != build.SOURCES:
+        raise KernelsUnusable(COMPILED, "the kernels are of other sources than these", _BUILD_COMMAND)
+    return str(build.BUILD_ID)
+
+
+def level_name() -> str:
+    """Return the level whose library this process loads. Raises: KernelsUnusable."""
+    machine = platform.machine()
+    levels = LEVELS.get(machine, ())
+    if not levels:
+        known = ", ".join(LEVELS)
+        raise KernelsUnusable(COMPILED, f"no kernels for {machine}", f"use a machine of: {known}")
+    usable = levels[1 : _cpu_level(levels[0])] if len(levels) > 1 else levels
+    if not usable:
+        raise KernelsUnusable(COMPILED, f"this CPU has less than {levels[1]} (SSE4.2, POPCNT)", "use a newer one")
+    asked = os.environ.get(LEVEL_VARIABLE, usable[-1])
+    if asked not in usable:
+        raise KernelsUnusable(COMPILED, f"{LEVEL_VARIABLE}={asked}", f"name one of: {', '.join(usable)}")
+    return asked
+
+
+def _cpu_level(baseline: str) -> int:
+    result, error = ctypes.c_int64(), ctypes.c_void_p()
+    _opened(baseline, _build_id())[CPU_LEVEL_SYMBOL](ctypes.byref(result), ctypes.byref(error))
+    return result.value
+
+
+def _opened(level: str, build_id: str) -> ctypes.CDLL:
+    path = COMPILED / f"{level}.so"
+    try:
+        library = ctypes.CDLL(str(path))
+        # data is read before any code runs
+        found = (ctypes.c_char * len(build_id)).in_dll(library, BUILD_ID_SYMBOL).raw.decode("ascii", "replace")
+    except (OSError, ValueError) as error:
+        raise KernelsUnusable(path, f"cannot be loaded: {error}", "is it mounted noexec? else " + _INSTALL) from error
+    if found != build_id:
+        raise KernelsUnusable(path, "is of another build than the files beside it", _INSTALL)
+    return library

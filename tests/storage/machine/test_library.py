@@ -1,0 +1,196 @@
+"""The choice of a library of kernels, and that it is the one of these sources."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.machine import library
+from storage.machine.library import LEVELS, KernelsUnusable, sources_hash
+
+STORAGE = Path(library.__file__).parents[1]
+OUTPUT = {"capture_output": True, "text": True}
+COUNT = "import numpy; from storage.kernels.bitmap import count_bits as n; print(n(numpy.ones(3, 'u8'), 0, 9))"
+WITHOUT_COMPILER = (
+    "import sys; sys.modules.update(dict.fromkeys(['numba', 'llvmlite', 'ziglang', 'storage.compiler']));"
+)
+MACHINE = os.uname().machine
+
+
+def hashed(storage: Path) -> set[Path]:
+    return {path for pattern in library._SOURCES for path in storage.glob(pattern)}
+
+
+def test_any_edited_source_that_is_compiled_gives_another_hash(tmp_path: Path) -> None:
+    seen = {sources_hash(tmp_path)}
+    for name in ("arrays.py", "compiler/level.py", "machine/kernel.py", "kernels/scan.py", "codecs/lz4.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        for content in ("x = 1", "x = 2"):
+            (tmp_path / name).write_text(content)
+            seen.add(sources_hash(tmp_path))
+    assert len(seen) == 11
+    for name in ("names.py", "kernels/notes.txt"):
+        (tmp_path / name).write_text("not compiled")
+    assert sources_hash(tmp_path) in seen
+
+
+def test_each_folder_with_kernels_is_part_of_the_hash() -> None:
+    kernels = {path for path in STORAGE.rglob("*.py") if "@kernel" in path.read_text()}
+    assert kernels
+    assert kernels <= hashed(STORAGE)
+
+
+def test_what_a_kernel_takes_from_our_other_files_is_part_of_the_hash() -> None:
+    known = {path.relative_to(STORAGE.parent) for path in hashed(STORAGE)}
+    kernels = [path for path in STORAGE.rglob("*.py") if "@kernel" in path.read_text()]
+    taken = {
+        Path(*(node.module or "").split(".")).with_suffix(".py")
+        for path in kernels
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("storage")
+    }
+    assert taken
+    assert taken <= known
+
+
+def test_kernels_need_no_compiler() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_COMPILER + COUNT], check=True, **OUTPUT)
+    assert done.stdout == "1\n"
+
+
+def test_the_rules_of_records_load_no_array() -> None:
+    code = "import sys, policies.retain; print([n for n in ('numpy', 'numba', 'llvmlite') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, **OUTPUT)
+    assert done.stdout == "[]\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Copy ``storage`` with its libraries, as a source tree."""
+    shutil.copytree(STORAGE, tmp_path / "storage", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "storage"
+
+
+def counted(tree: Path, **variables: str) -> str:
+    """Run a kernel in a tree; return what it printed, or the last line of its error."""
+    environment = {**os.environ, "PYTHONPATH": str(tree.parent), **variables}
+    done = subprocess.run([sys.executable, "-c", COUNT], cwd=tree.parent, env=environment, check=False, **OUTPUT)
+    return (done.stdout or done.stderr).splitlines()[-1]
+
+
+def as_installed(tree: Path) -> None:
+    shutil.rmtree(tree / "compiler")
+
+
+def test_a_changed_source_is_an_error_that_names_the_command(tree: Path) -> None:
+    assert counted(tree) == "1"
+    source = tree / "kernels" / "bitmap.py"
+    source.write_text(source.read_text() + "\n# changed\n")
+    assert counted(tree).endswith("the kernels are of other sources than these; run: python -m storage.compiler")
+
+
+def test_an_installed_package_hashes_no_sources(tree: Path) -> None:
+    as_installed(tree)
+    source = tree / "kernels" / "bitmap.py"
+    source.write_text(source.read_text() + "\n# changed\n")
+    assert counted(tree) == "1"
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_missing_kernels_are_an_error_that_says_what_to_do(tree: Path, installed: bool) -> None:
+    shutil.rmtree(tree / "machine" / "compiled")
+    if installed:
+        as_installed(tree)
+    remedy = "install logcleaner again" if installed else "run: python -m storage.compiler"
+    assert counted(tree).endswith(f"{tree}/machine/compiled: the kernels are not compiled; {remedy}")
+
+
+def test_a_library_of_another_build_is_not_run(tree: Path) -> None:
+    module = tree / "machine" / "compiled" / "build.py"
+    identity = library._build_id()
+    module.write_text(module.read_text().replace(identity, identity[::-1]))
+    assert "is of another build than the files beside it" in counted(tree)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", None], ids=["empty", "cut short", "gone"])
+def test_a_damaged_library_is_an_error(tree: Path, content: bytes | None) -> None:
+    for path in (tree / "machine" / "compiled").glob("*.so"):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    assert "cannot be loaded" in counted(tree)
+
+
+def test_no_level_is_chosen_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(library.LEVEL_VARIABLE, raising=False)
+    monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
+    for number, chosen in ((2, "x86-64-v2"), (3, "x86-64-v3"), (4, "x86-64-v4")):
+        monkeypatch.setattr(library, "_cpu_level", lambda _, number=number: number)
+        assert library.level_name() == chosen
+    monkeypatch.setattr(library, "_cpu_level", lambda _: 1)
+    with pytest.raises(KernelsUnusable, match=r"this CPU has less than x86-64-v2 .*; use a newer one"):
+        library.level_name()
+
+
+def test_a_lower_level_can_be_asked_for_and_no_higher_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(library, "_cpu_level", lambda _: 3)
+    monkeypatch.setenv(library.LEVEL_VARIABLE, "x86-64-v2")
+    assert library.level_name() == "x86-64-v2"
+    for asked in ("x86-64-v4", "x86-64", "v2", ""):
+        monkeypatch.setenv(library.LEVEL_VARIABLE, asked)
+        with pytest.raises(KernelsUnusable, match="name one of: x86-64-v2, x86-64-v3"):
+            library.level_name()
+
+
+def test_a_machine_without_kernels_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.platform, "machine", lambda: "riscv64")
+    with pytest.raises(KernelsUnusable, match="no kernels for riscv64; use a machine of: x86_64, aarch64"):
+        library.level_name()
+
+
+@pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86-64")
+def test_the_level_is_what_the_system_says_of_the_cpu() -> None:
+    flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+    wanted = [
+        {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"},
+        {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
+        {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    ]
+    met = [needed <= flags for needed in wanted]
+    assert library._cpu_level("x86-64") == 1 + [*met, False].index(False)
+
+
+@pytest.mark.parametrize("level", LEVELS[MACHINE])
+def test_a_library_needs_nothing_but_copying_of_libc(level: str) -> None:
+    """It loads with glibc and musl alike, and exports the entry points alone."""
+    data = (library.COMPILED / f"{level}.so").read_bytes()
+    assert b"libc." not in data
+    assert b"GLIBC" not in data
+    assert data.count(b"numba") == 0
+    for unwanted in (b"malloc", b"printf", b"abort", b"pthread", b"Py_"):
+        assert unwanted not in data
+    assert len(data) < 600_000
+
+
+@pytest.mark.slow
+def test_two_build_cpus_without_a_linker_give_the_same_bytes(tmp_path: Path) -> None:
+    """The build sees another CPU than the one that made the libraries here, and neither ``ld`` nor ``cc``."""
+    other = (
+        "import sys, llvmlite.binding as llvm\n"
+        "llvm.get_host_cpu_name = lambda: 'nehalem'\n"
+        "llvm.get_host_cpu_features = lambda: llvm.FeatureMap({'sse4.2': True, 'avx2': False})\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(other)
+    level = LEVELS[MACHINE][-2:][0]
+    made = tmp_path / "made"
+    code = f"from pathlib import Path; from storage.compiler.build import build; build(Path('{made}'), ['{level}'])"
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{STORAGE.parent}", "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], cwd=STORAGE.parent, env=environment, check=True)
+    assert (made / f"{level}.so").read_bytes() == (library.COMPILED / f"{level}.so").read_bytes()
