@@ -1,0 +1,72 @@
+"""The wheel: what it carries, and that it works where nothing can be compiled."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from storage.machine.library import LEVELS
+
+ROOT = Path(__file__).parent.parent
+UV = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+SITE_PACKAGES_BYTES_MAX = 140 << 20
+
+
+def done(*command: str | Path, **variables: str) -> str:
+    ran = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    done(UV, "build", "--quiet", "--wheel", "--out-dir", directory, ROOT)
+    (made,) = directory.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel where there is neither a compiler nor a linker."""
+    made = tmp_path_factory.mktemp("venv") / "venv"
+    done(UV, "venv", "--quiet", "--python", sys.executable, made)
+    done(UV, "pip", "install", "--quiet", "--python", made / "bin/python", wheel, PATH=str(made / "bin"))
+    return made
+
+
+def test_a_wheel_is_for_any_python_and_either_libc(wheel: Path) -> None:
+    machine = platform.machine()
+    assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}.whl")
+
+
+def test_a_wheel_carries_the_kernels_and_not_their_compiler(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+    libraries = {Path(name).name for name in names if name.startswith("storage/machine/compiled/")}
+    assert libraries == {"build.py", *(f"{level}.so" for level in LEVELS[platform.machine()])}
+    assert [name for name in names if name.startswith(("storage/compiler", "tests"))] == []
+    required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
+    assert required
+    assert [line for line in required if any(tool in line for tool in ("numba", "llvmlite", "ziglang"))] == []
+
+
+def test_an_installation_compacts_without_numba(venv: Path, tmp_path: Path) -> None:
+    python, logs = venv / "bin/python", tmp_path / "logs"
+    alone = {"PATH": str(tmp_path), "HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
+    for name in ("numba", "llvmlite", "storage.compiler"):
+        ran = subprocess.run([python, "-c", f"import {name}"], env=alone, capture_output=True, text=True, check=False)
+        assert "ModuleNotFoundError" in ran.stderr
+    done(venv / "bin/logcleaner", "demo", logs, **alone)
+    told = done(venv / "bin/logcleaner", "clean", "--log-dir", logs, "--delete-delay", "0", "--yes", **alone)
+    assert "\nCompacted      4 partitions" in told
+    sizes = [path.stat().st_size for path in (venv / "lib").rglob("*") if not path.is_symlink()]
+    assert sum(sizes) < SITE_PACKAGES_BYTES_MAX
