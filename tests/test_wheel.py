@@ -63,7 +63,8 @@ def test_an_installation_compacts_without_numba(venv: Path, tmp_path: Path) -> N
     python, logs = venv / "bin/python", tmp_path / "logs"
     alone = {"PATH": str(tmp_path), "HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
     for name in ("numba", "llvmlite", "storage.compiler"):
-        ran = subprocess.run([python, "-c", f"import {name}"], env=alone, capture_output=True, text=True, check=False)
+        command = [python, "-c", f"import {name}"]
+        ran = subprocess.run(command, env=alone, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert "ModuleNotFoundError" in ran.stderr
     done(venv / "bin/logcleaner", "demo", logs, **alone)
     told = done(venv / "bin/logcleaner", "clean", "--log-dir", logs, "--delete-delay", "0", "--yes", **alone)
