@@ -1,65 +1,51 @@
 """The Debian package, made of the wheel, installed, used and removed in a chroot.
 
 The chroot is an overlay over this machine's own Debian, which needs root. In a fresh Debian that debootstrap fetches,
-with bytecode and a compaction (some minutes): ``LOGCLEANER_DEBOOTSTRAP=bookworm pytest tests/test_debian_package.py``.
+with a compaction (some minutes): ``LOGCLEANER_DEBOOTSTRAP=bookworm pytest tests/test_debian_package.py``.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cleaner import __version__
-from tests.debian_packages import program
+from tests.debian_chroots import FRESH, Chroot, a_debian, needed, run
 
 ROOT = Path(__file__).parent.parent
-FRESH = os.environ.get("LOGCLEANER_DEBOOTSTRAP")
-MIRROR = "http://deb.debian.org/debian"
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
 COMPLETIONS = (
     "usr/share/bash-completion/completions/logcleaner",
     "usr/share/zsh/vendor-completions/_logcleaner",
     "usr/share/fish/vendor_completions.d/logcleaner.fish",
 )
-
-
-def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True, **options)  # type: ignore[call-overload, no-any-return]
-
-
-def needed(*command: str | Path) -> None:
-    """What the test cannot do without; skipped aloud where it does not work."""
-    try:
-        done = run(*command)
-    except FileNotFoundError as error:
-        pytest.skip(f"NOT RUN: there is no {error.filename} here")
-    if done.returncode:
-        pytest.skip(f"NOT RUN: {command[0]} does not work here (it needs root): {done.stderr.strip()}")
+MAINTAINER = "A. Packager <packager@example.org>"
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True, slots=True)
-class Chroot:
-    """A Debian to try things in."""
+class Installed:
+    """The package once it is installed."""
 
-    root: Path
+    debian: Chroot
+    files: list[Path]
+    told: str
+    """What the install wrote to stderr."""
 
-    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return run("chroot", self.root, *command, env=ENVIRONMENT | environment)
+    @property
+    def venv(self) -> Path:
+        return self.debian.root / "opt/logcleaner"
 
-    def ok(self, *command: str, **environment: str) -> str:
-        done = self.run(*command, **environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    @property
+    def doc(self) -> Path:
+        return self.debian.root / "usr/share/doc/logcleaner"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +58,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = run(uv, "build", "--quiet", "--wheel", "--out-dir", directory, ROOT)
     assert built.returncode == 0, built.stderr
     (wheel,) = directory.glob("*.whl")
-    made = run(ROOT / "packaging/debian-package", wheel, directory, uv)
+    name, _, address = MAINTAINER.rstrip(">").partition(" <")
+    named = {**os.environ, "DEBFULLNAME": name, "DEBEMAIL": address}
+    made = run(ROOT / "packaging/debian-package", wheel, directory, uv, env=named)
     assert made.returncode == 0, made.stdout + made.stderr
     (deb,) = directory.glob("*.deb")
     return deb
@@ -80,48 +68,67 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def debian() -> Iterator[Chroot]:
-    """An overlay, so that nothing of what it lies over changes."""
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        base = fresh_debian(scratch) if FRESH else Path("/")
-        disk, root = scratch / "disk", scratch / "root"
-        for directory in (disk, root):
-            directory.mkdir()
-        mount(stack, disk, "-t", "tmpfs", "tmpfs")
-        for directory in (disk / "upper", disk / "work"):
-            directory.mkdir()
-        layers = f"lowerdir={base},upperdir={disk / 'upper'},workdir={disk / 'work'}"
-        mount(stack, root, "-t", "overlay", "-o", layers, "overlay")
-        for of_kernel in ("dev", "proc"):
-            mount(stack, root / of_kernel, "--bind", f"/{of_kernel}")
-        yield Chroot(root)
-
-
-def mount(stack: ExitStack, place: Path, *how: str) -> None:
-    needed("mount", *how, place)
-    stack.callback(run, "umount", "--lazy", place)
-
-
-def fresh_debian(scratch: Path) -> Path:
-    debootstrap = program("debootstrap", "debootstrap", below="usr/sbin")
-    root, scripts = scratch / "fresh", debootstrap.parents[1] / "share/debootstrap"
-    options = ("--variant=minbase", "--include=python3,libstdc++6")
-    done = run(debootstrap, *options, FRESH or "", root, MIRROR, env=ENVIRONMENT | {"DEBOOTSTRAP_DIR": str(scripts)})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return root
+    with a_debian(FRESH) as debian:
+        yield debian
 
 
 @pytest.fixture(scope="module")
-def files(package: Path, debian: Chroot) -> list[Path]:
-    """Of the package, once it is installed."""
+def installed(package: Path, debian: Chroot) -> Installed:
     shutil.copy(package, debian.root / "logcleaner.deb")
-    quick = {} if FRESH else {"LOGCLEANER_NO_BYTECODE": "1"}
-    debian.ok("dpkg", "--force-unsafe-io", "--install", "/logcleaner.deb", **quick)
+    done = debian.run("dpkg", "--force-unsafe-io", "--install", "/logcleaner.deb")
+    assert done.returncode == 0, done.stderr
     listed = debian.ok("dpkg", "--listfiles", "logcleaner").split()
-    return [path for file in listed if not (path := debian.root / file.lstrip("/")).is_dir() or path.is_symlink()]
+    files = [path for file in listed if not (path := debian.root / file.lstrip("/")).is_dir() or path.is_symlink()]
+    return Installed(debian, files, done.stderr)
 
 
-def test_it_cleans(files: list[Path], debian: Chroot) -> None:
+def field(package: Path, name: str) -> str:
+    return run("dpkg-deb", "--field", package, name).stdout.strip()
+
+
+def test_it_names_who_made_it_and_its_changes(package: Path, installed: Installed) -> None:
+    assert field(package, "Maintainer") == MAINTAINER
+    assert field(package, "Version") == f"{__version__}-1"
+    changes = gzip.decompress((installed.doc / "changelog.Debian.gz").read_bytes()).decode()
+    assert changes.startswith(f"logcleaner ({__version__}-1) ")
+    assert f"\n -- {MAINTAINER}  " in changes
+    assert gzip.decompress((installed.doc / "changelog.gz").read_bytes()) == (ROOT / "CHANGELOG.md").read_bytes()
+
+
+def test_the_licence_of_everything_in_it_is_told(installed: Installed) -> None:
+    told = (installed.doc / "copyright").read_text()
+    found = [path.name for path in installed.venv.glob("lib/python3*/site-packages/*.dist-info")]
+    carried = {tuple(name.removesuffix(".dist-info").rsplit("-", 1)) for name in found} - {("logcleaner", __version__)}
+    assert len(carried) > 10
+    chapters = re.findall(r"^=+\n(\S+) (\S+)\nLicence: (\S.*)$", told, re.MULTILINE)
+    assert {(name.lower().replace("-", "_"), version) for name, version, _ in chapters} == {
+        (name.lower(), version) for name, version in carried
+    }
+    pointers = re.findall(r"/usr/share/common-licenses/(\S+)\.\)", told)
+    assert {"Apache-2.0", "GPL-3", "LGPL-2.1"} <= set(pointers)
+    assert all((Path("/usr/share/common-licenses") / name).exists() for name in pointers)
+    assert "END OF TERMS AND CONDITIONS" not in told
+    for rightful in ("Copyright (c) 2005-", "NumPy Developers", "Compiled into it:"):
+        assert rightful in told
+
+
+def test_it_holds_no_bytecode_and_the_install_makes_it(package: Path, installed: Installed) -> None:
+    contents = run("dpkg-deb", "--contents", package).stdout
+    assert "/opt/logcleaner/lib/" in contents
+    assert not re.search(r"__pycache__|\.pyc$", contents, re.MULTILINE)
+    assert "bytecode" not in installed.told
+    modules = [path for path in installed.files if path.suffix == ".py"]
+    without = [path for path in modules if not [*path.parent.glob(f"__pycache__/{path.stem}.cpython-3*.pyc")]]
+    assert modules
+    assert without == []
+
+
+def test_its_files_are_those_that_were_packed(installed: Installed) -> None:
+    assert installed.debian.ok("dpkg", "--verify", "logcleaner") == ""
+
+
+def test_it_cleans_without_a_network(installed: Installed) -> None:
+    debian = installed.debian
     assert debian.ok("logcleaner", "--version") == f"logcleaner {__version__}\n"
     debian.ok("logcleaner", "demo", "/srv/demo")
     only = () if FRESH else ("--only", "retention")
@@ -132,26 +139,38 @@ def test_it_cleans(files: list[Path], debian: Chroot) -> None:
     assert FRESH is None or re.search(r"^Compacted +\d+ partitions", cleaned, re.MULTILINE)
 
 
-def test_units_page_and_completions_are_where_debian_has_them(files: list[Path], debian: Chroot) -> None:
-    unit = debian.root / "usr/lib/systemd/system/logcleaner.service"
+def test_units_page_and_completions_are_where_debian_has_them(installed: Installed) -> None:
+    root = installed.debian.root
+    unit = root / "usr/lib/systemd/system/logcleaner.service"
     assert "ExecStart=/usr/bin/logcleaner run " in unit.read_text()
-    wanted = {unit, debian.root / "usr/share/man/man1/logcleaner.1.gz", *(debian.root / c for c in COMPLETIONS)}
-    assert wanted <= set(files)
+    wanted = {unit, root / "usr/share/man/man1/logcleaner.1.gz", *(root / c for c in COMPLETIONS)}
+    assert wanted <= set(installed.files)
     assert all(path.stat().st_size > 1000 for path in wanted)
-    debian.ok("bash", "-n", f"/{COMPLETIONS[0]}")
+    installed.debian.ok("bash", "-n", f"/{COMPLETIONS[0]}")
 
 
-def test_nothing_in_it_names_where_it_was_made(files: list[Path], debian: Chroot) -> None:
-    venv = debian.root / "opt/logcleaner"
-    assert "/tmp/" not in (venv / "pyvenv.cfg").read_text()
+def test_nothing_in_it_names_where_it_was_made(installed: Installed) -> None:
+    venv = installed.venv
     assert (venv / "bin/logcleaner").read_text().startswith("#!/opt/logcleaner/bin/python")
     python = Path("/usr/bin/python3").resolve().name
     assert {path.name for path in (venv / "bin").iterdir()} == {"logcleaner", "python", "python3", python}
-    assert [path for path in files if not path.is_symlink() and path.stat().st_mode & 0o022] == []
+    plain = [path for path in installed.files if not path.is_symlink()]
+    assert [path for path in plain if path.stat().st_mode & 0o022] == []
+    assert [path for path in plain if re.search(rb"/tmp/tmp\.\w{10}\b", path.read_bytes())] == []
 
 
-def test_it_goes_without_a_trace(files: list[Path], debian: Chroot) -> None:
-    debian.ok("dpkg", "--force-unsafe-io", "--purge", "logcleaner")
-    assert [path for path in files if path.is_symlink() or path.exists()] == []
+def test_lintian_finds_no_error_and_the_overrides_hold_no_more_than_they_must(package: Path) -> None:
+    if shutil.which("lintian") is None:
+        pytest.skip("NOT RUN: there is no lintian here")
+    user = [] if os.geteuid() else ["--allow-root"]
+    done = run("lintian", *user, "--no-cfg", "--tag-display-limit=0", "--display-info", package)
+    assert [line for line in done.stdout.splitlines() if line.startswith("E:")] == []
+    assert not re.search(r"(unused|mismatched)-override", done.stdout), done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_goes_without_a_trace(installed: Installed) -> None:
+    installed.debian.ok("dpkg", "--force-unsafe-io", "--purge", "logcleaner")
+    assert [path for path in installed.files if path.is_symlink() or path.exists()] == []
     for directory in ("opt/logcleaner", "var/lib/logcleaner", "var/cache/logcleaner"):
-        assert not (debian.root / directory).exists()
+        assert not (installed.debian.root / directory).exists()
