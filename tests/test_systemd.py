@@ -115,9 +115,13 @@ def test_the_drop_ins_for_the_broker_are_valid(tmp_path: Path) -> None:
 
 
 def test_all_services_are_hardened_alike() -> None:
-    network = ("RestrictAddressFamilies", "IPAddress", "PrivateNetwork")
-    daemon, *others = ([line for line in hardening(name) if not line.startswith(network)] for name in SERVICES)
+    differ = ("RestrictAddressFamilies", "IPAddress", "PrivateNetwork", "MemoryDenyWriteExecute")
+    daemon, *others = ([line for line in hardening(name) if not line.startswith(differ)] for name in SERVICES)
     assert others == [daemon, daemon]
+
+
+def test_no_service_may_execute_what_it_wrote_but_the_one_with_a_jvm() -> None:
+    assert [name for name in SERVICES if "MemoryDenyWriteExecute=yes" not in hardening(name)] == [SERVICES[2]]
 
 
 def test_everything_installed_can_be_read_by_systemd(installed: Path) -> None:
@@ -248,6 +252,22 @@ def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(tmp_path:
     assert calls == {"fsync", "mincore"}  # traced to see that it is traced, and that no group would do
 
 
+MEMORY_CALLS = ("mmap", "mprotect", "pkey_mprotect", "shmat")
+DENIED = re.compile(r"\bmmap\(.*PROT_WRITE\|PROT_EXEC|\b(pkey_)?mprotect\(.*PROT_EXEC|\bshmat\(.*SHM_EXEC")
+"""What systemd's filter for ``MemoryDenyWriteExecute=yes`` refuses."""
+
+
+def executed_memory(tmp_path: Path, *command: str | Path) -> list[str]:
+    """Return the calls by which a command, with its threads and children, maps memory that it can execute."""
+    log = tmp_path / "memory"
+    strace = ("strace", "--follow-forks", "--seccomp-bpf", f"--trace={','.join(MEMORY_CALLS)}", f"--output={log}")
+    done = run(*strace, *command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    if "ptrace" in done.stderr and "not permitted" in done.stderr:
+        pytest.skip(f"NOT RUN: nothing can be traced here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    return [line for line in log.read_text().splitlines() if "PROT_EXEC" in line or "SHM_EXEC" in line]
+
+
 UNTIL_COMPACTED = """
 "$0" -m cleaner run --config "$1" 2> "$2" &
 for _ in $(seq 300); do grep -q segments_compacted "$2" && break; sleep 0.2; done
@@ -266,3 +286,28 @@ def test_the_daemon_makes_only_calls_that_its_unit_allows(tmp_path: Path) -> Non
     assert "segments_compacted" in log.read_text(), log.read_text()
     assert "daemon_stopped" in log.read_text()
     assert calls == {"fsync", "mincore"}
+
+
+WRITES_AND_EXECUTES = "import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)"
+
+
+def test_a_clean_with_compaction_executes_no_memory_that_it_wrote(tmp_path: Path) -> None:
+    assert main(["demo", str(tmp_path / "data")]) == 0
+    command = (sys.executable, "-m", "cleaner", "clean", "--log-dir", tmp_path / "data", "--yes")
+    done = run(*command, "--dry-run", "--json", env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert '"compact"' in done.stdout, done.stdout + done.stderr
+    calls = executed_memory(tmp_path, *command)
+    assert calls, "libraries are mapped so"
+    assert [call for call in calls if DENIED.search(call)] == []
+    (refused,) = executed_memory(tmp_path, sys.executable, "-I", "-S", "-c", WRITES_AND_EXECUTES)[-1:]
+    assert DENIED.search(refused)
+
+
+def test_the_daemon_and_its_child_execute_no_memory_that_they_wrote(tmp_path: Path) -> None:
+    assert main(["demo", str(tmp_path / "data")]) == 0
+    config, log = tmp_path / "logcleaner.toml", tmp_path / "log"
+    config.write_text(f'log.dirs = ["{tmp_path / "data"}"]\n')
+    calls = executed_memory(tmp_path, "sh", "-c", UNTIL_COMPACTED, sys.executable, config, log)
+    assert "segments_compacted" in log.read_text(), log.read_text()
+    assert calls, "libraries are mapped so"
+    assert [call for call in calls if DENIED.search(call)] == []
