@@ -163,25 +163,11 @@ def _fields(entry: ProducerEntry) -> tuple[int, ...]:
 
 
 class ProducerState:
-    """The producers of a partition, from a snapshot's entries on, batch after batch.
+    """The producers of a partition, from a snapshot's entries on, batch after batch."""
 
-    ``high_watermark`` bounds memory: transactions that ended below it are not remembered, and it is the
-    lowest that ``first_unstable_offset`` may be asked with.
-    """
-
-    def __init__(self, entries: Iterable[ProducerEntry] = (), high_watermark: int = 0) -> None:
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._producers = {entry.producer_id: entry for entry in entries}
-        self._high_watermark = high_watermark
         self._completed: list[CompletedTxn] = []
-
-    @classmethod
-    def load(cls, data: bytes, path: Path, now_ms: int, expiration_ms: int) -> ProducerState:
-        """Read the state in a ``.snapshot``, without the producers that a broker has forgotten by ``now_ms``.
-
-        Raises:
-            CorruptSnapshot: as ``parse_snapshot``.
-        """
-        return cls(entry for entry in parse_snapshot(data, path) if not entry.is_expired(now_ms, expiration_ms))
 
     @property
     def producers(self) -> dict[int, ProducerEntry]:
@@ -249,7 +235,6 @@ class ProducerState:
 
         The last stable offset is the lower one of this (None: there is none) and the high watermark.
         """
-        assert high_watermark >= self._high_watermark, "transactions below have been forgotten"
         starts = [start for _, start in self._open_txns()]
         starts += [txn.first_offset for txn in self._completed if txn.marker_offset >= high_watermark]
         return min(starts, default=None)
@@ -293,8 +278,7 @@ class ProducerState:
         entry.last_timestamp_ms = marker.timestamp_ms
         if first_offset is None:
             return None
-        if header.base_offset >= self._high_watermark:
-            self._completed.append(CompletedTxn(first_offset, header.base_offset))
+        self._completed.append(CompletedTxn(first_offset, header.base_offset))
         if not marker.is_abort:
             return None
         stable_offset = min((start for _, start in self._open_txns()), default=header.base_offset + 1)

@@ -63,16 +63,6 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
         os.close(descriptor)
 
 
-def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
-    """Yield whole batches while they fit into ``max_bytes``, and the first one in any case."""
-    read_bytes = 0
-    for batch in batches:
-        if read_bytes and read_bytes + batch.header.size_bytes > max_bytes:
-            return
-        read_bytes += batch.header.size_bytes
-        yield batch
-
-
 def largest_timestamp(segment: Segment) -> int:
     """Return the largest record timestamp by the time index and the batches behind the last indexed one; -1 for none.
 
