@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import last_offset_index_entry
 from storage.names import FileKind
 from storage.records import iter_headers
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +56,13 @@ def _indexed_position(segment: Segment) -> int:
 
 def _walk(segment: Segment, start: int) -> SegmentEnd | None:
     """Find the end, starting at a batch boundary; None if not one batch parses there."""
-    descriptor = open_to_read(segment.log.path)
-    try:
+    with reading(segment.log.path) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         next_offset, end = segment.base_offset, start
         headers = iter_headers(descriptor, segment.log.path, start, size_bytes)
-        try:
+        with suppress(CorruptBatch):  # the log ends before what does not parse; retention and reports go by that
             for _, header in headers:
                 if header.next_offset < next_offset:
                     break
                 next_offset, end = header.next_offset, headers.position
-        except CorruptBatch:
-            pass  # the log ends before what does not parse; retention and reports go by that
-    finally:
-        os.close(descriptor)
     return SegmentEnd(next_offset, size_bytes - end) if end > start or size_bytes == start else None

@@ -8,9 +8,9 @@ Source: Kafka LocalLog.read, LogSegment.translateOffset.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import (
@@ -22,7 +22,7 @@ from storage.indexes import (
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.records import Batch, LegacyBatch, PositionedHeader, iter_headers, read_batch
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, reading
 
 AnyBatch = Batch | LegacyBatch
 
@@ -46,8 +46,7 @@ def read_batches(segments: Sequence[Segment], start_offset: int, end_offset: int
 def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
     """Read the batches of one segment, as ``read_batches`` does."""
     path = segment.log.path
-    descriptor = open_to_read(path)
-    try:
+    with reading(path) as descriptor:
         start = position_of(descriptor, segment, start_offset)
         for found in iter_headers(descriptor, path, start):
             if found.header.last_offset < start_offset:
@@ -59,8 +58,6 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
             yield batch
             if found.header.next_offset >= end_offset:
                 return
-    finally:
-        os.close(descriptor)
 
 
 def largest_timestamp(segment: Segment) -> int:
@@ -84,15 +81,10 @@ def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> 
     Raises: UnreadableFile.
     """
     found = -1
-    descriptor = open_to_read(segment.log.location, parent)
-    try:
+    with reading(segment.log.location, parent) as descriptor, suppress(CorruptBatch):  # a torn tail ends the log
         start = checked_position(descriptor, segment, _last_offset_entry(segment, parent))
         for _, header in iter_headers(descriptor, segment.log.path, start):
             found = max(found, header.max_timestamp_ms)
-    except CorruptBatch:
-        pass  # a torn tail ends the log
-    finally:
-        os.close(descriptor)
     return found
 
 

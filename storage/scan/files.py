@@ -20,7 +20,7 @@ from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.names import FileState
 from storage.scan.extents import Extent, SegmentGone
 from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, open_to_read, reading
 
 _READ_AHEAD_BYTES: Final = 16 << 20
 """So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
@@ -73,22 +73,15 @@ class _Absent:
         end = min(window_end + _READ_AHEAD_BYTES, self._size_bytes)
         if self.noted_to >= self._size_bytes:
             return
-        file = open_to_read(self._path)
-        try:
+        with reading(self._path) as file:
             self._ranges += absent_ranges(file, self.noted_to, end)
-        finally:
-            os.close(file)
         self.noted_to = end
 
     def let_go(self) -> None:
         """Take the pages out of the page cache again."""
-        if not self._ranges:
-            return
-        file = open_to_read(self._path)
-        try:
-            let_go(file, self._ranges)
-        finally:
-            os.close(file)
+        if self._ranges:
+            with reading(self._path) as file:
+                let_go(file, self._ranges)
 
 
 class MappedFile:
@@ -254,26 +247,20 @@ def _open_planned(extent: Extent) -> int:
 
 def _mapped(segment: Segment) -> mmap.mmap | None:
     """Map the whole ``.log``. Return None for an empty one."""
-    descriptor = open_to_read(segment.log.path)
-    try:
+    with reading(segment.log.path) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes != segment.size_bytes:
             raise PlanOutOfDate(segment.log.path, f"{size_bytes} bytes instead of {segment.size_bytes}")
         return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ) if size_bytes else None
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path, start: int, end: int) -> Bytes:
     buf = np.empty(end - start, np.uint8)
-    descriptor = open_to_read(path)
-    try:
+    with reading(path) as descriptor:
         filled = 0
         while filled < buf.size:
             count = os.preadv(descriptor, [buf[filled:].data], start + filled)
             if count == 0:
                 raise PlanOutOfDate(path, "it was truncated while it was read")
             filled += count
-    finally:
-        os.close(descriptor)
     return buf
