@@ -7,6 +7,8 @@ Facts go into ``args``, so that an error survives pickling on its way back from 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 from typing import ClassVar, Final
@@ -63,6 +65,15 @@ class UnreadableFile(LogCleanerError):
     def has_vanished(self) -> bool:
         """Return whether the file was gone before it was read, as happens beside a live broker."""
         return isinstance(self.__cause__, FileNotFoundError)
+
+
+@contextmanager
+def as_unreadable(path: Path) -> Iterator[None]:
+    """Raise UnreadableFile for what the operating system refuses within the ``with``."""
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
 
 
 class UnsafeFile(LogCleanerError):

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_plain
-from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile
+from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
 from storage.mounts import UnreliableLock
 from storage.names import LOCK_FILE
@@ -339,12 +339,9 @@ def _close(descriptors: Iterable[int]) -> None:
 
 def _open_to_read(path: Path) -> int | None:
     """Open the lock file. Return None if there is none. Raises: UnreadableFile."""
-    try:
+    with as_unreadable(path), suppress(FileNotFoundError):
         return open_plain(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    return None
 
 
 def _can_make(path: Path, directory: Path, fs: FileSystem) -> bool:

@@ -19,7 +19,7 @@ from storage.checkpoints import (
     parse_offset_checkpoint,
 )
 from storage.directory import open_plain, opened, status_of
-from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile
+from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, holder_of
 from storage.mounts import UnreliableLock, shared_type
@@ -196,11 +196,8 @@ class LogDir:
         return self._partitions_that(os.DirEntry.is_symlink)
 
     def _partitions_that(self, is_wanted: Callable[[os.DirEntry[str]], bool]) -> Iterator[tuple[TopicPartition, Path]]:
-        try:
-            with opened(self.path) as descriptor, os.scandir(descriptor) as entries:
-                found = [entry.name for entry in entries if is_wanted(entry)]
-        except OSError as error:
-            raise UnreadableFile(self.path, error.strerror or str(error)) from error
+        with as_unreadable(self.path), opened(self.path) as descriptor, os.scandir(descriptor) as entries:
+            found = [entry.name for entry in entries if is_wanted(entry)]
         for name in sorted(found):
             parsed = parse_partition_dir_name(name)
             if parsed and parsed.state is DirState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
@@ -336,10 +333,6 @@ def forbidden(path: Path, error: OSError) -> UnreadableFile:
 
 def read_file(path: Path) -> bytes | None:
     """Read a small file; None if it is absent. Raises: UnreadableFile, also if it is no plain file."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
+        return file.read()
+    return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import InvalidConfig, UnreadableFile
+from storage.errors import InvalidConfig, as_unreadable
 
 _BLANKS: Final = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -35,11 +35,8 @@ def read_properties(path: Path) -> dict[str, Property]:
         UnreadableFile: it is missing, or may not be read.
         InvalidConfig: a malformed ``\\uXXXX``, at which Java gives up as well.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
-    return parse_properties(data, str(path))
+    with as_unreadable(path):
+        return parse_properties(path.read_bytes(), str(path))
 
 
 def parse_properties(data: bytes, name: str) -> dict[str, Property]:
