@@ -31,15 +31,6 @@ CAUSES: Final = {
 }
 
 
-class OnDamage(Enum):
-    """The ways to deal with batches that cannot be read."""
-
-    RAISE = auto()
-    """It raises the error."""
-    YIELD = auto()
-    """It yields the damage in the place of the batches, and goes on behind them."""
-
-
 class Checksums(Enum):
     """The answers to who verifies the checksums of a slice."""
 
