@@ -36,7 +36,7 @@ _GET_FLAGS: Final = 2 << 30 | _FLAGS.size << 16 | ord("f") << 8 | 1
 """FS_IOC_GETFLAGS."""
 _UNCHANGEABLE: Final = 0x10 | 0x20
 """FS_IMMUTABLE_FL, FS_APPEND_FL."""
-_LOOKS_MAX: Final = 4
+_LOOKS_MAX: Final = 8
 _T = TypeVar("_T")
 
 
