@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from storage.errors import Corrupt
 from storage.names import TopicPartition
@@ -32,13 +32,14 @@ _UUID_BYTES: Final = 16
 class CorruptCheckpoint(Corrupt):
     """A checkpoint or metadata text file that does not parse. ``line`` is 1-based, 0 for the whole file."""
 
-    def __init__(self, path: Path, line: int, cause: str) -> None:
-        super().__init__(path, line, cause)
-        self.path, self.line, self.cause = path, line, cause
+    path: Path
+    line: int
+    cause: str
+    remedy: ClassVar = "a broker would take the log dir offline: restore the file or remove it"
 
     def __str__(self) -> str:
         where = f"{self.path} line {self.line}" if self.line else str(self.path)
-        return f"{where}: {self.cause}; a broker would take the log dir offline: restore the file or remove it"
+        return f"{where}: {self.cause}; {self.remedy}"
 
 
 class LeaderEpochEntry(NamedTuple):

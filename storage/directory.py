@@ -43,9 +43,7 @@ _T = TypeVar("_T")
 class ImmutableFile(LogCleanerError):
     """A file or directory that nobody may rename or remove, root neither."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a"

@@ -35,9 +35,9 @@ _MODE_OF_A_FILE: Final = 0o666
 class UnsafeOwner(LogCleanerError):
     """We could not give a new file the owner of its directory: a broker could not open it."""
 
-    def __init__(self, path: Path, uid: int, gid: int) -> None:
-        super().__init__(path, uid, gid)
-        self.path, self.uid, self.gid = path, uid, gid
+    path: Path
+    uid: int
+    gid: int
 
     def __str__(self) -> str:
         return (
@@ -49,9 +49,8 @@ class UnsafeOwner(LogCleanerError):
 class OutOfSpace(LogCleanerError):
     """ENOSPC or EDQUOT."""
 
-    def __init__(self, path: Path, wanted_bytes: int) -> None:
-        super().__init__(path, wanted_bytes)
-        self.path, self.wanted_bytes = path, wanted_bytes
+    path: Path
+    wanted_bytes: int
 
     def __str__(self) -> str:
         wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""

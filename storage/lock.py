@@ -41,9 +41,8 @@ class LogDirLocked(LogCleanerError):
 
     kind = ErrorKind.LOCKED
 
-    def __init__(self, path: Path, holder_pid: int | None) -> None:
-        super().__init__(path, holder_pid)
-        self.path, self.holder_pid = path, holder_pid
+    path: Path
+    holder_pid: int | None
 
     def __str__(self) -> str:
         if self.holder_pid:
@@ -62,9 +61,7 @@ class LockNotMade(UnreadableFile):
 class LockLost(LogCleanerError):
     """The locked file is not the one that others open any more, so the lock keeps nobody out."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: somebody removed .lock while this run held it; nothing more is changed here, run again"

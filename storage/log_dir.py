@@ -91,18 +91,13 @@ class ForbiddenLogDir(UnreadableFile):
 class CorruptHolds(CorruptCheckpoint):
     """The list of partitions on hold does not parse: nothing says what may be deleted."""
 
-    def __str__(self) -> str:
-        where = f"{self.path} line {self.line}" if self.line else str(self.path)
-        return f"{where}: {self.cause}; nothing is touched until it is mended, or removed to give up every hold"
+    remedy = "nothing is touched until it is mended, or removed to give up every hold"
 
 
 class CorruptHoldIds(CorruptCheckpoint):
     """The list of the topic ids that holds belong to does not parse: nothing says which holds have lapsed."""
 
-    def __str__(self) -> str:
-        where = f"{self.path} line {self.line}" if self.line else str(self.path)
-        way_out = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
-        return f"{where}: {self.cause}; {way_out}"
+    remedy = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
 
 
 @dataclass(frozen=True, slots=True)

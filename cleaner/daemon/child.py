@@ -75,8 +75,7 @@ class CompactorUnstartable(LogCleanerError):
 class CompactionRefused(LogCleanerError):
     """The child could not begin."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    cause: str
 
 
 class CompactingChild:

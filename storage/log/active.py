@@ -30,9 +30,9 @@ from storage.txn_index import AbortedTxn, format_aborted_txn
 class TornTail(LogCleanerError):
     """A ``.log`` whose last bytes are no whole batch: nothing is appended behind them, for no reader would find it."""
 
-    def __init__(self, path: Path, position: int, torn_bytes: int) -> None:
-        super().__init__(path, position, torn_bytes)
-        self.path, self.position, self.torn_bytes = path, position, torn_bytes
+    path: Path
+    position: int
+    torn_bytes: int
 
     def __str__(self) -> str:
         return (

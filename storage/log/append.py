@@ -25,14 +25,10 @@ _LEADER_EPOCH_POSITION: Final = 12
 class BatchTooLarge(LogCleanerError):
     """An append beyond a limit of the topic. ``limit_key`` is Kafka's name of the limit."""
 
-    def __init__(self, path: Path, size_bytes: int, limit_key: str, limit_bytes: int) -> None:
-        super().__init__(path, size_bytes, limit_key, limit_bytes)
-        self.path, self.size_bytes, self.limit_key, self.limit_bytes = (
-            path,
-            size_bytes,
-            limit_key,
-            limit_bytes,
-        )
+    path: Path
+    size_bytes: int
+    limit_key: str
+    limit_bytes: int
 
     def __str__(self) -> str:
         return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"

@@ -42,9 +42,8 @@ _BATCHES_MAX: Final = 5
 class CorruptSnapshot(Corrupt):
     """A producer ``.snapshot`` with a wrong version, length or CRC."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}"

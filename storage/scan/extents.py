@@ -32,9 +32,7 @@ TASK_BYTES_MIN: Final = 4 << 20
 class SegmentGone(LogCleanerError):
     """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return (
