@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_to_change, opened, status_of
@@ -94,9 +93,7 @@ class NewFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
