@@ -298,11 +298,6 @@ class LogDir:
         fs.unlink(self.path / name, Purpose.CHECKPOINT)
         fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
-    def free_bytes(self) -> int:
-        """Return the bytes that are free for an ordinary user on the file system of this directory."""
-        status = os.statvfs(self.path)
-        return status.f_bavail * status.f_frsize
-
     def space(self) -> Space:
         """Measure the space of the file system of this directory."""
         status = os.statvfs(self.path)

@@ -102,7 +102,7 @@ def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     """Read the facts of a log dir. An unreadable partition says so; a garbled checkpoint concerns the whole dir."""
-    locked_by, free_bytes = log_dir.locked_by(), log_dir.free_bytes()
+    locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
     try:
         checkpoints = log_dir.checkpoints()
         found = list(log_dir.partitions())
