@@ -6,9 +6,8 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage.errors import CorruptBatch, CorruptIndex
-from storage.indexes import last_offset_index_entry
-from storage.names import FileKind
+from storage.errors import CorruptBatch
+from storage.log.read import last_offset_entry
 from storage.records import iter_headers
 from storage.segment import Segment, reading
 
@@ -35,23 +34,12 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
 
     Raises: UnreadableFile.
     """
-    start = _indexed_position(segment) if trust_index else 0
+    entry = last_offset_entry(segment) if trust_index else None
+    start = entry.position if entry and entry.position < segment.size_bytes else 0
     found = _walk(segment, start)
     if found is None and start:
         found = _walk(segment, 0)  # an index that points into the middle of a batch is wrong, the log is not
     return found or SegmentEnd(segment.base_offset, segment.size_bytes)
-
-
-def _indexed_position(segment: Segment) -> int:
-    """Return where the last indexed batch starts; 0 if there is no usable index."""
-    file = segment.files.get(FileKind.INDEX)
-    if file is None:
-        return 0
-    try:
-        entry = last_offset_index_entry(file.location, segment.base_offset)
-    except CorruptIndex:
-        return 0
-    return entry.position if entry and entry.position < segment.size_bytes else 0
 
 
 def _walk(segment: Segment, start: int) -> SegmentEnd | None:

@@ -82,21 +82,20 @@ def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> 
     """
     found = -1
     with reading(segment.log.location, parent) as descriptor, suppress(CorruptBatch):  # a torn tail ends the log
-        start = checked_position(descriptor, segment, _last_offset_entry(segment, parent))
+        start = checked_position(descriptor, segment, last_offset_entry(segment, parent))
         for _, header in iter_headers(descriptor, segment.log.path, start):
             found = max(found, header.max_timestamp_ms)
     return found
 
 
-def _last_offset_entry(segment: Segment, parent: int | None) -> OffsetIndexEntry | None:
+def last_offset_entry(segment: Segment, parent: int | None = None) -> OffsetIndexEntry | None:
     """Read the last entry of the offset index; None without a usable one. An index listed as empty is not opened."""
     file = segment.files.get(FileKind.INDEX)
     if file is None or not file.size_bytes:
         return None
-    try:
+    with suppress(CorruptIndex):
         return last_offset_index_entry(file.location, segment.base_offset, parent)
-    except CorruptIndex:
-        return None
+    return None
 
 
 def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
@@ -140,8 +139,6 @@ def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry 
 
 def offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
     """Read the entries of the ``.index``; none if it is absent or damaged. Raises: UnreadableFile."""
-    data = companion_bytes(segment, FileKind.INDEX)
-    try:
-        return parse_offset_index(data, segment.base_offset, segment.log.path)
-    except CorruptIndex:
-        return []
+    with suppress(CorruptIndex):
+        return parse_offset_index(companion_bytes(segment, FileKind.INDEX), segment.base_offset, segment.log.path)
+    return []
