@@ -93,13 +93,6 @@ class ProducerEntry:
             self.batches.clear()
 
 
-class CompletedTxn(NamedTuple):
-    """A transaction from its first record to its marker."""
-
-    first_offset: int
-    marker_offset: int
-
-
 def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
     """Read a ``.snapshot``, in the order stored.
 
@@ -165,13 +158,10 @@ class ProducerState:
     """The producers of a partition, from a snapshot's entries on, batch after batch."""
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        self._producers = {entry.producer_id: entry for entry in entries}
-        self._completed: list[CompletedTxn] = []
-
-    @property
-    def producers(self) -> dict[int, ProducerEntry]:
+        self.producers = {entry.producer_id: entry for entry in entries}
         """The producers by id."""
-        return self._producers
+        self._completed: list[tuple[int, int]] = []
+        """The first offset and the marker's offset of each transaction that ended."""
 
     def apply(self, batch: Batch | LegacyBatch) -> AbortedTxn | None:
         """Take the next batch of the log.
@@ -235,25 +225,25 @@ class ProducerState:
         The last stable offset is the lower one of this (None: there is none) and the high watermark.
         """
         starts = [start for _, start in self._open_txns()]
-        starts += [txn.first_offset for txn in self._completed if txn.marker_offset >= high_watermark]
+        starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
-        kept = {id_: one for id_, one in self._producers.items() if not one.is_expired(now_ms, expiration_ms)}
-        self._producers = kept
+        kept = {id_: one for id_, one in self.producers.items() if not one.is_expired(now_ms, expiration_ms)}
+        self.producers = kept
 
     def to_snapshot_bytes(self) -> bytes:
         """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken."""
-        return format_snapshot(self._producers.values())
+        return format_snapshot(self.producers.values())
 
     def _producer(self, producer_id: int) -> ProducerEntry:
-        return self._producers.setdefault(producer_id, ProducerEntry(producer_id))
+        return self.producers.setdefault(producer_id, ProducerEntry(producer_id))
 
     def _open_txns(self) -> list[tuple[int, int]]:
         return [
             (id_, one.open_txn_first_offset)
-            for id_, one in self._producers.items()
+            for id_, one in self.producers.items()
             if one.open_txn_first_offset is not None
         ]
 
@@ -277,7 +267,7 @@ class ProducerState:
         entry.last_timestamp_ms = marker.timestamp_ms
         if first_offset is None:
             return None
-        self._completed.append(CompletedTxn(first_offset, header.base_offset))
+        self._completed.append((first_offset, header.base_offset))
         if not marker.is_abort:
             return None
         stable_offset = min((start for _, start in self._open_txns()), default=header.base_offset + 1)
