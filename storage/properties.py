@@ -73,17 +73,13 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         line = raw.lstrip(_BLANKS)
         if not first and (not line or line[0] in "#!"):
             continue
-        goes_on = _backslashes_at_end(line) % 2 == 1
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         joined, first = joined + (line[:-1] if goes_on else line), first or number
         if not goes_on:
             yield first, joined
             joined, first = "", 0
     if joined:  # the last line asked for one more
         yield first, joined
-
-
-def _backslashes_at_end(line: str) -> int:
-    return len(line) - len(line.rstrip("\\"))
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
