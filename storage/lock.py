@@ -22,6 +22,7 @@ from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableF
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
 from storage.mounts import UnreliableLock
 from storage.names import LOCK_FILE
+from storage.segment import reading
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
@@ -207,20 +208,12 @@ class LogDirReadLock:
 
 def holder_of(directory: Path) -> str | None:
     """Return in words who holds the lock, without creating or taking it; None if nobody does."""
-    try:
-        descriptor = open_plain(directory / LOCK_FILE)
-    except (OSError, UnreadableFile):
-        return None
-    try:
-        request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
+    request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
+    with suppress(OSError, UnreadableFile), reading(directory / LOCK_FILE) as descriptor:  # no locks: no holder
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
-    except OSError:  # no locks there, so no holder
-        return None
-    finally:
-        os.close(descriptor)
-    if kind == fcntl.F_UNLCK:
-        return None
-    return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
+        if kind != fcntl.F_UNLCK:
+            return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
+    return None
 
 
 def _open(path: Path, directory: Path, fs: FileSystem, *, forced: bool) -> tuple[tuple[int, ...], bool] | None:
