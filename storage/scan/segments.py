@@ -178,7 +178,7 @@ class SegmentReader:
                     yield self._bounded(found if good == rows else found.rows(batches[:good]))
                 if good < rows:
                     stopped, next_offset = _behind(found, good, least_offset)
-                    yield found.damage(good, CAUSES[Status.BAD_CRC])
+                    yield found.damage(Status.BAD_CRC, good)
             elif status == Status.LEGACY_MAGIC:
                 read = manner.read_messages(
                     buf, span, file_position, self.path, next_offset, ordinal, rows_max,

@@ -123,10 +123,9 @@ class Slice:
         """Return a slice of some of the rows, which are consecutive or not; ``table`` is a copy or a part of them."""
         return replace(self, table=table)
 
-    def damage(self, row: int, cause: str) -> Damage:
-        """Return the damage of a row, whose header is believed."""
-        error = CorruptBatch(self.path, self.position_of(row), cause)
-        return Damage(error, int(self.table["base_offset"][row]))
+    def damage(self, status: int, row: int) -> Damage:
+        """Return the damage of ``row``, whose header is believed, as a kernel tells it."""
+        return Damage(self.fail(status, row), int(self.table["base_offset"][row]))
 
     def fail(self, status: int, row: int) -> CorruptBatch:
         """Return the error of a kernel that stopped at ``row``."""
