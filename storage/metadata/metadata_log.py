@@ -88,7 +88,7 @@ def read_cluster_metadata(directory: Path) -> ClusterMetadata:
     snapshots, segments = _list(directory)
     if not snapshots and not segments:
         raise UnreadableFile(directory, "holds neither a snapshot nor a log of the cluster metadata")
-    replay = _from_newest_snapshot(snapshots)
+    replay = next(filter(None, map(_replay_snapshot, snapshots)), _Replay())
     torn_tail_bytes = _replay_log(replay, segments)
     return ClusterMetadata(
         directory=directory,
@@ -162,13 +162,6 @@ def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
         if name and name.kind is FileKind.LOG and name.state is FileState.PLAIN:
             segments.append((name.base_offset, path))
     return sorted(snapshots, reverse=True), sorted(segments)
-
-
-def _from_newest_snapshot(snapshots: list[_Snapshot]) -> _Replay:
-    for snapshot in snapshots:
-        if (replay := _replay_snapshot(snapshot)) is not None:
-            return replay
-    return _Replay()
 
 
 def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
