@@ -42,9 +42,9 @@ Wanted = Callable[[TopicPartition], bool]
 class LogEndsBeforeItsStart(LogCleanerError):
     """Segments are missing at the end of a log: a starting broker would delete all that is left."""
 
-    def __init__(self, path: Path, log_end_offset: int, log_start_offset: int) -> None:
-        super().__init__(path, log_end_offset, log_start_offset)
-        self.path, self.log_end_offset, self.log_start_offset = path, log_end_offset, log_start_offset
+    path: Path
+    log_end_offset: int
+    log_start_offset: int
 
     def __str__(self) -> str:
         return (
@@ -57,9 +57,9 @@ class LogEndsBeforeItsStart(LogCleanerError):
 class ForeignTopicId(LogCleanerError):
     """A partition directory of another topic that had the same name."""
 
-    def __init__(self, path: Path, topic_id: str, known_id: str) -> None:
-        super().__init__(path, topic_id, known_id)
-        self.path, self.topic_id, self.known_id = path, topic_id, known_id
+    path: Path
+    topic_id: str
+    known_id: str
 
     def __str__(self) -> str:
         return (

@@ -33,11 +33,8 @@ _LINE_BYTES_MAX: Final = 256 << 20
 class JournalFull(LogCleanerError):
     """The journal of a log dir finds no space, so nothing that it would have to tell of may be done."""
 
-    def __init__(
-        self, log_dir: Path, remedy: str = "let retention make some first: free, or clean --delete-delay 0"
-    ) -> None:
-        super().__init__(log_dir, remedy)
-        self.log_dir, self.remedy = log_dir, remedy
+    log_dir: Path
+    remedy: str = "let retention make some first: free, or clean --delete-delay 0"
 
     def __str__(self) -> str:
         return f"{self.log_dir}: no space for the journal, and nothing is changed without a line in it; {self.remedy}"

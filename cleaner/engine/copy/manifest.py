@@ -32,9 +32,8 @@ _ROUND_ENDED: Final = "ROUND_ENDED"
 class CorruptManifest(LogCleanerError):
     """A ``logcleaner-manifest.json`` that does not say what a copy consists of."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; make the copy anew, or take the file away to compare without it"
@@ -43,9 +42,7 @@ class CorruptManifest(LogCleanerError):
 class IncompleteCopy(LogCleanerError):
     """A copy that was interrupted: it has no manifest."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"

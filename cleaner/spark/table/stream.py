@@ -33,9 +33,8 @@ Offsets = dict[TopicPartition, int]
 class PartitionGone(LogCleanerError):
     """A partition that a stream has read from, and whose directory is no longer there."""
 
-    def __init__(self, partition: str, paths: str) -> None:
-        super().__init__(partition, paths)
-        self.partition, self.paths = partition, paths
+    partition: str
+    paths: str
 
     def __str__(self) -> str:
         return (
