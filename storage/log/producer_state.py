@@ -110,7 +110,7 @@ def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
         raise CorruptSnapshot(path, "CRC-32C mismatch")
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
         raise CorruptSnapshot(path, f"{len(data)} bytes do not hold {count} entries")
-    return [_entry(*_ENTRY.unpack_from(data, at)) for at in range(_HEADER.size, len(data), _ENTRY.size)]
+    return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
 
 
 def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -122,36 +122,20 @@ def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     return _HEADER.pack(_VERSION, crc32c(body), len(packed))[:_CRC_START] + body
 
 
-def _entry(
-    producer_id: int,
-    epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp_ms: int,
-    coordinator_epoch: int,
-    open_txn_first_offset: int,
-) -> ProducerEntry:
+def _entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, open_txn = fields
     entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms)
-    entry.open_txn_first_offset = open_txn_first_offset if open_txn_first_offset >= 0 else None
+    entry.open_txn_first_offset = open_txn if open_txn >= 0 else None
     if last_offset >= 0:
         entry.batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
     return entry
 
 
 def _fields(entry: ProducerEntry) -> tuple[int, ...]:
-    last = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
+    sequence, offset, delta, _ = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
     open_txn = _NO_OFFSET if entry.open_txn_first_offset is None else entry.open_txn_first_offset
-    return (
-        entry.producer_id,
-        entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        entry.last_timestamp_ms,
-        entry.coordinator_epoch,
-        open_txn,
-    )
+    ends = entry.last_timestamp_ms, entry.coordinator_epoch, open_txn
+    return entry.producer_id, entry.epoch, sequence, offset, delta, *ends
 
 
 class ProducerState:
