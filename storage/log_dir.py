@@ -57,13 +57,8 @@ _IN_AN_EMPTY_FILE_SYSTEM: Final = frozenset({"lost+found"})
 class IsAPartitionDir(NotALogDir):
     """The directory of one partition, named where a log dir is wanted."""
 
-    def __init__(self, path: Path, topic_partition: str) -> None:
-        super().__init__(path, "is a partition directory")
-        self.args = path, topic_partition
-        self.topic_partition = topic_partition
-
     def __str__(self) -> str:
-        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.topic_partition}"
+        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.path.name}"
 
 
 class LogDirNotThere(NotALogDir):
@@ -78,10 +73,9 @@ class LogDirNotThere(NotALogDir):
 class ForbiddenLogDir(UnreadableFile):
     """A log directory that this user may not read: it, or a directory above it, lets nobody else in."""
 
-    def __init__(self, path: Path, shut: Path, uid: int, gid: int) -> None:
-        super().__init__(path, "Permission denied")
-        self.args = (path, shut, uid, gid)
-        self.shut, self.uid, self.gid = shut, uid, gid
+    shut: Path
+    uid: int
+    gid: int
 
     def __str__(self) -> str:
         who = "" if self.shut == self.path else f"{self.shut} "
@@ -151,7 +145,7 @@ class LogDir:
         found = cls(path.resolve())
         if names.isdisjoint(_MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
             if parse_topic_partition(found.path.name) and any(map(parse_segment_file_name, names)):
-                raise IsAPartitionDir(found.path, found.path.name)
+                raise IsAPartitionDir(found.path, "is a partition directory")
             if names <= _IN_AN_EMPTY_FILE_SYSTEM:
                 raise LogDirNotThere(path, "is empty")
             raise NotALogDir(path, "holds no Kafka file and no partition directory")
@@ -317,7 +311,7 @@ def forbidden(path: Path, error: OSError) -> UnreadableFile:
     for shut in (path, *path.parents):
         with suppress(OSError):
             status = shut.stat()
-            return ForbiddenLogDir(path, shut, status.st_uid, status.st_gid)
+            return ForbiddenLogDir(path, "Permission denied", shut, status.st_uid, status.st_gid)
     return UnreadableFile(path, error.strerror or str(error))
 
 
