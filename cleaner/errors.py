@@ -10,9 +10,8 @@ from storage.errors import ErrorKind, LogCleanerError
 class UnwritableFile(LogCleanerError):
     """A file beside the log dirs could not be written."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: cannot be written: {self.cause}"
@@ -23,9 +22,9 @@ class UnusableOutput(LogCleanerError):
 
     kind = ErrorKind.USAGE
 
-    def __init__(self, path: Path, cause: str, remedy: str) -> None:
-        super().__init__(path, cause, remedy)
-        self.path, self.cause, self.remedy = path, cause, remedy
+    path: Path
+    cause: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; {self.remedy}"
@@ -34,9 +33,9 @@ class UnusableOutput(LogCleanerError):
 class ExtraMissing(LogCleanerError):
     """A feature needs a package that is not installed; an extra of logcleaner installs it."""
 
-    def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(what, package, extra)
-        self.what, self.package, self.extra = what, package, extra
+    what: str
+    package: str
+    extra: str
 
     def __str__(self) -> str:
         return f"{self.what} needs {self.package}, which is not installed; pip install 'logcleaner[{self.extra}]'"

@@ -5,13 +5,16 @@ Pure functions over facts. Source: Kafka LogCleanerManager.cleanableOffsets, Log
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
 from policies.reasons import Reason, ReasonCode, as_int64, duration
+from policies.retention import NO_HIGH_WATERMARK
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """An index holds offsets relative to its segment's base as 32-bit integers."""
@@ -164,8 +167,7 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
     active_base = log.active.base_offset
     bound = (active_base, Reason(ReasonCode.ACTIVE_SEGMENT, "the active segment is never compacted"))
     if log.high_watermark is None or log.last_stable_offset is None:
-        text = "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)"
-        return log.log_start_offset, Reason(ReasonCode.NO_HIGH_WATERMARK, text)
+        return log.log_start_offset, NO_HIGH_WATERMARK
     if (fresh := _first_within_lag(log, policy, first_dirty, now_ms)) is not None and fresh.base_offset < bound[0]:
         age = duration(max(now_ms - fresh.largest_timestamp_ms, 0))
         lag = f"min.compaction.lag.ms={duration(policy.min_compaction_lag_ms)}"
@@ -197,12 +199,7 @@ def _aligned(log: PartitionFacts, offset: int) -> int:
 
 def _floor(log: PartitionFacts, offset: int) -> int:
     """Return the place of the segment with the greatest base at or below ``offset``; 0 if there is none."""
-    place = 0
-    for index, segment in enumerate(log.segments):
-        if segment.base_offset > offset:
-            break
-        place = index
-    return place
+    return max(bisect_right(log.segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
 
 def _bytes_between(log: PartitionFacts, start: int, end: int) -> int:

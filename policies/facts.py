@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final, NamedTuple
 
 from storage.names import FileIdentity, TopicPartition
 
 NO_TIMESTAMP: Final = -1
-
-
-class TimestampSource(Enum):
-    """The source of a segment's largest timestamp."""
-
-    TIME_INDEX = "its newest record"
-    MTIME = "the file time of its .log (no record has a timestamp)"
 
 
 class SegmentFacts(NamedTuple):
@@ -49,9 +41,10 @@ class SegmentFacts(NamedTuple):
         return self.newest_record_ms if self.newest_record_ms >= 0 else self.mtime_ms
 
     @property
-    def timestamp_source(self) -> TimestampSource:
-        """The source that ``largest_timestamp_ms`` comes from."""
-        return TimestampSource.TIME_INDEX if self.newest_record_ms >= 0 else TimestampSource.MTIME
+    def timestamp_source(self) -> str:
+        """The source that ``largest_timestamp_ms`` comes from, in words."""
+        is_recorded = self.newest_record_ms >= 0
+        return "its newest record" if is_recorded else "the file time of its .log (no record has a timestamp)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +86,10 @@ class PartitionFacts:
     def without_oldest(self, count: int) -> PartitionFacts:
         """Return the facts as they will be without the ``count`` oldest segments. At least one segment must stay."""
         assert count < len(self.segments)
+        if not count:
+            return self
         kept = self.segments[count:]
-        return (
-            replace(self, segments=kept, log_start_offset=max(self.log_start_offset, kept[0].base_offset))
-            if count
-            else self
-        )
+        return replace(self, segments=kept, log_start_offset=max(self.log_start_offset, kept[0].base_offset))
 
 
 @dataclass(frozen=True, slots=True)

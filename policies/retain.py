@@ -20,12 +20,7 @@ from storage.kernels.status import BatchFate
 class ContradictedTxnIndex(LogCleanerError):
     """A transaction index that contradicts the markers in the log. The round raises it as a ``CorruptIndex``."""
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-    def __str__(self) -> str:
-        return self.cause
+    cause: str
 
 
 class RecordFate(Enum):

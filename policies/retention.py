@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
@@ -16,6 +18,11 @@ from policies.reasons import Action, Reason, ReasonCode, Verdict, as_int64, dura
 
 Rule = Callable[[int], Reason | None]
 """A function that takes a segment's place, and returns the reason why the segment goes, or None."""
+
+NO_HIGH_WATERMARK: Final = Reason(
+    ReasonCode.NO_HIGH_WATERMARK,
+    "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,9 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     Returns:
         One verdict for each segment, in order.
     """
-    reasons = _pass(log, 0, _below_log_start(log))
+    reasons = below_log_start(log)
     if policy.cleanup_delete:
-        reasons += _pass(log, len(reasons), _over_size(log, len(reasons), policy))
+        reasons += _pass(log, len(reasons), _over_size(log, policy))
         reasons += _pass(log, len(reasons), _expired(log, policy, now_ms))
     oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
     gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, reason) for s, reason in oldest]
@@ -78,47 +85,43 @@ def barrier(log: PartitionFacts, place: int) -> Reason | None:
     if is_active and log.active.size_bytes == 0:
         return Reason(ReasonCode.ACTIVE_EMPTY, "the empty active segment: a log has at least one segment")
     if log.high_watermark is None:
-        text = "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)"
-        return Reason(ReasonCode.NO_HIGH_WATERMARK, text)
+        return NO_HIGH_WATERMARK
     if log.high_watermark < (upper := log.upper_offset(place)):
-        return Reason(
-            ReasonCode.ABOVE_HIGH_WATERMARK,
-            f"reaches to offset {upper}, above the high watermark {log.high_watermark}",
-        )
+        text = f"reaches to offset {upper}, above the high watermark {log.high_watermark}"
+        return Reason(ReasonCode.ABOVE_HIGH_WATERMARK, text)
     if is_active and log.torn_tail_bytes:
         text = f"{log.torn_tail_bytes} bytes at its end are no record batch; nothing is rolled behind them"
         return Reason(ReasonCode.TORN_TAIL, text)
     return None
 
 
-def _below_log_start(log: PartitionFacts) -> Rule:
+def below_log_start(log: PartitionFacts) -> list[Reason]:
+    """Return the reasons of the oldest segments that go by the log start offset, whatever the limits."""
+
     def rule(place: int) -> Reason | None:
         if place + 1 == len(log.segments) or (upper := log.upper_offset(place)) > log.log_start_offset:
             return None
-        return Reason(
-            ReasonCode.LOG_START_OFFSET,
-            f"ends at offset {upper}, below the log start offset {log.log_start_offset}",
-        )
+        text = f"ends at offset {upper}, below the log start offset {log.log_start_offset}"
+        return Reason(ReasonCode.LOG_START_OFFSET, text)
 
-    return rule
+    return _pass(log, 0, rule)
 
 
-def _over_size(log: PartitionFacts, first: int, policy: TopicPolicy) -> Rule:
+def left_bytes(log: PartitionFacts) -> list[int]:
+    """Return the bytes that are left once none, one, two … of the oldest segments are gone."""
+    from_newest = accumulate((segment.size_bytes for segment in reversed(log.segments)), initial=0)
+    return list(from_newest)[::-1]
+
+
+def _over_size(log: PartitionFacts, policy: TopicPolicy) -> Rule:
     """Return the rule that deletes a segment if at least ``retention.bytes`` remain without it."""
-    excess_bytes = [0] * len(log.segments)
-    left_bytes = sum(segment.size_bytes for segment in log.segments[first:])
-    for place in range(first, len(log.segments)):
-        left_bytes -= log.segments[place].size_bytes
-        excess_bytes[place] = left_bytes - policy.retention_bytes
+    limit_bytes, left = policy.retention_bytes, left_bytes(log)
 
     def rule(place: int) -> Reason | None:
-        if policy.retention_bytes < 0 or excess_bytes[place] < 0:
+        if limit_bytes < 0 or left[place + 1] < limit_bytes:
             return None
-        left = excess_bytes[place] + policy.retention_bytes
-        return Reason(
-            ReasonCode.RETENTION_SIZE,
-            f"{left} bytes stay without it, at least {_said(policy, 'retention.bytes')}",
-        )
+        text = f"{left[place + 1]} bytes stay without it, at least {_said(policy, 'retention.bytes')}"
+        return Reason(ReasonCode.RETENTION_SIZE, text)
 
     return rule
 
@@ -179,7 +182,7 @@ def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int
     """Return the time that a segment's age counts from, epoch ms, and the words for its source."""
     if _is_unpinned(segment, policy, now_ms):
         return segment.mtime_ms, "the file time of its .log (its newest record lies in the future)"
-    what = segment.timestamp_source.value
+    what = segment.timestamp_source
     if segment.newest_record_ms > now_ms and segment.newest_record_offset is not None:
         what += f" (in the batch up to offset {segment.newest_record_offset})"
     return segment.largest_timestamp_ms, what

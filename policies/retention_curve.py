@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
-from policies.retention import barrier, newest
+from policies.retention import barrier, below_log_start, left_bytes, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +51,26 @@ def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
     Returns:
         The points by rising limit.
     """
-    left_bytes = _left_bytes(log)
-    return _curve(log, [left_bytes[place + 1] for place in _deletable(log)])
+    left = left_bytes(log)
+    return _curve(log, [left[place + 1] for place in _deletable(log)])
 
 
 def _deletable(log: PartitionFacts) -> Iterator[int]:
     """Yield the places of the segments that some limit may delete; no limit may delete the others."""
-    first = _below_log_start(log)
-    for place in range(first, len(log.segments)):
+    for place in range(len(below_log_start(log)), len(log.segments)):
         if barrier(log, place):
             return
         yield place
 
 
-def _below_log_start(log: PartitionFacts) -> int:
-    """Return how many of the oldest segments go by the log start offset, whatever the limit."""
-    for place in range(len(log.segments)):
-        is_active = place + 1 == len(log.segments)
-        if is_active or log.upper_offset(place) > log.log_start_offset or barrier(log, place):
-            return place
-    return 0
-
-
-def _left_bytes(log: PartitionFacts) -> list[int]:
-    """Return the bytes that are left once none, one, two … of the oldest segments are gone."""
-    from_newest = accumulate((segment.size_bytes for segment in reversed(log.segments)), initial=0)
-    return list(from_newest)[::-1]
-
-
 def _curve(log: PartitionFacts, greatest_limits: Sequence[int]) -> tuple[CurvePoint, ...]:
     """Build the curve from the greatest limit at which each segment still goes: oldest first, never rising."""
-    first, left_bytes = _below_log_start(log), _left_bytes(log)
-    points = [CurvePoint(None, left_bytes[first])]
+    first, left = len(below_log_start(log)), left_bytes(log)
+    points = [CurvePoint(None, left[first])]
     for place, limit in enumerate(greatest_limits, first):
         if limit < 0:
             break
         if points[-1].limit == limit:
             points.pop()
-        points.append(CurvePoint(limit, left_bytes[place + 1]))
+        points.append(CurvePoint(limit, left[place + 1]))
     return tuple(reversed(points))

@@ -7,6 +7,7 @@ Nouns:
     FileSystem: the one seam through which every mutation goes (``filesystem``); ``swap`` and ``recovery`` use it.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,14 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Log", "LogDir"]
 
 
+_HOMES = {"Log": "storage.log", "LogDir": "storage.log_dir"}
+
+
 def __getattr__(name: str) -> object:
     """Load ``Log`` or ``LogDir`` when it is first asked for, so that ``storage.names`` alone stays cheap."""
-    if name == "Log":
-        from storage.log import Log  # noqa: PLC0415
-
-        return Log
-    if name == "LogDir":
-        from storage.log_dir import LogDir  # noqa: PLC0415
-
-        return LogDir
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(name)

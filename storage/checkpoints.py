@@ -1,10 +1,10 @@
-"""The small text files of a log dir: offset checkpoints, leader epochs, topic ids, ``meta.properties``.
+"""The small text files of a log dir: offset checkpoints, leader epochs, topic ids.
 
 Reading is as strict as a broker's, which takes a log dir offline over a checkpoint that does not parse.
 Formatting gives bytes: writing them, so that they last, is ``storage.filesystem``'s.
 
 Source: Kafka ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``,
-``LeaderEpochFileCache``, ``PartitionMetadataFile``, ``MetaProperties``.
+``LeaderEpochFileCache``, ``PartitionMetadataFile``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import base64
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from storage.errors import Corrupt
 from storage.names import TopicPartition
-from storage.properties import Property, parse_properties
 
 _VERSION: Final = 0
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -34,13 +32,14 @@ _UUID_BYTES: Final = 16
 class CorruptCheckpoint(Corrupt):
     """A checkpoint or metadata text file that does not parse. ``line`` is 1-based, 0 for the whole file."""
 
-    def __init__(self, path: Path, line: int, cause: str) -> None:
-        super().__init__(path, line, cause)
-        self.path, self.line, self.cause = path, line, cause
+    path: Path
+    line: int
+    cause: str
+    remedy: ClassVar = "a broker would take the log dir offline: restore the file or remove it"
 
     def __str__(self) -> str:
         where = f"{self.path} line {self.line}" if self.line else str(self.path)
-        return f"{where}: {self.cause}; a broker would take the log dir offline: restore the file or remove it"
+        return f"{where}: {self.cause}; {self.remedy}"
 
 
 class LeaderEpochEntry(NamedTuple):
@@ -55,16 +54,6 @@ class HoldId(NamedTuple):
 
     since_ms: int
     topic_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
-    """``meta.properties``: whose log dir this is. ``version`` 0 is of the ZooKeeper era; None: not stated."""
-
-    version: int
-    cluster_id: str | None
-    node_id: int | None
-    directory_id: str | None
 
 
 def parse_offset_checkpoint(data: bytes, path: Path) -> dict[TopicPartition, int]:
@@ -161,36 +150,6 @@ def parse_partition_metadata(data: bytes, path: Path) -> str:
     if not _is_topic_id(topic_id):
         raise CorruptCheckpoint(path, 2, f"{topic_id!r} is no topic id")
     return topic_id
-
-
-def parse_meta_properties(data: bytes, path: Path) -> MetaProperties:
-    """Read ``meta.properties``.
-
-    Raises:
-        CorruptCheckpoint: no version or one above 1, or a node id that is no number.
-        InvalidConfig: as ``parse_properties``.
-    """
-    found = parse_properties(data, str(path))
-    version = _numeric_property(found, "version", path)
-    if version not in (0, 1):
-        raise CorruptCheckpoint(path, 0, f"version {version}")
-    return MetaProperties(
-        version=version,
-        cluster_id=_property(found, "cluster.id"),
-        node_id=_numeric_property(found, "node.id" if version else "broker.id", path),
-        directory_id=_property(found, "directory.id"),
-    )
-
-
-def _property(found: Mapping[str, Property], key: str) -> str | None:
-    return found[key].value if key in found else None
-
-
-def _numeric_property(found: Mapping[str, Property], key: str, path: Path) -> int | None:
-    if key not in found:
-        return None
-    value, line = found[key]
-    return _integer(value, _INT32_BITS, path, line)
 
 
 def _entries(data: bytes, path: Path, fields: int) -> list[tuple[int, list[str]]]:

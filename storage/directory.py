@@ -36,16 +36,14 @@ _GET_FLAGS: Final = 2 << 30 | _FLAGS.size << 16 | ord("f") << 8 | 1
 """FS_IOC_GETFLAGS."""
 _UNCHANGEABLE: Final = 0x10 | 0x20
 """FS_IMMUTABLE_FL, FS_APPEND_FL."""
-_LOOKS_MAX: Final = 4
+_LOOKS_MAX: Final = 8
 _T = TypeVar("_T")
 
 
 class ImmutableFile(LogCleanerError):
     """A file or directory that nobody may rename or remove, root neither."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a"

@@ -1,15 +1,18 @@
 """One error root, and below it what a caller can act on.
 
-Facts go into ``args``, so that an error survives pickling on its way back from a Spark worker; the sentence is made in
-``__str__``: what is wrong, where, and what to do.
+The facts of an error are its fields. The root puts them into ``args``, so that an error survives pickling on its way
+back from a Spark worker. The sentence is made in ``__str__``: what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, dataclass_transform
 
 _SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
 """Keys of server.properties whose values nobody is to see."""
@@ -30,10 +33,17 @@ class ErrorKind(Enum):
     """A later try may work."""
 
 
+@dataclass_transform(eq_default=False)
 class LogCleanerError(Exception):
-    """Root of every error this program raises on purpose."""
+    """Root of every error this program raises on purpose. Every class below it is a dataclass of its facts."""
 
     kind: ClassVar[ErrorKind] = ErrorKind.FAILED
+
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        self.args = tuple(vars(self).values())
 
 
 class NotALogDir(LogCleanerError):
@@ -41,9 +51,8 @@ class NotALogDir(LogCleanerError):
 
     kind = ErrorKind.USAGE
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; name the directory that log.dirs of the broker names"
@@ -52,9 +61,8 @@ class NotALogDir(LogCleanerError):
 class UnreadableFile(LogCleanerError):
     """The operating system refused a read (permission, I/O error, vanished)."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: cannot be read: {self.cause}"
@@ -65,12 +73,20 @@ class UnreadableFile(LogCleanerError):
         return isinstance(self.__cause__, FileNotFoundError)
 
 
+@contextmanager
+def as_unreadable(path: Path) -> Iterator[None]:
+    """Raise UnreadableFile for what the operating system refuses within the ``with``."""
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+
+
 class UnsafeFile(LogCleanerError):
     """A file that is to be changed in place, and is no plain file, or has a second name outside our sight."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; it is not written to: move it away"
@@ -80,56 +96,46 @@ class Corrupt(LogCleanerError):
     """Bytes on disk that cannot be: reading them again is of no use until the file changes."""
 
 
-class CorruptBatch(Corrupt):
-    """Bytes of a ``.log`` that are no valid record batch."""
+class CorruptAt(Corrupt):
+    """Bytes at a position of a file that cannot be."""
 
-    def __init__(self, path: Path, position: int, cause: str) -> None:
-        super().__init__(path, position, cause)
-        self.path, self.position, self.cause = path, position, cause
+    path: Path
+    position: int
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.position}: {self.cause}"
+
+
+class CorruptBatch(CorruptAt):
+    """Bytes of a ``.log`` that are no valid record batch."""
+
+
+class CorruptIndex(CorruptAt):
+    """An ``.index``, ``.timeindex`` or ``.txnindex`` whose entries cannot be."""
 
 
 class InvalidRecord(LogCleanerError):
     """Bytes of one record that cannot be. The batch that holds it turns this into a ``CorruptBatch``."""
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-    def __str__(self) -> str:
-        return self.cause
+    cause: str
 
 
 class CorruptCompressedData(LogCleanerError):
     """Compressed bytes that do not decompress, or to too much. The batch makes it a ``CorruptBatch``."""
 
-    def __init__(self, codec: str, cause: str) -> None:
-        super().__init__(codec, cause)
-        self.codec, self.cause = codec, cause
+    codec: str
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.codec}: {self.cause}"
 
 
-class CorruptIndex(Corrupt):
-    """An ``.index``, ``.timeindex`` or ``.txnindex`` whose entries cannot be."""
-
-    def __init__(self, path: Path, position: int, cause: str) -> None:
-        super().__init__(path, position, cause)
-        self.path, self.position, self.cause = path, position, cause
-
-    def __str__(self) -> str:
-        return f"{self.path} at byte {self.position}: {self.cause}"
-
-
 class PlanOutOfDate(LogCleanerError):
     """A file is not as it was when the plan was made."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: changed since the plan was made ({self.cause}); left as it is, run again"
@@ -140,9 +146,10 @@ class InvalidConfig(LogCleanerError):
 
     kind = ErrorKind.USAGE
 
-    def __init__(self, key: str, value: object, reason: str, where: str = "") -> None:
-        super().__init__(key, value, reason, where)
-        self.key, self.value, self.reason, self.where = key, value, reason, where
+    key: str
+    value: object
+    reason: str
+    where: str = ""
 
     def __str__(self) -> str:
         at = f"{self.where}: " if self.where else ""
@@ -156,9 +163,7 @@ class InvalidConfigs(LogCleanerError):
 
     kind = ErrorKind.USAGE
 
-    def __init__(self, problems: tuple[InvalidConfig, ...]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+    problems: tuple[InvalidConfig, ...]
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_to_change, opened, status_of
@@ -35,9 +35,9 @@ _MODE_OF_A_FILE: Final = 0o666
 class UnsafeOwner(LogCleanerError):
     """We could not give a new file the owner of its directory: a broker could not open it."""
 
-    def __init__(self, path: Path, uid: int, gid: int) -> None:
-        super().__init__(path, uid, gid)
-        self.path, self.uid, self.gid = path, uid, gid
+    path: Path
+    uid: int
+    gid: int
 
     def __str__(self) -> str:
         return (
@@ -49,9 +49,8 @@ class UnsafeOwner(LogCleanerError):
 class OutOfSpace(LogCleanerError):
     """ENOSPC or EDQUOT."""
 
-    def __init__(self, path: Path, wanted_bytes: int) -> None:
-        super().__init__(path, wanted_bytes)
-        self.path, self.wanted_bytes = path, wanted_bytes
+    path: Path
+    wanted_bytes: int
 
     def __str__(self) -> str:
         wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""
@@ -94,9 +93,7 @@ class NewFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -163,11 +160,9 @@ class NewFile:
         """Append a hole up to a size; does nothing if the file has it. Raises: OutOfSpace."""
         if size_bytes == self.size_bytes:
             return
-        try:
+        with _as_typed(self.path):
             os.ftruncate(self._descriptor, size_bytes)
             os.lseek(self._descriptor, size_bytes, os.SEEK_SET)
-        except OSError as error:
-            raise typed(error, self.path, 0) from error
         self.size_bytes = size_bytes
 
     def write_out(self) -> None:
@@ -182,10 +177,8 @@ class NewFile:
 
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
-        try:
+        with _as_typed(self.path):
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise typed(error, self.path, 0) from error
 
     def let_go(self) -> None:
         """Take it out of the page cache, after ``fsync``."""
@@ -193,10 +186,8 @@ class NewFile:
 
     def set_mtime(self, mtime_ns: int) -> None:
         """Kafka gives a cleaned segment the time of its last source: retention falls back to it. Raises: OutOfSpace."""
-        try:
+        with _as_typed(self.path):
             os.utime(self._descriptor, ns=(mtime_ns, mtime_ns))
-        except OSError as error:
-            raise typed(error, self.path, 0) from error
 
     def close(self) -> None:
         """Close; calling it again does nothing."""
@@ -213,25 +204,20 @@ class FileSystem:
 
         Raises: FileExistsError, OutOfSpace, UnsafeOwner; UnsafeFile where ``like`` is no plain file or directory.
         """
-        del purpose
         model = status_of(like)
         if not (stat.S_ISREG(model.st_mode) or stat.S_ISDIR(model.st_mode)):
             raise UnsafeFile(like, "is neither a plain file nor a directory")
         mode = stat.S_IMODE(model.st_mode) & _MODE_OF_A_FILE
-        try:
+        with _as_typed(path):
             descriptor = open_entry(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise typed(error, path, 0) from error
-        try:
-            give_away(descriptor, path, model)
-            os.fchmod(descriptor, mode)
-        except BaseException as error:
-            os.close(descriptor)
-            with suppress(OSError):
-                _unlink(path)
-            if isinstance(error, OSError):
-                raise typed(error, path, 0) from error
-            raise
+            try:
+                give_away(descriptor, path, model)
+                os.fchmod(descriptor, mode)
+            except BaseException:
+                os.close(descriptor)
+                with suppress(OSError):
+                    _unlink(path)
+                raise
         return NewFile(path, descriptor)
 
     def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
@@ -239,21 +225,17 @@ class FileSystem:
 
         Raises: FileExistsError, FileNotFoundError without its parent, OutOfSpace.
         """
-        del purpose
         model = like.stat()
-        try:
+        with _as_typed(path):
             path.mkdir(mode=stat.S_IMODE(model.st_mode))
             with suppress(PermissionError):
                 os.chown(path, model.st_uid, model.st_gid)
-        except OSError as error:
-            raise typed(error, path, 0) from error
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
         """Open an existing plain file, without a second hard link, for appending.
 
         Raises: FileNotFoundError, UnsafeFile.
         """
-        del purpose
         descriptor = open_to_change(path, os.O_WRONLY | os.O_APPEND)
         opened = NewFile(path, descriptor)
         opened.size_bytes = os.fstat(descriptor).st_size
@@ -261,42 +243,28 @@ class FileSystem:
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         """Rename within one directory, replacing ``target``. Raises: OutOfSpace, FileNotFoundError."""
-        del purpose
         assert source.parent == target.parent
-        try:
-            with opened(source.parent) as directory:
-                os.rename(source.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
-        except OSError as error:
-            raise typed(error, target, 0) from error
+        with _as_typed(target), opened(source.parent) as directory:
+            os.rename(source.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
         """Remove a file; one that is gone already is what was wanted.
 
         Raises: OutOfSpace, where a disk writes anew what it changes.
         """
-        del purpose
-        try:
+        with _as_typed(path), suppress(FileNotFoundError):
             _unlink(path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise typed(error, path, 0) from error
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Make the names in a directory last. Raises: OutOfSpace."""
-        del purpose
-        with opened(path) as descriptor:
-            try:
-                os.fsync(descriptor)
-            except OSError as error:
-                raise typed(error, path, 0) from error
+        with opened(path) as descriptor, _as_typed(path):
+            os.fsync(descriptor)
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
         """Trim a preallocated index to its entries, or the journal to its whole lines. We never truncate a ``.log``.
 
         Raises: as ``open_to_append``.
         """
-        del purpose
         descriptor = open_to_change(path, os.O_WRONLY)
         try:
             os.ftruncate(descriptor, size_bytes)
@@ -358,3 +326,12 @@ def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
     if error.errno in _NO_SPACE:
         return OutOfSpace(path, wanted_bytes)
     return type(error)(error.errno, error.strerror, str(path)) if error.errno else error
+
+
+@contextmanager
+def _as_typed(path: Path) -> Iterator[None]:
+    """Raise what ``typed`` makes of an ``OSError`` within the ``with``."""
+    try:
+        yield
+    except OSError as error:
+        raise typed(error, path, 0) from error

@@ -75,12 +75,10 @@ class Unwritten(FileSystem):
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         """Return a file that only counts its bytes."""
-        del like, purpose
         return _Counted(path, -1)
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
         """Return a file that only counts the bytes appended."""
-        del purpose
         return _Counted(path, -1)
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
@@ -107,7 +105,6 @@ class _Counted(NewFile):
         self.size_bytes += len(memoryview(data).cast("B"))
 
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
-        del source, offset_bytes
         self.size_bytes += count_bytes
 
     def extend_to(self, size_bytes: int) -> None:

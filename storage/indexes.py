@@ -21,7 +21,8 @@ from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
-_RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+"""Entries hold offsets relative to the base as int32."""
 _NO_TIMESTAMP: Final = -1
 _TAIL_ENTRIES: Final = 64
 """How much of an index's end is read at first when its last entry is wanted."""
@@ -197,15 +198,11 @@ class IndexBuilder:
     def __init__(self, base_offset: int, index_interval_bytes: int, path: Path) -> None:
         self._base_offset, self._interval_bytes, self._path = base_offset, index_interval_bytes, path
         self._bytes_since_entry = 0
-        self._largest = TimeIndexEntry(_NO_TIMESTAMP, base_offset)
+        self.largest = TimeIndexEntry(_NO_TIMESTAMP, base_offset)
+        """Largest timestamp so far and its batch's last offset; timestamp -1 for none."""
         self._last_timestamp_ms = _NO_TIMESTAMP
         self._offset_index = bytearray()
         self._time_index = bytearray()
-
-    @property
-    def largest(self) -> TimeIndexEntry:
-        """Largest timestamp so far and its batch's last offset; timestamp -1 for none."""
-        return self._largest
 
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.
@@ -213,8 +210,8 @@ class IndexBuilder:
         Raises:
             CorruptBatch: the offset is not within 2^31-1 of the segment's base.
         """
-        if max_timestamp_ms > self._largest.timestamp_ms:
-            self._largest = TimeIndexEntry(max_timestamp_ms, last_offset)
+        if max_timestamp_ms > self.largest.timestamp_ms:
+            self.largest = TimeIndexEntry(max_timestamp_ms, last_offset)
         if self._bytes_since_entry > self._interval_bytes:
             self._offset_index += _OFFSET_ENTRY.pack(self._relative(last_offset, position), position)
             self._append_time_entry(position)
@@ -227,13 +224,13 @@ class IndexBuilder:
         return bytes(self._offset_index), bytes(self._time_index)
 
     def _append_time_entry(self, position: int) -> None:
-        timestamp_ms, offset = self._largest
+        timestamp_ms, offset = self.largest
         if timestamp_ms > self._last_timestamp_ms:
             self._time_index += _TIME_ENTRY.pack(timestamp_ms, self._relative(offset, position))
             self._last_timestamp_ms = timestamp_ms
 
     def _relative(self, offset: int, position: int) -> int:
         relative_offset = offset - self._base_offset
-        if not 0 <= relative_offset <= _RELATIVE_OFFSET_MAX:
+        if not 0 <= relative_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptBatch(self._path, position, f"offset {offset} in a segment of base {self._base_offset}")
         return relative_offset

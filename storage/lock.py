@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from storage.directory import open_entry, open_plain
-from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile
+from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
 from storage.mounts import UnreliableLock
 from storage.names import LOCK_FILE
+from storage.segment import reading
 
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
@@ -41,9 +41,8 @@ class LogDirLocked(LogCleanerError):
 
     kind = ErrorKind.LOCKED
 
-    def __init__(self, path: Path, holder_pid: int | None) -> None:
-        super().__init__(path, holder_pid)
-        self.path, self.holder_pid = path, holder_pid
+    path: Path
+    holder_pid: int | None
 
     def __str__(self) -> str:
         if self.holder_pid:
@@ -62,9 +61,7 @@ class LockNotMade(UnreadableFile):
 class LockLost(LogCleanerError):
     """The locked file is not the one that others open any more, so the lock keeps nobody out."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: somebody removed .lock while this run held it; nothing more is changed here, run again"
@@ -156,9 +153,7 @@ class LogDirLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.release()
 
 
@@ -207,28 +202,18 @@ class LogDirReadLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.release()
 
 
 def holder_of(directory: Path) -> str | None:
     """Return in words who holds the lock, without creating or taking it; None if nobody does."""
-    try:
-        descriptor = open_plain(directory / LOCK_FILE)
-    except (OSError, UnreadableFile):
-        return None
-    try:
-        request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
+    request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
+    with suppress(OSError, UnreadableFile), reading(directory / LOCK_FILE) as descriptor:  # no locks: no holder
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
-    except OSError:  # no locks there, so no holder
-        return None
-    finally:
-        os.close(descriptor)
-    if kind == fcntl.F_UNLCK:
-        return None
-    return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
+        if kind != fcntl.F_UNLCK:
+            return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"
+    return None
 
 
 def _open(path: Path, directory: Path, fs: FileSystem, *, forced: bool) -> tuple[tuple[int, ...], bool] | None:
@@ -339,12 +324,9 @@ def _close(descriptors: Iterable[int]) -> None:
 
 def _open_to_read(path: Path) -> int | None:
     """Open the lock file. Return None if there is none. Raises: UnreadableFile."""
-    try:
+    with as_unreadable(path), suppress(FileNotFoundError):
         return open_plain(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    return None
 
 
 def _can_make(path: Path, directory: Path, fs: FileSystem) -> bool:

@@ -19,7 +19,7 @@ from storage.checkpoints import (
     parse_offset_checkpoint,
 )
 from storage.directory import open_plain, opened, status_of
-from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile
+from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, Purpose, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, holder_of
 from storage.mounts import UnreliableLock, shared_type
@@ -57,13 +57,8 @@ _IN_AN_EMPTY_FILE_SYSTEM: Final = frozenset({"lost+found"})
 class IsAPartitionDir(NotALogDir):
     """The directory of one partition, named where a log dir is wanted."""
 
-    def __init__(self, path: Path, topic_partition: str) -> None:
-        super().__init__(path, "is a partition directory")
-        self.args = path, topic_partition
-        self.topic_partition = topic_partition
-
     def __str__(self) -> str:
-        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.topic_partition}"
+        return f"{self.path}: {self.cause}; use its parent, {self.path.parent}, with --topic {self.path.name}"
 
 
 class LogDirNotThere(NotALogDir):
@@ -78,10 +73,9 @@ class LogDirNotThere(NotALogDir):
 class ForbiddenLogDir(UnreadableFile):
     """A log directory that this user may not read: it, or a directory above it, lets nobody else in."""
 
-    def __init__(self, path: Path, shut: Path, uid: int, gid: int) -> None:
-        super().__init__(path, "Permission denied")
-        self.args = (path, shut, uid, gid)
-        self.shut, self.uid, self.gid = shut, uid, gid
+    shut: Path
+    uid: int
+    gid: int
 
     def __str__(self) -> str:
         who = "" if self.shut == self.path else f"{self.shut} "
@@ -91,18 +85,13 @@ class ForbiddenLogDir(UnreadableFile):
 class CorruptHolds(CorruptCheckpoint):
     """The list of partitions on hold does not parse: nothing says what may be deleted."""
 
-    def __str__(self) -> str:
-        where = f"{self.path} line {self.line}" if self.line else str(self.path)
-        return f"{where}: {self.cause}; nothing is touched until it is mended, or removed to give up every hold"
+    remedy = "nothing is touched until it is mended, or removed to give up every hold"
 
 
 class CorruptHoldIds(CorruptCheckpoint):
     """The list of the topic ids that holds belong to does not parse: nothing says which holds have lapsed."""
 
-    def __str__(self) -> str:
-        where = f"{self.path} line {self.line}" if self.line else str(self.path)
-        way_out = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
-        return f"{where}: {self.cause}; {way_out}"
+    remedy = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +145,7 @@ class LogDir:
         found = cls(path.resolve())
         if names.isdisjoint(_MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
             if parse_topic_partition(found.path.name) and any(map(parse_segment_file_name, names)):
-                raise IsAPartitionDir(found.path, found.path.name)
+                raise IsAPartitionDir(found.path, "is a partition directory")
             if names <= _IN_AN_EMPTY_FILE_SYSTEM:
                 raise LogDirNotThere(path, "is empty")
             raise NotALogDir(path, "holds no Kafka file and no partition directory")
@@ -196,11 +185,8 @@ class LogDir:
         return self._partitions_that(os.DirEntry.is_symlink)
 
     def _partitions_that(self, is_wanted: Callable[[os.DirEntry[str]], bool]) -> Iterator[tuple[TopicPartition, Path]]:
-        try:
-            with opened(self.path) as descriptor, os.scandir(descriptor) as entries:
-                found = [entry.name for entry in entries if is_wanted(entry)]
-        except OSError as error:
-            raise UnreadableFile(self.path, error.strerror or str(error)) from error
+        with as_unreadable(self.path), opened(self.path) as descriptor, os.scandir(descriptor) as entries:
+            found = [entry.name for entry in entries if is_wanted(entry)]
         for name in sorted(found):
             parsed = parse_partition_dir_name(name)
             if parsed and parsed.state is DirState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
@@ -306,11 +292,6 @@ class LogDir:
         fs.unlink(self.path / name, Purpose.CHECKPOINT)
         fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
-    def free_bytes(self) -> int:
-        """Return the bytes that are free for an ordinary user on the file system of this directory."""
-        status = os.statvfs(self.path)
-        return status.f_bavail * status.f_frsize
-
     def space(self) -> Space:
         """Measure the space of the file system of this directory."""
         status = os.statvfs(self.path)
@@ -330,16 +311,12 @@ def forbidden(path: Path, error: OSError) -> UnreadableFile:
     for shut in (path, *path.parents):
         with suppress(OSError):
             status = shut.stat()
-            return ForbiddenLogDir(path, shut, status.st_uid, status.st_gid)
+            return ForbiddenLogDir(path, "Permission denied", shut, status.st_uid, status.st_gid)
     return UnreadableFile(path, error.strerror or str(error))
 
 
 def read_file(path: Path) -> bytes | None:
     """Read a small file; None if it is absent. Raises: UnreadableFile, also if it is no plain file."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
+        return file.read()
+    return None

@@ -31,9 +31,8 @@ class UnreliableLock(LogCleanerError):
 
     kind = ErrorKind.REFUSED
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return (

@@ -20,7 +20,6 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, Final, Self
 
 UNFINISHED_SUFFIX: Final = ".unfinished"
@@ -81,9 +80,7 @@ class PrivateDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def close(self) -> None:

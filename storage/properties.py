@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import InvalidConfig, UnreadableFile
+from storage.errors import InvalidConfig, as_unreadable
 
 _BLANKS: Final = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -35,11 +35,8 @@ def read_properties(path: Path) -> dict[str, Property]:
         UnreadableFile: it is missing, or may not be read.
         InvalidConfig: a malformed ``\\uXXXX``, at which Java gives up as well.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
-    return parse_properties(data, str(path))
+    with as_unreadable(path):
+        return parse_properties(path.read_bytes(), str(path))
 
 
 def parse_properties(data: bytes, name: str) -> dict[str, Property]:
@@ -76,17 +73,13 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         line = raw.lstrip(_BLANKS)
         if not first and (not line or line[0] in "#!"):
             continue
-        goes_on = _backslashes_at_end(line) % 2 == 1
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         joined, first = joined + (line[:-1] if goes_on else line), first or number
         if not goes_on:
             yield first, joined
             joined, first = "", 0
     if joined:  # the last line asked for one more
         yield first, joined
-
-
-def _backslashes_at_end(line: str) -> int:
-    return len(line) - len(line.rstrip("\\"))
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:

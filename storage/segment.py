@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -196,3 +197,13 @@ def open_to_read(path: Path | str, parent: int | None = None) -> int:
         return open_sized(path, parent)[0]
     except OSError as error:
         raise UnreadableFile(Path(path), error.strerror or str(error)) from error
+
+
+@contextmanager
+def reading(path: Path | str, parent: int | None = None) -> Iterator[int]:
+    """Open a file for reading, and close it in the end. Arguments and errors as of ``open_to_read``."""
+    descriptor = open_to_read(path, parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -62,9 +62,8 @@ class NotConfirmed(LogCleanerError):
 
     kind = ErrorKind.REFUSED
 
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(what, remedy)
-        self.what, self.remedy = what, remedy
+    what: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"{self.what}; {self.remedy}"

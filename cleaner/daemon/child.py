@@ -47,9 +47,8 @@ def _always() -> bool:
 class ChildDied(LogCleanerError):
     """The child ended before its task did."""
 
-    def __init__(self, status: int, still_seconds: float | None = None) -> None:
-        super().__init__(status, still_seconds)
-        self.status, self.still_seconds = status, still_seconds
+    status: int
+    still_seconds: float | None = None
 
     @property
     def how(self) -> str:
@@ -64,9 +63,7 @@ class ChildDied(LogCleanerError):
 class CompactorUnstartable(LogCleanerError):
     """The child did not get as far as its first task."""
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(cause)
-        self.cause = cause
+    cause: str
 
     def __str__(self) -> str:
         return f"the compacting process cannot be started: {self.cause}; nothing is compacted until it can"
@@ -75,8 +72,7 @@ class CompactorUnstartable(LogCleanerError):
 class CompactionRefused(LogCleanerError):
     """The child could not begin."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    cause: str
 
 
 class CompactingChild:

@@ -23,9 +23,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 class LogDirsChange(LogCleanerError):
     """The configuration names other log dirs each time it is read, so no set of locks covers them."""
 
-    def __init__(self, paths: tuple[Path, ...]) -> None:
-        super().__init__(paths)
-        self.paths = paths
+    paths: tuple[Path, ...]
 
     def __str__(self) -> str:
         named = ", ".join(map(str, self.paths))

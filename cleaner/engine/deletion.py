@@ -27,7 +27,7 @@ from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.directory import ensure_not_immutable, opened
-from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
+from storage.errors import LogCleanerError, PlanOutOfDate, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
@@ -124,14 +124,11 @@ def ensure_changeable(listing: Listing, planned: Iterable[SegmentFacts], *, and_
     Raises: ImmutableFile, UnreadableFile.
     """
     wanted = {facts.base_offset for facts in planned}
-    try:
-        with opened(listing.directory) as parent:
-            ensure_not_immutable(parent, listing.directory)
-            for segment in listing.segments:
-                if segment.base_offset in wanted:
-                    segment.ensure_changeable(parent, and_readable=and_readable)
-    except OSError as error:
-        raise UnreadableFile(listing.directory, error.strerror or str(error)) from error
+    with as_unreadable(listing.directory), opened(listing.directory) as parent:
+        ensure_not_immutable(parent, listing.directory)
+        for segment in listing.segments:
+            if segment.base_offset in wanted:
+                segment.ensure_changeable(parent, and_readable=and_readable)
 
 
 def _roll(

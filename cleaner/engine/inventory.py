@@ -17,7 +17,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.restoring import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened
-from storage.errors import LogCleanerError, UnreadableFile
+from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
@@ -29,7 +29,7 @@ from storage.log.recovery import plan_recovery
 from storage.log.topic_id import read_topic_id, topic_id_if_readable
 from storage.log_dir import Checkpoints, LogDir, Offsets
 from storage.names import FileKind, FileState, TopicPartition
-from storage.segment import Segment, hash_of, open_to_read
+from storage.segment import Segment, hash_of, reading
 
 _FIRST_BATCH_MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
@@ -42,9 +42,9 @@ Wanted = Callable[[TopicPartition], bool]
 class LogEndsBeforeItsStart(LogCleanerError):
     """Segments are missing at the end of a log: a starting broker would delete all that is left."""
 
-    def __init__(self, path: Path, log_end_offset: int, log_start_offset: int) -> None:
-        super().__init__(path, log_end_offset, log_start_offset)
-        self.path, self.log_end_offset, self.log_start_offset = path, log_end_offset, log_start_offset
+    path: Path
+    log_end_offset: int
+    log_start_offset: int
 
     def __str__(self) -> str:
         return (
@@ -57,9 +57,9 @@ class LogEndsBeforeItsStart(LogCleanerError):
 class ForeignTopicId(LogCleanerError):
     """A partition directory of another topic that had the same name."""
 
-    def __init__(self, path: Path, topic_id: str, known_id: str) -> None:
-        super().__init__(path, topic_id, known_id)
-        self.path, self.topic_id, self.known_id = path, topic_id, known_id
+    path: Path
+    topic_id: str
+    known_id: str
 
     def __str__(self) -> str:
         return (
@@ -102,7 +102,7 @@ def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     """Read the facts of a log dir. An unreadable partition says so; a garbled checkpoint concerns the whole dir."""
-    locked_by, free_bytes = log_dir.locked_by(), log_dir.free_bytes()
+    locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
     try:
         checkpoints = log_dir.checkpoints()
         found = list(log_dir.partitions())
@@ -233,11 +233,8 @@ def _facts_of_segments(
     """Read the facts of segments. Their directory is opened once for all reads."""
     expires_before_ms = now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None
     wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
-    try:
-        with opened(directory) as parent:
-            return tuple([_segment_facts(segment, parent, expires_before_ms, wants_first) for segment in segments])
-    except OSError as error:
-        raise UnreadableFile(directory, error.strerror or str(error)) from error
+    with as_unreadable(directory), opened(directory) as parent:
+        return tuple([_segment_facts(segment, parent, expires_before_ms, wants_first) for segment in segments])
 
 
 def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None, wants_first: bool) -> SegmentFacts:
@@ -275,11 +272,8 @@ def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) 
 
 def _first_batch_ms(segment: Segment, parent: int) -> int:
     """Return the largest timestamp of the first batch (v2); NO_TIMESTAMP if it has none."""
-    descriptor = open_to_read(segment.log.path, parent)
-    try:
+    with reading(segment.log.path, parent) as descriptor:
         data = os.pread(descriptor, _FIRST_BATCH_MAX_TIMESTAMP.size, _MAX_TIMESTAMP_POSITION)
-    finally:
-        os.close(descriptor)
     return _FIRST_BATCH_MAX_TIMESTAMP.unpack(data)[0] if len(data) == _FIRST_BATCH_MAX_TIMESTAMP.size else NO_TIMESTAMP
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from policies.facts import Boot, LastRun
 from policies.plan import Compaction, Deletion
 from storage.directory import open_plain
-from storage.errors import LogCleanerError, UnreadableFile
+from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
@@ -33,11 +33,8 @@ _LINE_BYTES_MAX: Final = 256 << 20
 class JournalFull(LogCleanerError):
     """The journal of a log dir finds no space, so nothing that it would have to tell of may be done."""
 
-    def __init__(
-        self, log_dir: Path, remedy: str = "let retention make some first: free, or clean --delete-delay 0"
-    ) -> None:
-        super().__init__(log_dir, remedy)
-        self.log_dir, self.remedy = log_dir, remedy
+    log_dir: Path
+    remedy: str = "let retention make some first: free, or clean --delete-delay 0"
 
     def __str__(self) -> str:
         return f"{self.log_dir}: no space for the journal, and nothing is changed without a line in it; {self.remedy}"
@@ -177,15 +174,10 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
     """
     for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
         path = log_dir / name
-        try:
-            with os.fdopen(open_plain(path), "rb") as file:
-                while line := file.readline(_LINE_BYTES_MAX):
-                    if line != b"\n":  # written behind a torn line
-                        yield _decoded(line.removesuffix(b"\n"))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise UnreadableFile(path, error.strerror or str(error)) from error
+        with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
+            while line := file.readline(_LINE_BYTES_MAX):
+                if line != b"\n":  # written behind a torn line
+                    yield _decoded(line.removesuffix(b"\n"))
 
 
 def read_last_run(log_dir: Path) -> LastRun | None:

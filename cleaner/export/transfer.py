@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from storage.directory import despite_vanishing
 from storage.errors import UnreadableFile
 from storage.scan.chunks import Chunk, chunks
 from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
-from storage.scan.partitions import FoundPartition, OffsetRange, readable_end, while_files_move
+from storage.scan.partitions import FoundPartition, OffsetRange, readable_end
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
 
@@ -50,7 +51,7 @@ def plan_reading(partition: FoundPartition, *, read_committed: bool, now_ms: int
 
     Raises: CorruptBatch, CorruptIndex of a transaction index, UnreadableFile.
     """
-    return while_files_move(partial(_plan, partition, read_committed, now_ms))
+    return despite_vanishing(partial(_plan, partition, read_committed, now_ms))
 
 
 def _plan(partition: FoundPartition, read_committed: bool, now_ms: int) -> Reading:

@@ -55,9 +55,9 @@ class AddressNotThere(LogCleanerError):
 
     kind = ErrorKind.NOT_YET
 
-    def __init__(self, key: str, address: str, cause: str) -> None:
-        super().__init__(key, address, cause)
-        self.key, self.address, self.cause = key, address, cause
+    key: str
+    address: str
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.key} = {self.address!r}: {self.cause}"

@@ -10,9 +10,9 @@ from storage.errors import LogCleanerError
 class UnseenLogDir(LogCleanerError):
     """A Spark executor does not see the files that the driver sees."""
 
-    def __init__(self, path: Path, host: str, cause: str) -> None:
-        super().__init__(path, host, cause)
-        self.path, self.host, self.cause = path, host, cause
+    path: Path
+    host: str
+    cause: str
 
     def __str__(self) -> str:
         return (
@@ -24,9 +24,7 @@ class UnseenLogDir(LogCleanerError):
 class SparkJobFailed(LogCleanerError):
     """Spark gave a job up. The job wrote nothing that a broker would see."""
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(cause)
-        self.cause = cause
+    cause: str
 
     def __str__(self) -> str:
         return f"Spark gave the compactions up: {self.cause}; nothing of them was written, run again"
@@ -35,9 +33,8 @@ class SparkJobFailed(LogCleanerError):
 class SparkUnavailable(LogCleanerError):
     """Spark cannot be started here: pyspark or Java is missing, or Spark does not run on this version of Java."""
 
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy)
-        self.cause, self.remedy = cause, remedy
+    cause: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"Spark cannot be started: {self.cause}; {self.remedy}"
@@ -46,9 +43,7 @@ class SparkUnavailable(LogCleanerError):
 class AnalysisFailed(LogCleanerError):
     """Spark gave an analysis up. Faults in the files are no such error: the analysis reports them as problems."""
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(cause)
-        self.cause = cause
+    cause: str
 
     def __str__(self) -> str:
         return f"Spark gave the analysis up: {self.cause}; every executor needs this package, and sees the log dirs"

@@ -124,8 +124,13 @@ def _named(*names: str) -> tuple[Synonym, ...]:
     return tuple(Synonym(name) for name in names)
 
 
-def _ms(name: str, default: int, low: int, *synonyms: Synonym, field: str = "", ours: bool = False) -> ConfigKey:
-    return ConfigKey(name, ValueKind.LONG, default, low, synonyms=synonyms, unit=ValueUnit.MS, field=field, ours=ours)
+def _ms(name: str, default: int, low: int, *synonyms: Synonym, kind: ValueKind = ValueKind.LONG) -> ConfigKey:
+    return ConfigKey(name, kind, default, low, synonyms=synonyms, unit=ValueUnit.MS)
+
+
+def _our_ms(name: str, default: int, low: int) -> ConfigKey:
+    field = f"{name}.ms".replace(".", "_")
+    return ConfigKey(name, ValueKind.LONG, default, low, unit=ValueUnit.MS, ours=True, field=field)
 
 
 def _bytes(name: str, default: int, low: int | None, *synonyms: str, kind: ValueKind = ValueKind.INT) -> ConfigKey:
@@ -136,12 +141,20 @@ def _bool(name: str, default: bool, *synonyms: str, ours: bool = False) -> Confi
     return ConfigKey(name, ValueKind.BOOL, default, synonyms=_named(*synonyms), ours=ours)
 
 
+def _ratio(name: str, default: float | None, *synonyms: str, ours: bool = False) -> ConfigKey:
+    return ConfigKey(name, ValueKind.DOUBLE, default, 0, 1, synonyms=_named(*synonyms), ours=ours)
+
+
 def _level(name: str, default: int, low: int, high: int, *besides: int) -> ConfigKey:
     return ConfigKey(name, ValueKind.INT, default, low, high, synonyms=_named(name), besides=besides)
 
 
 def _text(name: str, default: str, choices: tuple[str, ...], *synonyms: str, ours: bool = False) -> ConfigKey:
     return ConfigKey(name, ValueKind.STRING, default, choices=choices, synonyms=_named(*synonyms), ours=ours)
+
+
+def _ms_or_hours(name: str, hours_min: int) -> tuple[Synonym, Synonym]:
+    return Synonym(f"{name}.ms"), Synonym(f"{name}.hours", _HOUR_MS, hours_min, ValueKind.INT)
 
 
 def _retention_synonyms() -> tuple[Synonym, ...]:
@@ -163,34 +176,15 @@ TOPIC_KEYS: Final = (
     _bytes("local.retention.bytes", -2, -2, "log.local.retention.bytes", kind=ValueKind.LONG),
     # 4.0 raised the minimum to 1 MiB; directories of older brokers must stay readable
     _bytes("segment.bytes", 1 << 30, 14, "log.segment.bytes"),
-    _ms(
-        "segment.ms",
-        7 * _DAY_MS,
-        1,
-        Synonym("log.roll.ms"),
-        Synonym("log.roll.hours", factor=_HOUR_MS, low=1, kind=ValueKind.INT),
-    ),
-    _ms(
-        "segment.jitter.ms",
-        0,
-        0,
-        Synonym("log.roll.jitter.ms"),
-        Synonym("log.roll.jitter.hours", factor=_HOUR_MS, low=0, kind=ValueKind.INT),
-    ),
+    _ms("segment.ms", 7 * _DAY_MS, 1, *_ms_or_hours("log.roll", 1)),
+    _ms("segment.jitter.ms", 0, 0, *_ms_or_hours("log.roll.jitter", 0)),
     _bytes("segment.index.bytes", 10 * _MIB, 4, "log.index.size.max.bytes"),
     _bytes("index.interval.bytes", 4096, 0, "log.index.interval.bytes"),
     ConfigKey("flush.messages", ValueKind.LONG, LONG_MAX, 1, synonyms=_named("log.flush.interval.messages")),
     _ms("flush.ms", LONG_MAX, 0, *_named("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
     _ms("file.delete.delay.ms", _MINUTE_MS, 0, Synonym("log.segment.delete.delay.ms")),
     _ms("delete.retention.ms", _DAY_MS, 0, Synonym("log.cleaner.delete.retention.ms")),
-    ConfigKey(
-        "min.cleanable.dirty.ratio",
-        ValueKind.DOUBLE,
-        0.5,
-        0,
-        1,
-        synonyms=_named("log.cleaner.min.cleanable.ratio"),
-    ),
+    _ratio("min.cleanable.dirty.ratio", 0.5, "log.cleaner.min.cleanable.ratio"),
     _ms("min.compaction.lag.ms", 0, 0, Synonym("log.cleaner.min.compaction.lag.ms")),
     _ms("max.compaction.lag.ms", LONG_MAX, 1, Synonym("log.cleaner.max.compaction.lag.ms")),
     _bytes("max.message.bytes", 1_048_588, 0, "message.max.bytes"),
@@ -208,7 +202,7 @@ TOPIC_KEYS: Final = (
     _bool("compaction.upgrade.format", False, ours=True),
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
     _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
-    ConfigKey("max.delete.ratio", ValueKind.DOUBLE, None, 0, 1, ours=True),
+    _ratio("max.delete.ratio", None, ours=True),
 )
 """The keys that a topic can set."""
 
@@ -217,14 +211,8 @@ BROKER_KEYS: Final = (
     ConfigKey("metadata.log.dir", ValueKind.STRING, None),
     _ms("log.retention.check.interval.ms", 5 * _MINUTE_MS, 1),
     _ms("log.initial.task.delay.ms", 30 * _SECOND_MS, 0),
-    ConfigKey("log.flush.offset.checkpoint.interval.ms", ValueKind.INT, _MINUTE_MS, 0, unit=ValueUnit.MS),
-    ConfigKey(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        ValueKind.INT,
-        _MINUTE_MS,
-        0,
-        unit=ValueUnit.MS,
-    ),
+    _ms("log.flush.offset.checkpoint.interval.ms", _MINUTE_MS, 0, kind=ValueKind.INT),
+    _ms("log.flush.start.offset.checkpoint.interval.ms", _MINUTE_MS, 0, kind=ValueKind.INT),
     ConfigKey("num.recovery.threads.per.data.dir", ValueKind.INT, 2, 1),
     _bool("log.cleaner.enable", True),
     ConfigKey("log.cleaner.threads", ValueKind.INT, 1, 0),
@@ -233,16 +221,10 @@ BROKER_KEYS: Final = (
     ConfigKey("log.cleaner.io.buffer.load.factor", ValueKind.DOUBLE, 0.9),
     ConfigKey("log.cleaner.io.max.bytes.per.second", ValueKind.DOUBLE, DOUBLE_MAX, unit=ValueUnit.BYTES),
     _ms("log.cleaner.backoff.ms", 15 * _SECOND_MS, 0),
-    ConfigKey("producer.id.expiration.ms", ValueKind.INT, _DAY_MS, 1, unit=ValueUnit.MS),
-    ConfigKey(
-        "producer.id.expiration.check.interval.ms",
-        ValueKind.INT,
-        10 * _MINUTE_MS,
-        1,
-        unit=ValueUnit.MS,
-    ),
-    _ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1, field="clock_jump_max_ms", ours=True),
-    _ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0, field="lock_hold_max_ms", ours=True),
+    _ms("producer.id.expiration.ms", _DAY_MS, 1, kind=ValueKind.INT),
+    _ms("producer.id.expiration.check.interval.ms", 10 * _MINUTE_MS, 1, kind=ValueKind.INT),
+    _our_ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1),
+    _our_ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0),
 )
 """The keys that only a broker sets, for all topics alike."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 from policies.config.config_keys import (
     BROKER_KEY,
@@ -30,38 +30,29 @@ NOBODY: Final = "nobody stated it"
 class Layer(IntEnum):
     """A source that can state a value; a greater one wins. ``[topics]`` has two: an exact name wins over a glob."""
 
-    KAFKA_DEFAULT = 0
-    SERVER_PROPERTIES = 1
-    CLUSTER_DEFAULT = 2
-    BROKER = 3
-    DEFAULTS = 4
-    TOPIC_METADATA = 5
-    TOPICS_GLOB = 6
-    TOPICS_NAME = 7
-    SET = 8
+    title: str
+    """The layer's name in people's words."""
 
-    @property
-    def title(self) -> str:
-        """The layer's name in people's words."""
-        return _TITLES[self]
+    KAFKA_DEFAULT = 0, "Kafka's default"
+    SERVER_PROPERTIES = 1, "server.properties"
+    CLUSTER_DEFAULT = 2, "cluster metadata: cluster default"
+    BROKER = 3, "cluster metadata: broker"
+    DEFAULTS = 4, "[defaults]"
+    TOPIC_METADATA = 5, "cluster metadata: topic"
+    TOPICS_GLOB = 6, "[topics], by glob"
+    TOPICS_NAME = 7, "[topics], by name"
+    SET = 8, "--set"
+
+    def __new__(cls, rank: int, title: str) -> Self:
+        """Make a layer that compares by its rank."""
+        layer = int.__new__(cls, rank)
+        layer._value_, layer.title = rank, title
+        return layer
 
     @property
     def is_brokers_own(self) -> bool:
         """True if a broker reads the same text: it may hold keys unknown to us, and no suffixes such as ``7d``."""
         return self in (self.SERVER_PROPERTIES, self.CLUSTER_DEFAULT, self.BROKER, self.TOPIC_METADATA)
-
-
-_TITLES: Final = {
-    Layer.KAFKA_DEFAULT: "Kafka's default",
-    Layer.SERVER_PROPERTIES: "server.properties",
-    Layer.CLUSTER_DEFAULT: "cluster metadata: cluster default",
-    Layer.BROKER: "cluster metadata: broker",
-    Layer.DEFAULTS: "[defaults]",
-    Layer.TOPIC_METADATA: "cluster metadata: topic",
-    Layer.TOPICS_GLOB: "[topics], by glob",
-    Layer.TOPICS_NAME: "[topics], by name",
-    Layer.SET: "--set",
-}
 
 
 @dataclass(frozen=True, slots=True)

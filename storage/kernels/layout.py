@@ -68,10 +68,7 @@ DIGEST: Final = np.dtype(
         ("timestamp", "i8"),  # epoch ms
         ("key_low", "u8"),  # keyed hash of the key; void without one
         ("key_high", "u8"),
-        (
-            "body_low",
-            "u8",
-        ),  # keyed hash of all from the key's first byte to the end of the headers, if it was asked for
+        ("body_low", "u8"),  # keyed hash from the key's first byte to the end of the headers, if asked for
         ("body_high", "u8"),
         ("key_bytes", "i4"),  # negative without a key
         ("value_bytes", "i4"),  # negative without a value

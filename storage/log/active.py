@@ -23,16 +23,16 @@ from storage.log.roll import ActiveFacts, segment_at
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
 from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
 
 class TornTail(LogCleanerError):
     """A ``.log`` whose last bytes are no whole batch: nothing is appended behind them, for no reader would find it."""
 
-    def __init__(self, path: Path, position: int, torn_bytes: int) -> None:
-        super().__init__(path, position, torn_bytes)
-        self.path, self.position, self.torn_bytes = path, position, torn_bytes
+    path: Path
+    position: int
+    torn_bytes: int
 
     def __str__(self) -> str:
         return (
@@ -123,17 +123,15 @@ class ActiveSegment:
 
     def _take_what_is_there(self) -> None:
         last: PositionedHeader | None = None
-        descriptor = open_to_read(self._path)
-        try:
+        with reading(self._path) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
-            for last in iter_headers(descriptor, self._path, 0, size_bytes):
-                self._take(*last)
-            if last is not None:
-                read_batch(descriptor, self._path, last).ensure_valid()
-        except CorruptBatch as error:
-            raise TornTail(self._path, error.position, size_bytes - error.position) from error
-        finally:
-            os.close(descriptor)
+            try:
+                for last in iter_headers(descriptor, self._path, 0, size_bytes):
+                    self._take(*last)
+                if last is not None:
+                    read_batch(descriptor, self._path, last).ensure_valid()
+            except CorruptBatch as error:
+                raise TornTail(self._path, error.position, size_bytes - error.position) from error
         if size_bytes != self.size_bytes:
             raise TornTail(self._path, self.size_bytes, size_bytes - self.size_bytes)
 

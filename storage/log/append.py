@@ -16,6 +16,7 @@ from storage.errors import CorruptBatch, LogCleanerError
 from storage.log.config import LogConfig
 from storage.log.roll import Arrival
 from storage.records import Batch, Record, encode_batch, iter_batches
+from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
@@ -25,14 +26,10 @@ _LEADER_EPOCH_POSITION: Final = 12
 class BatchTooLarge(LogCleanerError):
     """An append beyond a limit of the topic. ``limit_key`` is Kafka's name of the limit."""
 
-    def __init__(self, path: Path, size_bytes: int, limit_key: str, limit_bytes: int) -> None:
-        super().__init__(path, size_bytes, limit_key, limit_bytes)
-        self.path, self.size_bytes, self.limit_key, self.limit_bytes = (
-            path,
-            size_bytes,
-            limit_key,
-            limit_bytes,
-        )
+    path: Path
+    size_bytes: int
+    limit_key: str
+    limit_bytes: int
 
     def __str__(self) -> str:
         return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
@@ -64,8 +61,7 @@ def build_batch(records: Sequence[Record], now_ms: int, compression: Compression
         replace(record, offset=place, timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else now_ms)
         for place, record in enumerate(records)
     ]
-    if producer is None:
-        return encode_batch(numbered, compression=compression)
+    producer = producer or Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
     return encode_batch(
         numbered,
         compression=compression,

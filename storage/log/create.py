@@ -17,15 +17,11 @@ def create_partition(fs: FileSystem, directory: Path, topic_id: str, leader_epoc
     Raises: FileExistsError, OutOfSpace, UnsafeOwner.
     """
     directory.mkdir()
-    _give_to_owner_of(directory.parent, directory)
+    with opened(directory) as descriptor:
+        give_away(descriptor, directory, directory.parent.stat())
     metadata = f"version: 0\ntopic_id: {topic_id}".encode()
     fs.replace_file(directory / PARTITION_METADATA_FILE, metadata, Purpose.CHECKPOINT)
     epochs = format_leader_epochs([LeaderEpochEntry(leader_epoch, 0)])
     fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.CHECKPOINT)
     create_segment(fs, directory, 0)
     fs.fsync_dir(directory.parent, Purpose.ROLL)
-
-
-def _give_to_owner_of(model: Path, directory: Path) -> None:
-    with opened(directory) as descriptor:
-        give_away(descriptor, directory, model.stat())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
-from storage.errors import CorruptBatch, CorruptIndex
-from storage.indexes import last_offset_index_entry
-from storage.names import FileKind
+from storage.errors import CorruptBatch
+from storage.log.read import last_offset_entry
 from storage.records import iter_headers
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,39 +34,23 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
 
     Raises: UnreadableFile.
     """
-    start = _indexed_position(segment) if trust_index else 0
+    entry = last_offset_entry(segment) if trust_index else None
+    start = entry.position if entry and entry.position < segment.size_bytes else 0
     found = _walk(segment, start)
     if found is None and start:
         found = _walk(segment, 0)  # an index that points into the middle of a batch is wrong, the log is not
     return found or SegmentEnd(segment.base_offset, segment.size_bytes)
 
 
-def _indexed_position(segment: Segment) -> int:
-    """Return where the last indexed batch starts; 0 if there is no usable index."""
-    file = segment.files.get(FileKind.INDEX)
-    if file is None:
-        return 0
-    try:
-        entry = last_offset_index_entry(file.location, segment.base_offset)
-    except CorruptIndex:
-        return 0
-    return entry.position if entry and entry.position < segment.size_bytes else 0
-
-
 def _walk(segment: Segment, start: int) -> SegmentEnd | None:
     """Find the end, starting at a batch boundary; None if not one batch parses there."""
-    descriptor = open_to_read(segment.log.path)
-    try:
+    with reading(segment.log.path) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         next_offset, end = segment.base_offset, start
         headers = iter_headers(descriptor, segment.log.path, start, size_bytes)
-        try:
+        with suppress(CorruptBatch):  # the log ends before what does not parse; retention and reports go by that
             for _, header in headers:
                 if header.next_offset < next_offset:
                     break
                 next_offset, end = header.next_offset, headers.position
-        except CorruptBatch:
-            pass  # the log ends before what does not parse; retention and reports go by that
-    finally:
-        os.close(descriptor)
     return SegmentEnd(next_offset, size_bytes - end) if end > start or size_bytes == start else None

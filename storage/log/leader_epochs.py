@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_leader_epochs
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_leader_epochs, truncate_from_end
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT
@@ -45,8 +45,7 @@ class LeaderEpochs:
         entries = self.entries()
         if entries and entries[-1].epoch == epoch:
             return
-        kept = [entry for entry in entries if entry.start_offset < start_offset]
-        assigned = [*kept, LeaderEpochEntry(epoch, start_offset)]
+        assigned = [*truncate_from_end(entries, start_offset), LeaderEpochEntry(epoch, start_offset)]
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         self._fs.replace_file(path, format_leader_epochs(assigned), Purpose.CHECKPOINT)
         self._entries = assigned

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from storage.directory import opened
-from storage.errors import UnreadableFile
+from storage.errors import as_unreadable
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.segment import Segment, SegmentFile, listed
 
@@ -56,11 +56,8 @@ def list_partition(directory: Path) -> Listing:
 
     Raises: UnreadableFile.
     """
-    try:
-        with opened(directory) as descriptor, os.scandir(descriptor) as entries:
-            found = [file for entry in entries if (file := _listed(directory, entry)) is not None]
-    except OSError as error:
-        raise UnreadableFile(directory, error.strerror or str(error)) from error
+    with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
+        found = [file for entry in entries if (file := _listed(directory, entry)) is not None]
     found.sort(key=_file_name)
     return Listing(directory, tuple(found))
 

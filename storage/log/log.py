@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from storage.codecs.compression import Compression
@@ -31,7 +30,7 @@ from storage.log.listing import Listing, list_partition
 from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
 from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
-from storage.log.read import AnyBatch, largest_timestamp, limited, read_batches
+from storage.log.read import AnyBatch, largest_timestamp, read_batches
 from storage.log.roll import create_segment, must_roll, write_snapshot
 from storage.records import Batch, Record
 from storage.segment import Segment
@@ -98,9 +97,7 @@ class Log:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     @property
@@ -196,22 +193,18 @@ class Log:
             self._segments[-1] = active.segment()
             self._active = None
 
-    def read(
-        self, start_offset: int | None = None, *, max_bytes: int | None = None, end_offset: int | None = None
-    ) -> Iterator[AnyBatch]:
+    def read(self, start_offset: int | None = None, *, end_offset: int | None = None) -> Iterator[AnyBatch]:
         """Read whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
 
         Args:
             start_offset: default, and at the least: the log start.
-            max_bytes: stop before more than that, but not before the first batch.
             end_offset: exclusive; default, and at the most: the log end.
 
         Raises: CorruptBatch, UnreadableFile. CRCs are not looked at.
         """
         start = max(self.log_start_offset, start_offset or 0)
         end = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
-        batches = read_batches(self.segments, start, end)
-        return batches if max_bytes is None else limited(batches, max_bytes)
+        return read_batches(self.segments, start, end)
 
     def records(self, start_offset: int | None = None, *, end_offset: int | None = None) -> Iterator[Record]:
         """The data records of an offset range, markers left out. Arguments and errors as of ``read``."""

@@ -7,6 +7,7 @@ Source: Kafka UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestam
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -107,8 +108,6 @@ def _first_with(records: Sequence[Record], timestamp_ms: int) -> TimestampOffset
 
 def time_entries(segment: Segment) -> list[TimeIndexEntry]:
     """Read the entries of the ``.timeindex``; none if it is absent or damaged. Raises: UnreadableFile."""
-    data = companion_bytes(segment, FileKind.TIME_INDEX)
-    try:
-        return parse_time_index(data, segment.base_offset, segment.log.path)
-    except CorruptIndex:
-        return []
+    with suppress(CorruptIndex):
+        return parse_time_index(companion_bytes(segment, FileKind.TIME_INDEX), segment.base_offset, segment.log.path)
+    return []

@@ -42,9 +42,8 @@ _BATCHES_MAX: Final = 5
 class CorruptSnapshot(Corrupt):
     """A producer ``.snapshot`` with a wrong version, length or CRC."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}"
@@ -94,13 +93,6 @@ class ProducerEntry:
             self.batches.clear()
 
 
-class CompletedTxn(NamedTuple):
-    """A transaction from its first record to its marker."""
-
-    first_offset: int
-    marker_offset: int
-
-
 def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
     """Read a ``.snapshot``, in the order stored.
 
@@ -118,7 +110,7 @@ def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
         raise CorruptSnapshot(path, "CRC-32C mismatch")
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
         raise CorruptSnapshot(path, f"{len(data)} bytes do not hold {count} entries")
-    return [_entry(*_ENTRY.unpack_from(data, at)) for at in range(_HEADER.size, len(data), _ENTRY.size)]
+    return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
 
 
 def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -130,63 +122,30 @@ def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     return _HEADER.pack(_VERSION, crc32c(body), len(packed))[:_CRC_START] + body
 
 
-def _entry(
-    producer_id: int,
-    epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp_ms: int,
-    coordinator_epoch: int,
-    open_txn_first_offset: int,
-) -> ProducerEntry:
+def _entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, open_txn = fields
     entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms)
-    entry.open_txn_first_offset = open_txn_first_offset if open_txn_first_offset >= 0 else None
+    entry.open_txn_first_offset = open_txn if open_txn >= 0 else None
     if last_offset >= 0:
         entry.batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
     return entry
 
 
 def _fields(entry: ProducerEntry) -> tuple[int, ...]:
-    last = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
+    sequence, offset, delta, _ = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
     open_txn = _NO_OFFSET if entry.open_txn_first_offset is None else entry.open_txn_first_offset
-    return (
-        entry.producer_id,
-        entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        entry.last_timestamp_ms,
-        entry.coordinator_epoch,
-        open_txn,
-    )
+    ends = entry.last_timestamp_ms, entry.coordinator_epoch, open_txn
+    return entry.producer_id, entry.epoch, sequence, offset, delta, *ends
 
 
 class ProducerState:
-    """The producers of a partition, from a snapshot's entries on, batch after batch.
+    """The producers of a partition, from a snapshot's entries on, batch after batch."""
 
-    ``high_watermark`` bounds memory: transactions that ended below it are not remembered, and it is the
-    lowest that ``first_unstable_offset`` may be asked with.
-    """
-
-    def __init__(self, entries: Iterable[ProducerEntry] = (), high_watermark: int = 0) -> None:
-        self._producers = {entry.producer_id: entry for entry in entries}
-        self._high_watermark = high_watermark
-        self._completed: list[CompletedTxn] = []
-
-    @classmethod
-    def load(cls, data: bytes, path: Path, now_ms: int, expiration_ms: int) -> ProducerState:
-        """Read the state in a ``.snapshot``, without the producers that a broker has forgotten by ``now_ms``.
-
-        Raises:
-            CorruptSnapshot: as ``parse_snapshot``.
-        """
-        return cls(entry for entry in parse_snapshot(data, path) if not entry.is_expired(now_ms, expiration_ms))
-
-    @property
-    def producers(self) -> dict[int, ProducerEntry]:
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        self.producers = {entry.producer_id: entry for entry in entries}
         """The producers by id."""
-        return self._producers
+        self._completed: list[tuple[int, int]] = []
+        """The first offset and the marker's offset of each transaction that ended."""
 
     def apply(self, batch: Batch | LegacyBatch) -> AbortedTxn | None:
         """Take the next batch of the log.
@@ -249,27 +208,26 @@ class ProducerState:
 
         The last stable offset is the lower one of this (None: there is none) and the high watermark.
         """
-        assert high_watermark >= self._high_watermark, "transactions below have been forgotten"
         starts = [start for _, start in self._open_txns()]
-        starts += [txn.first_offset for txn in self._completed if txn.marker_offset >= high_watermark]
+        starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
-        kept = {id_: one for id_, one in self._producers.items() if not one.is_expired(now_ms, expiration_ms)}
-        self._producers = kept
+        kept = {id_: one for id_, one in self.producers.items() if not one.is_expired(now_ms, expiration_ms)}
+        self.producers = kept
 
     def to_snapshot_bytes(self) -> bytes:
         """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken."""
-        return format_snapshot(self._producers.values())
+        return format_snapshot(self.producers.values())
 
     def _producer(self, producer_id: int) -> ProducerEntry:
-        return self._producers.setdefault(producer_id, ProducerEntry(producer_id))
+        return self.producers.setdefault(producer_id, ProducerEntry(producer_id))
 
     def _open_txns(self) -> list[tuple[int, int]]:
         return [
             (id_, one.open_txn_first_offset)
-            for id_, one in self._producers.items()
+            for id_, one in self.producers.items()
             if one.open_txn_first_offset is not None
         ]
 
@@ -293,8 +251,7 @@ class ProducerState:
         entry.last_timestamp_ms = marker.timestamp_ms
         if first_offset is None:
             return None
-        if header.base_offset >= self._high_watermark:
-            self._completed.append(CompletedTxn(first_offset, header.base_offset))
+        self._completed.append((first_offset, header.base_offset))
         if not marker.is_abort:
             return None
         stable_offset = min((start for _, start in self._open_txns()), default=header.base_offset + 1)

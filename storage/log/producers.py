@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from storage.log.producer_state import CorruptSnapshot, ProducerState, parse_snapshot
 from storage.log_dir import read_file
-from storage.segment import Segment, SegmentFile, open_to_read
+from storage.segment import Segment, SegmentFile, reading
 
 
 def load_producer_state(
@@ -36,7 +35,8 @@ def load_producer_state(
     for place, segment in enumerate(segments):
         is_last = place + 1 == len(segments)
         if is_last or segments[place + 1].base_offset > start_offset:
-            _replay(state, segment, start_offset, log_end_offset)
+            with reading(segment.log.path) as descriptor:
+                state.replay(descriptor, segment.log.path, start_offset, log_end_offset)
     state.expire(now_ms, expiration_ms)
     return state
 
@@ -53,11 +53,3 @@ def _newest_valid(snapshots: Sequence[SegmentFile]) -> tuple[ProducerState, int]
             continue
         return ProducerState(entries), snapshot.name.base_offset
     return None
-
-
-def _replay(state: ProducerState, segment: Segment, start_offset: int, end_offset: int) -> None:
-    descriptor = open_to_read(segment.log.path)
-    try:
-        state.replay(descriptor, segment.log.path, start_offset, end_offset)
-    finally:
-        os.close(descriptor)

@@ -8,9 +8,9 @@ Source: Kafka LocalLog.read, LogSegment.translateOffset.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import (
@@ -22,7 +22,7 @@ from storage.indexes import (
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.records import Batch, LegacyBatch, PositionedHeader, iter_headers, read_batch
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, reading
 
 AnyBatch = Batch | LegacyBatch
 
@@ -46,8 +46,7 @@ def read_batches(segments: Sequence[Segment], start_offset: int, end_offset: int
 def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
     """Read the batches of one segment, as ``read_batches`` does."""
     path = segment.log.path
-    descriptor = open_to_read(path)
-    try:
+    with reading(path) as descriptor:
         start = position_of(descriptor, segment, start_offset)
         for found in iter_headers(descriptor, path, start):
             if found.header.last_offset < start_offset:
@@ -59,18 +58,6 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
             yield batch
             if found.header.next_offset >= end_offset:
                 return
-    finally:
-        os.close(descriptor)
-
-
-def limited(batches: Iterator[AnyBatch], max_bytes: int) -> Iterator[AnyBatch]:
-    """Yield whole batches while they fit into ``max_bytes``, and the first one in any case."""
-    read_bytes = 0
-    for batch in batches:
-        if read_bytes and read_bytes + batch.header.size_bytes > max_bytes:
-            return
-        read_bytes += batch.header.size_bytes
-        yield batch
 
 
 def largest_timestamp(segment: Segment) -> int:
@@ -94,27 +81,21 @@ def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> 
     Raises: UnreadableFile.
     """
     found = -1
-    descriptor = open_to_read(segment.log.location, parent)
-    try:
-        start = checked_position(descriptor, segment, _last_offset_entry(segment, parent))
+    with reading(segment.log.location, parent) as descriptor, suppress(CorruptBatch):  # a torn tail ends the log
+        start = checked_position(descriptor, segment, last_offset_entry(segment, parent))
         for _, header in iter_headers(descriptor, segment.log.path, start):
             found = max(found, header.max_timestamp_ms)
-    except CorruptBatch:
-        pass  # a torn tail ends the log
-    finally:
-        os.close(descriptor)
     return found
 
 
-def _last_offset_entry(segment: Segment, parent: int | None) -> OffsetIndexEntry | None:
+def last_offset_entry(segment: Segment, parent: int | None = None) -> OffsetIndexEntry | None:
     """Read the last entry of the offset index; None without a usable one. An index listed as empty is not opened."""
     file = segment.files.get(FileKind.INDEX)
     if file is None or not file.size_bytes:
         return None
-    try:
+    with suppress(CorruptIndex):
         return last_offset_index_entry(file.location, segment.base_offset, parent)
-    except CorruptIndex:
-        return None
+    return None
 
 
 def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
@@ -158,8 +139,6 @@ def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry 
 
 def offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
     """Read the entries of the ``.index``; none if it is absent or damaged. Raises: UnreadableFile."""
-    data = companion_bytes(segment, FileKind.INDEX)
-    try:
-        return parse_offset_index(data, segment.base_offset, segment.log.path)
-    except CorruptIndex:
-        return []
+    with suppress(CorruptIndex):
+        return parse_offset_index(companion_bytes(segment, FileKind.INDEX), segment.base_offset, segment.log.path)
+    return []

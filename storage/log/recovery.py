@@ -31,7 +31,7 @@ from storage.log.end import next_offset_of
 from storage.log.listing import Listing, segments_of
 from storage.names import FileKind, FileState, segment_file_name
 from storage.records import iter_headers, read_batch
-from storage.segment import SegmentFile, open_to_read
+from storage.segment import SegmentFile, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +154,12 @@ def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[Segm
 
 def _verify(log: SegmentFile) -> None:
     """Read all of a ``.swap`` log. Raises: CorruptBatch, UnreadableFile."""
-    descriptor = open_to_read(log.path)
-    try:
+    with reading(log.path) as descriptor:
         headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
         for found in headers:
             read_batch(descriptor, log.path, found).ensure_valid()
         if headers.position != log.size_bytes:
             raise CorruptBatch(log.path, headers.position, "the file ends within a batch")
-    finally:
-        os.close(descriptor)
 
 
 def _plain(file: SegmentFile) -> Path:

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
+from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.config import LogConfig
 from storage.names import SEGMENT_KINDS, FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile
-
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
-"""Index entries hold offsets relative to the base as int32."""
 
 _CREATED_KINDS: Final = (FileKind.TIME_INDEX, FileKind.INDEX, FileKind.LOG)
 

@@ -6,7 +6,6 @@ Source: Kafka ``MetadataRecordSerde``, ``metadata/src/main/resources/common/meta
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Final
 
 from storage.metadata.metadata_records import ConfigSet, TopicCreated
@@ -36,7 +35,7 @@ def encode_feature_level(name: str, level: int) -> bytes:
 
 def encode_partition(topic_id: str, partition: int, node_id: int, directory_id: str, leader_epoch: int) -> bytes:
     """Encode a PartitionRecord: one replica, in sync and leading, on ``node_id`` in the log dir ``directory_id``."""
-    one_replica = _int32s([node_id])
+    one_replica = _uvarint(2) + node_id.to_bytes(4, "big")
     fields = [
         partition.to_bytes(4, "big"),
         _uuid(topic_id),
@@ -65,10 +64,6 @@ def _string(text: str | None) -> bytes:
 
 def _uuid(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
-
-
-def _int32s(values: Sequence[int]) -> bytes:
-    return _uvarint(len(values) + 1) + b"".join(value.to_bytes(4, "big") for value in values)
 
 
 def _uvarint(value: int) -> bytes:

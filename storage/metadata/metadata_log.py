@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from storage.directory import open_plain, opened
-from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile
+from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile, as_unreadable
 from storage.metadata.metadata_records import (
     ConfigSet,
     MetadataRecord,
@@ -88,7 +88,7 @@ def read_cluster_metadata(directory: Path) -> ClusterMetadata:
     snapshots, segments = _list(directory)
     if not snapshots and not segments:
         raise UnreadableFile(directory, "holds neither a snapshot nor a log of the cluster metadata")
-    replay = _from_newest_snapshot(snapshots)
+    replay = next(filter(None, map(_replay_snapshot, snapshots)), _Replay())
     torn_tail_bytes = _replay_log(replay, segments)
     return ClusterMetadata(
         directory=directory,
@@ -153,11 +153,8 @@ class _Replay:
 def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
     """List the snapshots, the newest first, and (base offset, path) of the segments in ascending order."""
     snapshots, segments = [], []
-    try:
-        with opened(directory) as descriptor:
-            paths = [directory / name for name in os.listdir(descriptor)]  # noqa: PTH208 - a path would be followed
-    except OSError as error:
-        raise UnreadableFile(directory, error.strerror or str(error)) from error
+    with as_unreadable(directory), opened(directory) as descriptor:
+        paths = [directory / name for name in os.listdir(descriptor)]  # noqa: PTH208 - a path would be followed
     for path in paths:
         if found := _SNAPSHOT.fullmatch(path.name):
             snapshots.append(_Snapshot(int(found[1]), int(found[2]), path))
@@ -165,13 +162,6 @@ def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
         if name and name.kind is FileKind.LOG and name.state is FileState.PLAIN:
             segments.append((name.base_offset, path))
     return sorted(snapshots, reverse=True), sorted(segments)
-
-
-def _from_newest_snapshot(snapshots: list[_Snapshot]) -> _Replay:
-    for snapshot in snapshots:
-        if (replay := _replay_snapshot(snapshot)) is not None:
-            return replay
-    return _Replay()
 
 
 def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
@@ -249,11 +239,8 @@ class _Batches:
         self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        try:
-            with os.fdopen(open_plain(self._path), "rb") as file:
-                yield from self._walk(file)
-        except OSError as error:
-            raise UnreadableFile(self._path, error.strerror or str(error)) from error
+        with as_unreadable(self._path), os.fdopen(open_plain(self._path), "rb") as file:
+            yield from self._walk(file)
 
     def _walk(self, file: BinaryIO) -> Iterator[Batch]:
         end = 0

@@ -125,27 +125,10 @@ class _Message:
             raise InvalidRecord("bytes are left behind a metadata record")
 
 
-def _topic_created(message: _Message) -> TopicCreated:
-    return TopicCreated(name=message.string(), topic_id=message.uuid())
-
-
-def _topic_removed(message: _Message) -> TopicRemoved:
-    return TopicRemoved(message.uuid())
-
-
-def _config_set(message: _Message) -> ConfigSet:
-    return ConfigSet(
-        resource_type=message.int8(),
-        resource_name=message.string(),
-        key=message.string(),
-        value=message.nullable_string(),
-    )
-
-
 _READERS: Final[dict[int, Callable[[_Message], MetadataRecord]]] = {
-    2: _topic_created,
-    4: _config_set,
-    9: _topic_removed,
+    2: lambda message: TopicCreated(message.string(), message.uuid()),
+    4: lambda message: ConfigSet(message.int8(), message.string(), message.string(), message.nullable_string()),
+    9: lambda message: TopicRemoved(message.uuid()),
     23: lambda _: TransactionBegun(),
     24: lambda _: TransactionEnded(),
     25: lambda _: TransactionAborted(),

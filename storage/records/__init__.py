@@ -16,7 +16,6 @@ from storage.records.read_batches import (
     iter_batches,
     iter_headers,
     read_batch,
-    read_batches,
 )
 from storage.records.record import DECOMPRESSED_BYTES_MAX, Record
 from storage.records.v2 import Batch
@@ -43,6 +42,5 @@ __all__ = [
     "parse_control_type",
     "parse_header",
     "read_batch",
-    "read_batches",
     "rebuild_batch",
 ]

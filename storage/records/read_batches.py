@@ -132,13 +132,6 @@ def read_batch(descriptor: int, path: Path, found: PositionedHeader) -> Batch | 
     return _parse_batch(data, path, found.position)
 
 
-def read_batches(descriptor: int, path: Path, start: int = 0, end: int | None = None) -> Iterator[Batch | LegacyBatch]:
-    """Walk over the whole batches of a file, one in memory at a time; arguments and errors as of
-    ``iter_headers``."""
-    for found in iter_headers(descriptor, path, start, end):
-        yield read_batch(descriptor, path, found)
-
-
 def _batch_size(data: memoryview, bytes_left: int, path: Path, position: int) -> int | None:
     """Return the size in bytes of the batch at the start of ``data``; None if the log ends there."""
     if bytes_left <= _PREFIX_BYTES:

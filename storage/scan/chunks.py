@@ -22,7 +22,7 @@ from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.arena import Arena, Run
 from storage.scan.extents import Extent
 from storage.scan.segments import SegmentReader
-from storage.scan.slices import CAUSES, Checksums, Damage, OnDamage, Slice
+from storage.scan.slices import Damage, Slice
 
 ARENA_BYTES: Final = 1 << 20
 """Decompressed bytes of which a chunk is made; a batch of more gets a buffer of its own."""
@@ -64,7 +64,7 @@ class _Locator:
         self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
 
     def chunks(self, reader: SegmentReader) -> Iterator[Chunk | Damage]:
-        for found in reader.slices(checksums=Checksums.ON_READ, on_damage=OnDamage.YIELD):
+        for found in reader.slices_and_damage():
             if isinstance(found, Damage):
                 yield found
             elif found.keys is None:
@@ -95,7 +95,7 @@ class _Locator:
             if records:
                 yield Chunk(run.buf, table, self._located[:, :records], slice_.file_position)
             if status != Status.OK:
-                yield slice_.damage(run.first + bad, CAUSES[Status(status)])
+                yield slice_.damage(status, run.first + bad)
             row = bad + 1
 
     def _is_wanted(self, table: Table) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,6 @@ checked when a task opens it.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from storage.log.read import checked_position, companion_bytes, offset_entries, 
 from storage.names import FileKind, TopicPartition
 from storage.records import iter_headers, read_batch
 from storage.scan.partitions import OffsetRange
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
 TASKS_WANTED: Final = 16
@@ -33,9 +32,7 @@ TASK_BYTES_MIN: Final = 4 << 20
 class SegmentGone(LogCleanerError):
     """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return (
@@ -122,8 +119,7 @@ def _first_offset_since(segment: Segment, since_ms: int) -> int:
 def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int, OffsetRange]]:
     """Yield bytes from and to, and the offsets there, of parts of about ``bytes_max`` that together hold the range."""
     entries = offset_entries(segment)
-    descriptor = open_to_read(segment.log.path)
-    try:
+    with reading(segment.log.path) as descriptor:
         start = position_of(descriptor, segment, offsets.start)
         end = _end_position(descriptor, segment, entries, offsets.end)
         while end - start > bytes_max:
@@ -136,8 +132,6 @@ def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tup
             yield start, entry.position, OffsetRange(offsets.start, first_offset)
             start, offsets = entry.position, OffsetRange(first_offset, offsets.end)
         yield start, end, offsets
-    finally:
-        os.close(descriptor)
 
 
 def _base_offset_at(descriptor: int, segment: Segment, position: int) -> int:

@@ -11,47 +11,44 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from storage.arrays import Bytes
-from storage.errors import PlanOutOfDate, UnreadableFile
+from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.names import FileState
 from storage.scan.extents import Extent, SegmentGone
 from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, open_to_read, reading
 
 _READ_AHEAD_BYTES: Final = 16 << 20
 """So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
 
 
-class FileBytes(Protocol):
-    """The bytes of one file."""
+class FileBytes:
+    """The bytes of one file. Unless a kind of file says otherwise, there is nothing to let go of."""
 
     @property
     def absent_bytes(self) -> int:
-        """The number of bytes that were not in the page cache before they were read."""
-        ...
+        """The number of bytes that were not in the page cache before they were read; 0 if nobody looks."""
+        return 0
 
     def window(self, start: int, end: int) -> tuple[Bytes, int]:
         """Return a buffer that holds ``[start, end)`` of the file, and the position in the file of its first byte.
 
         Raises: PlanOutOfDate, UnreadableFile.
         """
-        ...
+        raise NotImplementedError
 
     def leave(self, start: int, end: int) -> None:
         """Say that nobody touches a stretch of the file any more."""
-        ...
 
     def let_go(self) -> None:
         """Leave the page cache as it was found. No window is in use."""
-        ...
 
     def close(self) -> None:
         """Let the file go, so that unlinking it gives its space back. Calling it again does nothing."""
-        ...
 
 
 class _Absent:
@@ -73,25 +70,18 @@ class _Absent:
         end = min(window_end + _READ_AHEAD_BYTES, self._size_bytes)
         if self.noted_to >= self._size_bytes:
             return
-        file = open_to_read(self._path)
-        try:
+        with reading(self._path) as file:
             self._ranges += absent_ranges(file, self.noted_to, end)
-        finally:
-            os.close(file)
         self.noted_to = end
 
     def let_go(self) -> None:
         """Take the pages out of the page cache again."""
-        if not self._ranges:
-            return
-        file = open_to_read(self._path)
-        try:
-            let_go(file, self._ranges)
-        finally:
-            os.close(file)
+        if self._ranges:
+            with reading(self._path) as file:
+                let_go(file, self._ranges)
 
 
-class MappedFile:
+class MappedFile(FileBytes):
     """A file that is mapped as a whole. The first walk over it is one thread's; later several may read it again."""
 
     def __init__(self, segment: Segment) -> None:
@@ -161,7 +151,7 @@ class MappedFile:
         return had_to_read
 
 
-class ReadFile:
+class ReadFile(FileBytes):
     """A file of which every window is read into a buffer of its own."""
 
     def __init__(self, segment: Segment) -> None:
@@ -177,27 +167,23 @@ class ReadFile:
     def window(self, start: int, end: int) -> tuple[Bytes, int]:
         """Read ``[start, end)`` of the file. Raises: PlanOutOfDate, UnreadableFile."""
         self._absent.note(end)
-        return _read(self._path, start, end), start
-
-    def leave(self, start: int, end: int) -> None:
-        """Do nothing: a window goes with who holds it."""
+        buf = np.empty(end - start, np.uint8)
+        with reading(self._path) as descriptor:
+            if not _filled(buf, descriptor, start):
+                raise PlanOutOfDate(self._path, "it was truncated while it was read")
+        return buf, start
 
     def let_go(self) -> None:
         """Leave the page cache as it was found."""
         self._absent.let_go()
 
-    def close(self) -> None:
-        """Do nothing: no file is open."""
 
-
-class ExtentFile:
+class ExtentFile(FileBytes):
     """The file of an extent, as it was when a read was planned, read into one buffer again and again.
 
     A file that is no longer the one that was planned is told, never read: a compaction puts another in its place. One
     that retention renamed is read under its new name, as long as that lasts.
     """
-
-    absent_bytes = 0
 
     def __init__(self, extent: Extent) -> None:
         """Open the file. Raises: SegmentGone, UnreadableFile."""
@@ -213,22 +199,11 @@ class ExtentFile:
         assert self._descriptor is not None
         if self._buf.size < end - start:
             self._buf = np.empty(end - start, np.uint8)
-        buf, filled = self._buf[: end - start], 0
-        while filled < buf.size:
-            try:
-                count = os.preadv(self._descriptor, [buf[filled:].data], start + filled)
-            except OSError as error:
-                raise UnreadableFile(self._path, error.strerror or str(error)) from error
-            if count == 0:
+        buf = self._buf[: end - start]
+        with as_unreadable(self._path):
+            if not _filled(buf, self._descriptor, start):
                 raise UnreadableFile(self._path, "it was cut off while it was read")
-            filled += count
         return buf, start
-
-    def leave(self, start: int, end: int) -> None:
-        """Do nothing: the buffer is used again."""
-
-    def let_go(self) -> None:
-        """Do nothing: who reads an extent leaves the page cache to the system."""
 
     def close(self) -> None:
         """Close the file. Calling it again does nothing."""
@@ -243,7 +218,7 @@ def _open_planned(extent: Extent) -> int:
         try:
             descriptor = open_to_read(path)
         except UnreadableFile as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.has_vanished:
                 continue
             raise
         if os.fstat(descriptor).st_ino == extent.inode:
@@ -254,26 +229,19 @@ def _open_planned(extent: Extent) -> int:
 
 def _mapped(segment: Segment) -> mmap.mmap | None:
     """Map the whole ``.log``. Return None for an empty one."""
-    descriptor = open_to_read(segment.log.path)
-    try:
+    with reading(segment.log.path) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes != segment.size_bytes:
             raise PlanOutOfDate(segment.log.path, f"{size_bytes} bytes instead of {segment.size_bytes}")
         return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ) if size_bytes else None
-    finally:
-        os.close(descriptor)
 
 
-def _read(path: Path, start: int, end: int) -> Bytes:
-    buf = np.empty(end - start, np.uint8)
-    descriptor = open_to_read(path)
-    try:
-        filled = 0
-        while filled < buf.size:
-            count = os.preadv(descriptor, [buf[filled:].data], start + filled)
-            if count == 0:
-                raise PlanOutOfDate(path, "it was truncated while it was read")
-            filled += count
-    finally:
-        os.close(descriptor)
-    return buf
+def _filled(buf: Bytes, descriptor: int, start: int) -> bool:
+    """Read bytes of a file into a buffer. Return False if the file ends before the buffer does. Raises: OSError."""
+    filled = 0
+    while filled < buf.size:
+        count = os.preadv(descriptor, [buf[filled:].data], start + filled)
+        if count == 0:
+            return False
+        filled += count
+    return True

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
 
 from storage.directory import followed
-from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
+from storage.errors import InvalidConfig, NotALogDir
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, DirState, TopicPartition, parse_partition_dir_name
 from storage.scan.choice import EVERYTHING, Choice
-
-Plan = TypeVar("Plan")
-
-_LOOKS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +79,6 @@ def _partitions_in(directory: Path) -> Iterator[FoundPartition]:
     starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
     for topic_partition, path in log_dir.partitions():
         yield FoundPartition(topic_partition, path, starts.get(topic_partition, 0))
-
-
-def while_files_move(plan: Callable[[], Plan]) -> Plan:
-    """Look again where a file was renamed or deleted between listing and opening it: no lock is held.
-
-    Raises: UnreadableFile, and what ``plan`` raises.
-    """
-    for _ in range(_LOOKS_MAX - 1):
-        try:
-            return plan()
-        except UnreadableFile as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    return plan()
 
 
 @dataclass(frozen=True, slots=True)

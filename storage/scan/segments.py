@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Protocol, Self, overload
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from storage.records.header import OFFSET_MAX
 from storage.scan.extents import Extent
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
-from storage.scan.slices import CAUSES, Checksums, Damage, OnDamage, Position, Slice
+from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
 from storage.segment import Segment
 
 WINDOW_BYTES: Final = 8 << 20
@@ -118,9 +117,7 @@ class SegmentReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -139,52 +136,31 @@ class SegmentReader:
         """Return a slice of so many rows that was walked over before. Raises: as ``slices``."""
         return next(self.slices(checksums=Checksums.DONE, start=start, rows_max=rows))
 
-    @overload
     def slices(
-        self,
-        *,
-        checksums: Checksums,
-        on_damage: Literal[OnDamage.RAISE] = ...,
-        start: Position | None = ...,
-        rows_max: int | None = ...,
-    ) -> Iterator[Slice]: ...
-
-    @overload
-    def slices(
-        self,
-        *,
-        checksums: Checksums,
-        on_damage: Literal[OnDamage.YIELD],
-        start: Position | None = ...,
-        rows_max: int | None = ...,
-    ) -> Iterator[Slice | Damage]: ...
-
-    def slices(
-        self,
-        *,
-        checksums: Checksums,
-        on_damage: OnDamage = OnDamage.RAISE,
-        start: Position | None = None,
-        rows_max: int | None = None,
-    ) -> Iterator[Slice | Damage]:
-        """Walk over the batches.
+        self, *, checksums: Checksums, start: Position | None = None, rows_max: int | None = None
+    ) -> Iterator[Slice]:
+        """Walk over the batches. The first one that cannot be read raises its error.
 
         Args:
-            checksums: who verifies them; ON_READ if damage is yielded.
-            on_damage: what is done with batches that cannot be read.
+            checksums: who verifies them.
             start: where to begin; ``self.start`` if none is given.
             rows_max: of a slice.
 
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
-        for found in self._walk(start or self.start, rows_max or ROWS_MAX, checksums, on_damage):
-            if on_damage is OnDamage.RAISE and isinstance(found, Damage):
+        for found in self._walk(start or self.start, rows_max or ROWS_MAX, checksums, goes_on=False):
+            if isinstance(found, Damage):
                 raise found.error
             yield found
 
-    def _walk(
-        self, start: Position, rows_max: int, checksums: Checksums, on_damage: OnDamage
-    ) -> Iterator[Slice | Damage]:
+    def slices_and_damage(self) -> Iterator[Slice | Damage]:
+        """Walk over the batches, and verify their checksums. Damage stands in the place of what cannot be read.
+
+        Raises: UnreadableFile.
+        """
+        return self._walk(self.start, ROWS_MAX, Checksums.ON_READ, goes_on=True)
+
+    def _walk(self, start: Position, rows_max: int, checksums: Checksums, *, goes_on: bool) -> Iterator[Slice | Damage]:
         manner, table = self._manner, np.zeros(rows_max, BATCH)
         position, next_offset, ordinal, row = start.position, start.next_offset, start.ordinal, start.row
         window_bytes = manner.window_bytes
@@ -202,7 +178,7 @@ class SegmentReader:
                     yield self._bounded(found if good == rows else found.rows(batches[:good]))
                 if good < rows:
                     stopped, next_offset = _behind(found, good, least_offset)
-                    yield found.damage(good, CAUSES[Status.BAD_CRC])
+                    yield found.damage(Status.BAD_CRC, good)
             elif status == Status.LEGACY_MAGIC:
                 read = manner.read_messages(
                     buf, span, file_position, self.path, next_offset, ordinal, rows_max,
@@ -220,7 +196,7 @@ class SegmentReader:
             elif status == Status.END_OF_BUFFER and end < self._end:
                 window_bytes *= 2
             else:
-                damage, position = self._unreadable(CAUSES[Status(status)], position, on_damage)
+                damage, position = self._unreadable(CAUSES[Status(status)], position, goes_on=goes_on)
                 yield damage
 
     def _bounded(self, found: Slice) -> Slice:
@@ -232,10 +208,10 @@ class SegmentReader:
             raise CorruptBatch(self.path, found.position_of(row), cause)
         return found
 
-    def _unreadable(self, cause: str, position: int, on_damage: OnDamage) -> tuple[Damage, int]:
+    def _unreadable(self, cause: str, position: int, *, goes_on: bool) -> tuple[Damage, int]:
         """Return the damage of bytes of which nobody knows how many they are, and where reading goes on."""
         behind = self._end
-        if on_damage is OnDamage.YIELD:
+        if goes_on:
             behind = self._next_indexed(position)
             cause = f"{cause}; what follows up to byte {behind} cannot be told apart"
         return Damage(CorruptBatch(self.path, position, cause), None), behind

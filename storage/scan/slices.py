@@ -31,15 +31,6 @@ CAUSES: Final = {
 }
 
 
-class OnDamage(Enum):
-    """The ways to deal with batches that cannot be read."""
-
-    RAISE = auto()
-    """It raises the error."""
-    YIELD = auto()
-    """It yields the damage in the place of the batches, and goes on behind them."""
-
-
 class Checksums(Enum):
     """The answers to who verifies the checksums of a slice."""
 
@@ -132,10 +123,9 @@ class Slice:
         """Return a slice of some of the rows, which are consecutive or not; ``table`` is a copy or a part of them."""
         return replace(self, table=table)
 
-    def damage(self, row: int, cause: str) -> Damage:
-        """Return the damage of a row, whose header is believed."""
-        error = CorruptBatch(self.path, self.position_of(row), cause)
-        return Damage(error, int(self.table["base_offset"][row]))
+    def damage(self, status: int, row: int) -> Damage:
+        """Return the damage of ``row``, whose header is believed, as a kernel tells it."""
+        return Damage(self.fail(status, row), int(self.table["base_offset"][row]))
 
     def fail(self, status: int, row: int) -> CorruptBatch:
         """Return the error of a kernel that stopped at ``row``."""

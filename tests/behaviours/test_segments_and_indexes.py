@@ -10,11 +10,11 @@ from storage.errors import CorruptIndex
 from storage.indexes import IndexBuilder, parse_offset_index, parse_time_index
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
-from storage.log.producer_state import ProducerState
+from storage.log.producer_state import ProducerState, parse_snapshot
 from storage.segment import open_to_read
 from storage.txn_index import AbortedTxn, collect_aborted_txns, format_aborted_txn, parse_txn_index
 from tests.behaviours.lives import AMPLE, FS, Life, Writer
-from tests.partition_dirs import NOW_MS, PartitionDir, keyed
+from tests.partition_dirs import PartitionDir, keyed
 
 LOG = Path(f"{0:020d}.log")
 FAR = 7_206_178
@@ -85,7 +85,7 @@ def test_aborted_transactions_are_told_again_by_a_replay(tmp_path, replayed_from
     snapshots = [one.path for one in listing.snapshots if one.name.base_offset <= replayed_from]
     state = ProducerState()
     if snapshots:
-        state = ProducerState.load(snapshots[-1].read_bytes(), snapshots[-1], NOW_MS, 1 << 40)
+        state = ProducerState(parse_snapshot(snapshots[-1].read_bytes(), snapshots[-1]))
     told = []
     for segment in listing.segments:
         if segment.base_offset >= replayed_from:

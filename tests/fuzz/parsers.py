@@ -10,7 +10,6 @@ from typing import Final
 from storage.checkpoints import (
     parse_hold_ids,
     parse_leader_epochs,
-    parse_meta_properties,
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
@@ -43,8 +42,7 @@ PARSERS: Final[dict[str, Callable[[bytes], object]]] = {
     "-hold-ids": lambda data: parse_hold_ids(data, _PATH),
     "leader-epoch-checkpoint": lambda data: parse_leader_epochs(data, _PATH),
     "partition.metadata": lambda data: parse_partition_metadata(data, _PATH),
-    "meta.properties": lambda data: parse_meta_properties(data, _PATH),
-    "server.properties": lambda data: parse_properties(data, "server.properties"),
+    ".properties": lambda data: parse_properties(data, "server.properties"),
     "metadata record": parse_metadata_record,
 }
 """By the end of the names of the files that they read."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from policies.config.policy import TopicPolicy
-from policies.facts import NO_TIMESTAMP, PartitionFacts, TimestampSource
+from policies.facts import NO_TIMESTAMP, PartitionFacts
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import Retention, retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 
 DAY_MS = 86_400_000
+FILE_TIME = "the file time of its .log (no record has a timestamp)"
 
 
 def outcome(log: LogBuilder, policy: TopicPolicy, now_ms: int = NOW_MS) -> Retention:
@@ -104,13 +105,13 @@ def test_old_segments_go_and_fresh_ones_stay() -> None:
 @pytest.mark.parametrize(("mtime_age_ms", "gone"), [(100, []), (101, [0])])
 def test_a_segment_without_timestamps_expires_by_its_file_time(mtime_age_ms: int, gone: list[int]) -> None:
     log = a_log().segment(newest_ms=NO_TIMESTAMP, mtime_ms=NOW_MS - mtime_age_ms).segments(50)
-    assert log.facts().segments[0].timestamp_source is TimestampSource.MTIME
+    assert log.facts().segments[0].timestamp_source == FILE_TIME
     assert deleted(log, a_policy(retention_ms=100)) == gone
 
 
 def test_a_record_time_wins_over_the_file_time() -> None:
     log = a_log().segment(newest_ms=0, mtime_ms=NOW_MS).segment(newest_ms=NOW_MS, mtime_ms=0)
-    assert [s.timestamp_source for s in log.facts().segments] == [TimestampSource.TIME_INDEX] * 2
+    assert [s.timestamp_source for s in log.facts().segments] == ["its newest record"] * 2
     assert deleted(log, a_policy(retention_ms=100)) == [0]
 
 
@@ -246,7 +247,7 @@ def test_every_segment_has_its_verdict_in_order_with_its_bytes() -> None:
         ),
         (
             a_log().segment(newest_ms=NO_TIMESTAMP, mtime_ms=NOW_MS - 4 * DAY_MS),
-            f"RETENTION_TIME: {TimestampSource.MTIME.value} is 4d old, more than retention.ms=3d (--set)",
+            f"RETENTION_TIME: {FILE_TIME} is 4d old, more than retention.ms=3d (--set)",
         ),
         (
             aged(2 * DAY_MS, 0),

@@ -7,11 +7,9 @@ import pytest
 from storage.checkpoints import (
     CorruptCheckpoint,
     LeaderEpochEntry,
-    MetaProperties,
     format_leader_epochs,
     format_offset_checkpoint,
     parse_leader_epochs,
-    parse_meta_properties,
     parse_offset_checkpoint,
     parse_partition_metadata,
     truncate_from_end,
@@ -116,23 +114,3 @@ def test_partition_metadata_without_a_topic_id_is_corrupt(data, line):
     with pytest.raises(CorruptCheckpoint) as caught:
         parse_partition_metadata(data, PATH)
     assert caught.value.line == line
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (
-            b"#\n#Sat Nov 21\nversion=1\ncluster.id=c\nnode.id=4\ndirectory.id=d\n",
-            MetaProperties(1, "c", 4, "d"),
-        ),
-        (b"version=0\nbroker.id=3\nnode.id=9\n", MetaProperties(0, None, 3, None)),
-    ],
-)
-def test_meta_properties_of_both_versions_are_read(data, expected):
-    assert parse_meta_properties(data, PATH) == expected
-
-
-@pytest.mark.parametrize("data", [b"", b"version=2\n", b"version=x\n", b"version=1\nnode.id=x\n"])
-def test_meta_properties_that_cannot_be_are_corrupt(data):
-    with pytest.raises(CorruptCheckpoint):
-        parse_meta_properties(data, PATH)

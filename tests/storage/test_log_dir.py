@@ -155,7 +155,7 @@ def test_lock_is_reported_while_it_is_held(tmp_path):
 
 
 def test_free_bytes_are_those_of_the_dirs_file_system(tmp_path):
-    assert LogDir(tmp_path).free_bytes() > 0
+    assert LogDir(tmp_path).space().free_bytes > 0
 
 
 @pytest.mark.parametrize("data", ["", "0", "0\n", "0\n0\n"])

@@ -54,9 +54,8 @@ _RECORD_GROWTH_MAX: Final = 16
 class NotYetSupported(LogCleanerError):
     """Valid data that this version does not rewrite; the partition is left as it is."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(path, what)
-        self.path, self.what = path, what
+    path: Path
+    what: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what} cannot be rewritten yet; the partition is left as it is"

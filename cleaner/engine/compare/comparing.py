@@ -52,9 +52,8 @@ class UnlikePlaces(LogCleanerError):
 
     kind = ErrorKind.USAGE
 
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy)
-        self.cause, self.remedy = cause, remedy
+    cause: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"{self.cause}; {self.remedy}"
@@ -63,9 +62,10 @@ class UnlikePlaces(LogCleanerError):
 class OtherTopicId(LogCleanerError):
     """Two partition directories of topics that had one name, one after the other."""
 
-    def __init__(self, before: Path, before_id: str, after: Path, after_id: str) -> None:
-        super().__init__(before, before_id, after, after_id)
-        self.before, self.before_id, self.after, self.after_id = before, before_id, after, after_id
+    before: Path
+    before_id: str
+    after: Path
+    after_id: str
 
     def __str__(self) -> str:
         return (

@@ -55,9 +55,7 @@ Flags = npt.NDArray[np.bool_]
 class NoSegments(LogCleanerError):
     """A partition directory that had a log, and has no ``.log`` file left."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.directory = directory
+    directory: Path
 
     def __str__(self) -> str:
         return f"{self.directory}: holds no .log file any more, and a cleaning leaves at least one"

@@ -12,7 +12,7 @@ from cleaner.engine.copy.moment import METADATA_DIR, Moment, SeenDirectory
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
 from storage.directory import open_sized, opened
-from storage.errors import LogCleanerError, UnreadableFile
+from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_bytes
 from storage.log.listing import Listing
 from storage.names import SCRATCH_SUFFIX, FileKind, parse_segment_file_name
@@ -71,12 +71,9 @@ def _as_it_is(directory: SeenDirectory) -> int:
 def _data_of(directory: Path, names: Iterable[str]) -> int:
     """Return the bytes of data in some files of a directory. One that is gone has none; its copying tells."""
     total_bytes = 0
-    try:
-        with opened(directory) as parent:
-            for name in names:
-                total_bytes += _data_in(directory / name, parent)
-    except OSError as error:
-        raise UnreadableFile(directory, error.strerror or str(error)) from error
+    with as_unreadable(directory), opened(directory) as parent:
+        for name in names:
+            total_bytes += _data_in(directory / name, parent)
     return total_bytes
 
 

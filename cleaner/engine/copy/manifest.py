@@ -19,7 +19,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
 from policies.reasons import Action, Verdict
-from storage.errors import LogCleanerError, UnreadableFile
+from storage.errors import LogCleanerError, as_unreadable
 from storage.log_dir import read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.segment import open_to_read
@@ -32,9 +32,8 @@ _ROUND_ENDED: Final = "ROUND_ENDED"
 class CorruptManifest(LogCleanerError):
     """A ``logcleaner-manifest.json`` that does not say what a copy consists of."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(path, cause)
-        self.path, self.cause = path, cause
+    path: Path
+    cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; make the copy anew, or take the file away to compare without it"
@@ -43,9 +42,7 @@ class CorruptManifest(LogCleanerError):
 class IncompleteCopy(LogCleanerError):
     """A copy that was interrupted: it has no manifest."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
@@ -175,11 +172,8 @@ def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[s
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, hexadecimal. Raises: UnreadableFile."""
-    try:
-        with open(open_to_read(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    with as_unreadable(path), open(open_to_read(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _partition(copy: PartitionCopy, root: Path) -> dict[str, Any]:

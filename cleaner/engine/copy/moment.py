@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from cleaner.engine.inventory import is_named
 from storage.checkpoints import parse_offset_checkpoint
 from storage.directory import opened
-from storage.errors import PlanOutOfDate, UnreadableFile
+from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.listing import Listing
 from storage.log_dir import LogDir, Offsets, read_file
 from storage.names import (
@@ -122,12 +122,9 @@ class SeenDirectory:
     @classmethod
     def look(cls, path: Path, ignored: Collection[str] = ()) -> SeenDirectory:
         """List a directory; names in ``ignored`` are not looked at. Raises: UnreadableFile."""
-        try:
-            with opened(path) as descriptor, os.scandir(descriptor) as found:
-                status = os.fstat(descriptor)
-                entries = dict(_entries(entry for entry in found if entry.name not in ignored))
-        except OSError as error:
-            raise UnreadableFile(path, error.strerror or str(error)) from error
+        with as_unreadable(path), opened(path) as descriptor, os.scandir(descriptor) as found:
+            status = os.fstat(descriptor)
+            entries = dict(_entries(entry for entry in found if entry.name not in ignored))
         is_told = PARTITION_METADATA_FILE in entries and entries[PARTITION_METADATA_FILE].is_file
         topic_id = read_file(path / PARTITION_METADATA_FILE) if is_told else None
         return cls(path, EntrySeen.of(status), status.st_mtime_ns, entries, topic_id)

@@ -30,9 +30,9 @@ _ANOTHER: Final = "name another directory, or remove this one"
 class CopyDoesNotFit(LogCleanerError):
     """The file system of a copy has less free than the copy may take. Nothing was written."""
 
-    def __init__(self, path: Path, needed_bytes: int, free_bytes: int) -> None:
-        super().__init__(path, needed_bytes, free_bytes)
-        self.path, self.needed_bytes, self.free_bytes = path, needed_bytes, free_bytes
+    path: Path
+    needed_bytes: int
+    free_bytes: int
 
     def __str__(self) -> str:
         return (

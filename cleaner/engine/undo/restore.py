@@ -48,9 +48,7 @@ from storage.names import (
 class NoSpaceToRestore(LogCleanerError):
     """A restore, or a release, found no space for a small file."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         remedy = "move something that is not Kafka's off this disk, then run again"

@@ -9,11 +9,12 @@ from pathlib import Path
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
 from policies.facts import PartitionFacts
 from policies.plan import PartitionPlan, Plan, path_of
+from storage.directory import despite_vanishing
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.scan.extents import Extent, Wanted, cut_partition
-from storage.scan.partitions import OffsetRange, while_files_move
+from storage.scan.partitions import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def take_snapshot(plan: Plan) -> PlannedRead:
     slices: list[Extent] = []
     for planned in plan.partitions:
         try:
-            slices += while_files_move(partial(_slices, planned.facts))
+            slices += despite_vanishing(partial(_slices, planned.facts))
         except LogCleanerError as error:
             problems.append(f"{planned.facts.topic_partition}: {error}")
     return PlannedRead(plan.request.now_ms, plan.partitions, tuple(slices), tuple(problems))

@@ -15,9 +15,10 @@ from storage.scan.partitions import FoundPartition, OffsetRange, names_in, reada
 class NoSuchOffset(LogCleanerError):
     """An offset or a time at which a read was to begin or end, and which the partition does not hold."""
 
-    def __init__(self, partition: str, asked: str, start_offset: int, end_offset: int) -> None:
-        super().__init__(partition, asked, start_offset, end_offset)
-        self.partition, self.asked, self.start_offset, self.end_offset = partition, asked, start_offset, end_offset
+    partition: str
+    asked: str
+    start_offset: int
+    end_offset: int
 
     def __str__(self) -> str:
         return (

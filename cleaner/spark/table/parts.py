@@ -43,9 +43,7 @@ _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 class PartitionExists(LogCleanerError):
     """A partition that a write was to make exists already."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
     def __str__(self) -> str:
         return f"{self.path}: is there already, and only new partitions are written; nothing has changed"

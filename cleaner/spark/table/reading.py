@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.arrow.schema import arrow_schema
 from cleaner.spark.table.options import Mode, Options
+from storage.directory import despite_vanishing
 from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
-from storage.scan.partitions import FoundPartition, while_files_move
+from storage.scan.partitions import FoundPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ def read_offsets(slice_: Extent, columns: tuple[str, ...], options: Options) -> 
                 yield from read_slice(one, columns, options)
             except SegmentGone:
                 gone.append(one)
-        slices = [again for one in gone for again in while_files_move(partial(_plan_again, one, options))]
+        slices = [again for one in gone for again in despite_vanishing(partial(_plan_again, one, options))]
         if not slices:
             return
     raise SegmentGone(slices[0].path)

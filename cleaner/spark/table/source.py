@@ -19,9 +19,10 @@ from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import Mode, Options, parse_options
 from cleaner.spark.table.pushdown import EVERYTHING, narrowing_of
 from cleaner.spark.table.reading import read_planned
+from storage.directory import despite_vanishing
 from storage.errors import InvalidConfig
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
-from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, while_files_move
+from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +92,7 @@ class KafkaLogReader(DataSourceReader):
         check_chosen(self._options, found)
         check_named((self._options.starting, self._options.ending), found)
         wanted = [partition for partition in found if self._narrowing.wants(partition.topic_partition)]
-        slices = [one for place in wanted for one in while_files_move(partial(self._slices, place))]
+        slices = [one for place in wanted for one in despite_vanishing(partial(self._slices, place))]
         return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

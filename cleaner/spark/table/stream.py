@@ -18,10 +18,11 @@ from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, 
 from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import LOG_END, Bound, Options
 from cleaner.spark.table.reading import read_offsets
+from storage.directory import despite_vanishing
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import TopicPartition
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
-from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, readable_end, while_files_move
+from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, readable_end
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,9 +33,8 @@ Offsets = dict[TopicPartition, int]
 class PartitionGone(LogCleanerError):
     """A partition that a stream has read from, and whose directory is no longer there."""
 
-    def __init__(self, partition: str, paths: str) -> None:
-        super().__init__(partition, paths)
-        self.partition, self.paths = partition, paths
+    partition: str
+    paths: str
 
     def __str__(self) -> str:
         return (
@@ -98,7 +98,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         if gone and self._options.fail_on_data_loss:
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
         there = [(found[name], range_) for name, range_ in wanted.items() if name in found]
-        slices = [one for place in there for one in while_files_move(partial(self._slices, *place))]
+        slices = [one for place in there for one in despite_vanishing(partial(self._slices, *place))]
         return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -132,7 +132,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
     def _end(self, partition: FoundPartition) -> int:
         now_ms = SystemClock().now_ms()
         committed = self._options.read_committed
-        return while_files_move(lambda: readable_end(partition.open(), read_committed=committed, now_ms=now_ms))
+        return despite_vanishing(lambda: readable_end(partition.open(), read_committed=committed, now_ms=now_ms))
 
 
 def limited(begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:

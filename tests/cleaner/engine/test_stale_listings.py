@@ -22,16 +22,17 @@ from tests.partition_dirs import (
 from tests.partition_dirs import request as a_request
 
 OLD_MS = NOW_MS - 2 * DAY_MS
+LAST = 9
 LAYERS = configured(orders=COMPACT, clicks=EXPIRING)
 
 
 @pytest.fixture
 def log_dir(tmp_path):
     clicks = PartitionDir(tmp_path, "clicks-0")
-    for base in range(6):
+    for base in range(LAST):
         clicks.segment(base, keyed(base, "x=1", timestamp_ms=OLD_MS))
     orders = PartitionDir(tmp_path, "orders-0").segment(0, keyed(0, "a=1")).segment(10, keyed(10, "a=2"))
-    return committed(tmp_path, clicks.segment(6, keyed(6, "x=2")), orders.segment(20, keyed(20, "b=1")))
+    return committed(tmp_path, clicks.segment(LAST, keyed(LAST, "x=2")), orders.segment(20, keyed(20, "b=1")))
 
 
 def remove_oldest(directory):
@@ -61,14 +62,14 @@ def planned(log_dir):
     return {p.facts.topic_partition.topic: [s.base_offset for s in p.facts.segments] for p in plan.partitions}
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", [1, 7])
 def test_partition_whose_files_went_is_listed_anew(log_dir, monkeypatch, times):
     stale(monkeypatch, inventory, remove_oldest, times)
-    assert planned(log_dir) == {"clicks": list(range(times, 7)), "orders": [0, 10, 20]}
+    assert planned(log_dir) == {"clicks": list(range(times, LAST + 1)), "orders": [0, 10, 20]}
 
 
 def test_partition_whose_files_never_stay_is_told_in_the_end(log_dir, monkeypatch):
-    stale(monkeypatch, inventory, remove_oldest, times=4)
+    stale(monkeypatch, inventory, remove_oldest, times=8)
     (failed,) = a_cleaner(log_dir, LAYERS).plan(a_request()).failures
     assert (str(failed.topic_partition), "No such file" in failed.error) == ("clicks-0", True)
 

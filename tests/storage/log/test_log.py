@@ -102,13 +102,6 @@ def test_every_range_gives_just_its_records(tmp_path: Path) -> None:
         assert [r.offset for r in log.records(start, end_offset=end)] == list(range(start, min(end, 24)))
 
 
-def test_a_read_takes_whole_batches_up_to_its_limit_and_one_at_least(tmp_path: Path) -> None:
-    log = filled(tmp_path)
-    batch_bytes = next(log.read()).header.size_bytes
-    assert [b.base_offset for b in log.read(4, max_bytes=2 * batch_bytes)] == [3, 6]
-    assert [b.base_offset for b in log.read(4, max_bytes=1)] == [3]
-
-
 def test_the_log_start_hides_what_lies_below_it(tmp_path: Path) -> None:
     log = reopened(filled(tmp_path), SMALL, log_start_offset=7)
     assert offsets(log)[0] == 7

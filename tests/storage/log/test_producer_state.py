@@ -142,17 +142,6 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     assert state.first_unstable_offset(high_watermark) == unstable
 
 
-def test_a_state_that_knows_the_high_watermark_answers_the_same_from_there_on():
-    state, _ = replayed(
-        data(0, txn=True),
-        commit(1),
-        data(2, txn=True, sequence=1),
-        commit(3),
-        state=ProducerState(high_watermark=3),
-    )
-    assert [state.first_unstable_offset(mark) for mark in (3, 4)] == [2, None]
-
-
 @pytest.mark.parametrize(("age_ms", "known"), [(DAY_MS - 1, True), (DAY_MS, False)])
 def test_a_silent_producer_expires_at_the_limit(age_ms, known):
     state, _ = replayed(data(0, timestamp_ms=1000))
@@ -172,7 +161,7 @@ def snapshot_of(*batches):
 
 def test_a_snapshot_comes_back_and_goes_on_where_the_state_was():
     before = snapshot_of(data(0, txn=True), data(1, producer_id=2, sequence=8), abort(2), data(3, txn=True, sequence=1))
-    loaded = ProducerState.load(before, SNAPSHOT, now_ms=2000, expiration_ms=DAY_MS)
+    loaded = ProducerState(parse_snapshot(before, SNAPSHOT))
     assert loaded.to_snapshot_bytes() == before
     assert replayed(abort(4), state=loaded)[1] == [AbortedTxn(1, 3, 4, 5)]
 
@@ -189,11 +178,6 @@ def test_a_snapshot_has_kafkas_layout():
 def test_a_producer_known_by_markers_only_has_no_batch_in_a_snapshot():
     (entry,) = parse_snapshot(snapshot_of(commit(0)), SNAPSHOT)
     assert (entry.last_batch, entry.last_timestamp_ms, entry.coordinator_epoch) == (None, 2000, 4)
-
-
-def test_expired_producers_are_not_loaded():
-    state = ProducerState.load(snapshot_of(data(0)), SNAPSHOT, now_ms=1000 + DAY_MS, expiration_ms=DAY_MS)
-    assert state.producers == {}
 
 
 def test_an_empty_snapshot_has_ten_bytes():

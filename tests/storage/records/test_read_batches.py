@@ -19,7 +19,6 @@ from storage.records import (
     iter_batches,
     iter_headers,
     read_batch,
-    read_batches,
 )
 
 PATH = Path("00000000000000000000.log")
@@ -112,7 +111,7 @@ def test_headers_of_many_small_batches_are_all_found(opened):
 
 def test_whole_batches_are_read_from_disk(opened):
     descriptor, path = opened(LOG)
-    assert [bytes(batch.data) for batch in read_batches(descriptor, path)] == PIECES
+    assert [bytes(read_batch(descriptor, path, found).data) for found in iter_headers(descriptor, path)] == PIECES
 
 
 def test_a_batch_that_changed_since_its_header_was_read_is_corrupt(opened):

@@ -213,7 +213,7 @@ def test_empty_directory_that_is_there_is_taken(tmp_path, original):
 
 
 def test_too_small_a_disk_is_told_with_what_is_needed_before_anything_is_written(tmp_path, original, monkeypatch):
-    space = SimpleNamespace(f_bavail=1, f_frsize=4096, f_blocks=1)
+    space = SimpleNamespace(f_bavail=1, f_frsize=4096, f_blocks=1, f_bfree=1)
     monkeypatch.setattr(output_module.os, "statvfs", lambda path: space)
     logs = sum(p.stat().st_size for p in original.rglob("*") if p.is_file() and p.name.startswith("0"))
     with pytest.raises(CopyDoesNotFit) as caught:

@@ -98,7 +98,7 @@ def test_what_a_copy_needs_is_counted_without_holes(
 ) -> None:
     preallocate(original / f"clicks-0/{1:020d}.log")
     preallocate(original / f"orders-0/{4:020d}.index")
-    space = SimpleNamespace(f_bavail=1, f_frsize=4096, f_blocks=1)
+    space = SimpleNamespace(f_bavail=1, f_frsize=4096, f_blocks=1, f_bfree=1)
     monkeypatch.setattr(output_module.os, "statvfs", lambda path: space)
     with pytest.raises(CopyDoesNotFit) as caught:
         copied(original, tmp_path / "copy")
@@ -110,7 +110,7 @@ def test_metadata_log_is_counted_too(tmp_path: Path, original: Path, monkeypatch
     directory.mkdir()
     (directory / f"{0:020d}.log").write_bytes(b"x" * 3 * MIB)
     monkeypatch.setattr(
-        output_module.os, "statvfs", lambda path: SimpleNamespace(f_bavail=1, f_frsize=4096, f_blocks=1)
+        output_module.os, "statvfs", lambda path: SimpleNamespace(f_bavail=1, f_frsize=4096, f_blocks=1, f_bfree=1)
     )
     with pytest.raises(CopyDoesNotFit) as caught:
         copied(original, tmp_path / "copy")
