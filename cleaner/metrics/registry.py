@@ -220,7 +220,7 @@ class _Samples(Collector):
         place = {family: at for at, family in enumerate(names.ALL)}
         ordered = sorted(self._metrics.samples(), key=lambda sample: place[sample.family])
         for family, samples in groupby(ordered, key=lambda sample: sample.family):
-            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind.value)
+            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
             for sample in samples:
                 metric.add_sample(family.name, dict(zip(family.labels, sample.labels, strict=True)), sample.value)
             yield metric
