@@ -21,7 +21,7 @@ from typing import Final, Self
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from cleaner.config.layers import Settings
-from cleaner.daemon.observer import Observer, Unobserved
+from cleaner.daemon.observer import Observer
 from cleaner.engine.outcome import Listener
 from cleaner.metrics.registry import Metrics
 from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
@@ -72,7 +72,7 @@ def observer_of(settings: Settings, listener: Listener, version: str = "unknown"
     Raises: InvalidConfig if the address can never be used.
     """
     if settings.metrics_listen is None:
-        yield Unobserved()
+        yield Observer()
         return
     metrics = Metrics(per_partition=settings.metrics_per_partition, version=version)
     with _Serving(settings.metrics_listen, metrics, listener):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
-from cleaner.daemon.observer import DaemonState, JobDone, JobKind
+from cleaner.daemon.observer import DaemonState, JobDone, JobKind, Observer
 from cleaner.engine.outcome import Outcome
 from cleaner.metrics import families as names
 from cleaner.metrics.of_plans import Failed, Sample, log_dir_samples, partitions_text
@@ -40,7 +40,7 @@ class _Read(NamedTuple):
     partitions: bytes
 
 
-class Metrics:
+class Metrics(Observer):
     """The observer that turns what it hears into metrics. Any thread may call it."""
 
     def __init__(
