@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent
 from cleaner.daemon.pulse import Pulse
@@ -80,7 +79,7 @@ class CompactionRefused(LogCleanerError):
 
 
 class CompactingChild:
-    """One child, started with its first task, ended on leaving the ``with``."""
+    """One child, started with its first task, ended by ``close``."""
 
     def __init__(self, locks: Iterable[int], pulse: Pulse) -> None:
         """Prepare the child; start nothing yet.
@@ -96,14 +95,6 @@ class CompactingChild:
         self._signs = _Signs()
         self._is_asked_to_end = False
         self._is_wanted: Callable[[], bool] = _always
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def compact(
         self,

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cleaner.daemon.child import CompactingChild
@@ -43,9 +42,7 @@ class Turn:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._compactor:
             self._compactor.close()
         for lock in (self._locks or {}).values():

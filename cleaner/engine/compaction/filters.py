@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 import numpy as np
@@ -100,9 +99,7 @@ class Filters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         if kind is None:
             with suppress(OSError):
                 for name in self._directory.names(*_OWN_SUFFIXES):  # whoever holds the lock has it for himself
