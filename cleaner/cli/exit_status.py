@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Mapping
 from enum import IntEnum
 
-from cleaner import journald
 from cleaner.errors import told
+from cleaner.journald import Level, prefix
 from cleaner.printable import printable
 from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError
 
@@ -90,13 +90,13 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
     if show_traceback:
         traceback.print_exception(error)
     for line in lines_of(error):
-        complain(line, journald.ERROR)
+        complain(line, Level.ERROR)
     return status_of(error)
 
 
-def complain(line: str, priority: int = journald.WARNING) -> None:
+def complain(line: str, level: Level = Level.WARNING) -> None:
     """Print one line on stderr, and escape the control characters of file names in it."""
-    print(f"{journald.prefix(priority)}logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - the command line
+    print(f"{prefix(level)}logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - the command line
 
 
 def lines_of(error: BaseException) -> list[str]:

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with opened_compactor(args) as compactor, ProgressBar() as bar:
-        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar.advance)
         one_for = "--output" if args.output else None
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     confirm_force_lock(args)
     with ProgressBar() as bar:
-        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar.advance)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         started_ms = clock_ms()
         volumes = cleaner.volumes()
