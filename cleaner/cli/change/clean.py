@@ -12,7 +12,7 @@ from cleaner import __version__
 from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.metrics import clock_ms, tell_held, tell_metrics
+from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
         except LogDirLocked:
             if not args.output:
-                tell_held(cleaner, loaded.settings, request)
+                tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     show(CleaningReport(plan, outcome), as_json=args.json, every_segment=args.verbose > 0)
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     _tell_uncommitted(plan)
     tell_guards(plan)
     if not args.output:  # a copy leaves the log dir as it was
-        tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
+        tell_metrics(cleaner, loaded.settings, plan.request, missing, Ran(plan, outcome, started_ms))
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.metrics import clock_ms, tell_metrics
+from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -93,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
         _tell_measured(rescued)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
-    tell_metrics(cleaner, loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
+    ran = Ran(rescued.plan, rescued.outcome, started_ms)
+    tell_metrics(cleaner, loaded.settings, ran.plan.request, missing, ran)
     if rescued.outcome.interrupted and signalled:
         return signalled
     if rescued.is_met and not missing:
