@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
@@ -14,7 +15,7 @@ from cleaner.engine.journal import JournalFull
 from cleaner.engine.outcome import Outcome
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
-from policies.plan import PartitionKey, PartitionPlan, Plan
+from policies.plan import PartitionKey, Plan
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLocked
 
@@ -37,6 +38,8 @@ Complaint = tuple[Event, tuple[tuple[str, object], ...]]
 
 _CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
 """Jobs that do nothing while the configuration cannot be read."""
+PASSES: Final = 2
+"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
 
 
@@ -254,39 +257,28 @@ class Teller:
 class Progress:
     """A ``Listener`` that logs events, gives signs of life, and tells how far the compaction of a partition is."""
 
-    def __init__(self, log: Teller, pulse: Pulse, partition: PartitionKey | None = None, all_bytes: int = 0) -> None:
-        """Listen.
-
-        Args:
-            log: hears events.
-            pulse: hears that something goes on.
-            partition: what is compacted, where that is told.
-            all_bytes: that are read for it.
-        """
+    def __init__(self, log: Teller, pulse: Pulse) -> None:
+        """Listen. ``log`` hears events, ``pulse`` that something goes on."""
         self._log = log
         self._pulse = pulse
-        self._partition = partition
-        self._all_bytes = all_bytes
-        self._done_bytes = 0
+        self._partition = ""
+        self._all_bytes = self._done_bytes = 0
 
     def event(self, name: str, **fields: object) -> None:
         """Log it."""
         self._pulse.alive()
         self._log.event(name, **fields)
+        match name, fields:
+            case Event.COMPACTION_BEGUN, {"topic": topic, "partition": partition, "bytes": int(size_bytes)}:
+                self._partition, self._all_bytes, self._done_bytes = f"{topic}-{partition}", PASSES * size_bytes, 0
 
     def progress(self, done_bytes: int) -> None:
         """Tell the percentage."""
         self._pulse.alive()
         self._done_bytes += done_bytes
-        if self._partition and self._all_bytes:
+        if self._all_bytes:
             percent = min(99, 100 * self._done_bytes // self._all_bytes)
-            self._pulse.tell(f"compacting {self._partition[1]}: {percent} %")
-
-
-def bytes_to_read(planned: PartitionPlan) -> int:
-    """Return the bytes that both passes of a compaction read: its clean segments are asked for replaced keys, too."""
-    assert planned.compaction is not None
-    return 2 * planned.compaction.size_bytes
+            self._pulse.tell(f"compacting {self._partition}: {percent} %")
 
 
 def words(job: Job) -> str:

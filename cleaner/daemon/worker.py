@@ -21,7 +21,7 @@ from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_besid
 from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
 from cleaner.daemon.pulse import Pulse
-from cleaner.daemon.telling import Progress, Teller, Trouble, bytes_to_read, words
+from cleaner.daemon.telling import Progress, Teller, Trouble, words
 from cleaner.daemon.turn import Turn, at_least_one
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
@@ -33,7 +33,6 @@ from cleaner.engine.outcome import Outcome
 from cleaner.errors import told
 from cleaner.events import Event
 from policies.plan import Only, PartitionKey, Plan, Request
-from policies.steps import compaction_steps
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -63,8 +62,6 @@ class Worker:
         self._rests_until_seconds = 0.0
         self._doing = JobKind.SURVEY
         self._damage = DamagedWorks()
-        self._to_read_bytes: dict[PartitionKey, int] = {}
-        """What the compactions of the backlog read."""
 
     def want(self, change: Change) -> None:
         """Change the schedule before the next job."""
@@ -203,7 +200,6 @@ class Worker:
         self._teller.found_idle(self._schedule.recovered, plan)
         if not self._schedule.observing:
             free = [d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held]
-            self._to_read_bytes = {step.key: bytes_to_read(step) for d in free for step in compaction_steps(d)}
             self._schedule = self._schedule.with_work_of(free, dict(chain.from_iterable(map(next_removals, free))))
 
     def _is_there(self, path: Path) -> bool:
@@ -312,7 +308,7 @@ class Worker:
             return terms is not None and self._configuration.terms_of(Path(key[0]), key[1].topic) == terms
 
         terms = self._configuration.terms_of(Path(key[0]), key[1].topic)
-        progress = Progress(self._teller, self._pulse, key, self._to_read_bytes.get(key, 0))
+        progress = Progress(self._teller, self._pulse)
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
         lock = round_.lock_of(Path(key[0]))
