@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from policies.plan import Plan
 
 
-def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
+def show(report: Report, *, as_json: bool, every_segment: bool = False, width_piped: int = 80) -> None:
     """Print a report on stdout. No other function does.
 
     Args:
         report: the value that a command made.
         as_json: print the report's document, on one line.
         every_segment: do not fold neighbouring segments (``-v``).
+        width_piped: the width of tables, in columns, if stdout is not a terminal.
     """
     if as_json:
         json.dump(report.document(), sys.stdout)
@@ -30,7 +31,7 @@ def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
 
     from cleaner.report.page import Page
 
-    console = Console(width=None if sys.stdout.isatty() else report.width_piped)
+    console = Console(width=None if sys.stdout.isatty() else width_piped)
     for part in report.text(Page(shutil.get_terminal_size((80, 24)).columns, every_segment)):
         if not isinstance(part, Text):
             console.print(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby, islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -157,7 +157,6 @@ class AnalysisReport:
     """An analysis that is shown as tables, as a document, or as a page of HTML."""
 
     analysis: Analysis
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``analyze --json`` prints: sizes in bytes, times in epoch ms, keys with escaped bytes."""

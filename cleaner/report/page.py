@@ -17,11 +17,6 @@ from cleaner.printable import printable
 class Report(Protocol):
     """The findings or acts of a command. Its two forms, ``text`` and ``document``, come from the same values."""
 
-    @property
-    def width_piped(self) -> int:
-        """The width of tables, in columns, if stdout is not a terminal."""
-        ...
-
     def document(self) -> dict[str, Any]:
         """Return the JSON document that ``--json`` prints."""
         ...

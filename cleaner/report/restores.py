@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -25,7 +25,6 @@ class RestoreReport:
 
     results: Sequence[RestoreResult]
     dry_run: bool
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``restore --json`` prints: newest segments first, sizes in bytes, times in epoch ms."""
@@ -45,7 +44,6 @@ class ReleaseReport:
 
     released: Sequence[TopicPartition]
     dry_run: bool
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``restore --release --json`` prints."""
