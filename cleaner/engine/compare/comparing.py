@@ -10,24 +10,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, read_origin
+from cleaner.engine.copy.moment import CHECKPOINTS
 from cleaner.engine.inventory import is_named
 from cleaner.engine.journal import read_journal
 from cleaner.errors import told
-from storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
+from storage.checkpoints import CorruptCheckpoint
 from storage.directory import followed
-from storage.errors import ErrorKind, LogCleanerError, NotALogDir, UnreadableFile
+from storage.errors import ErrorKind, LogCleanerError, NotALogDir
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
-from storage.log_dir import LogDir, Offsets, read_file
+from storage.log.topic_id import topic_id_if_readable
+from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_topic_partition,
 )
@@ -38,12 +37,6 @@ if TYPE_CHECKING:
     from cleaner.engine.compare.two_states import State
 
 
-OFFSET_CHECKPOINTS: Final = (
-    HIGH_WATERMARK_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 RetentionOf = Callable[[TopicPartition], int | None]
 
 
@@ -220,7 +213,7 @@ def _unlike_kinds(before: ComparedDir, after: ComparedDir) -> UnlikePlaces:
 def _known(place: ComparedDir) -> set[TopicPartition]:
     """Return the partitions that a log dir has or names: a lost one is still in its checkpoints, or is left out."""
     known = {topic_partition for topic_partition, _ in place.log_dir.partitions()}
-    for name in OFFSET_CHECKPOINTS:
+    for name in CHECKPOINTS:
         with suppress(CorruptCheckpoint):  # told when the partitions are compared
             known |= set(place.log_dir.offsets(name))
     left_out = place.origin.left_out if place.origin else ()
@@ -291,15 +284,6 @@ def _compared(
 
 def _check_topic_ids(before: Path, after: Path) -> None:
     """Refuse the directories of two topics, if both say whose they are. Raises: OtherTopicId."""
-    ids = _topic_id(before), _topic_id(after)
+    ids = topic_id_if_readable(before), topic_id_if_readable(after)
     if None not in ids and ids[0] != ids[1]:
         raise OtherTopicId(before, str(ids[0]), after, str(ids[1]))
-
-
-def _topic_id(directory: Path) -> str | None:
-    """Return the id in ``partition.metadata``; None if there is none that can be read."""
-    path = directory / PARTITION_METADATA_FILE
-    with suppress(UnreadableFile, CorruptCheckpoint):
-        data = read_file(path)
-        return None if data is None else parse_partition_metadata(data, path)
-    return None
