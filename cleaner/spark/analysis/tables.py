@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from datetime import date, timedelta
 from typing import Any, Final
 
+from cleaner.engine.outcome import PartitionResult
 from cleaner.report.findings import (
     Codec,
     CurveStep,
@@ -19,7 +20,6 @@ from cleaner.report.findings import (
     Timestamps,
     TopKey,
 )  # fmt: skip
-from cleaner.spark.analysis.savings import Rehearsed
 from cleaner.spark.analysis.snapshot import PlannedRead
 from policies.retention_curve import curve_by_size, curve_by_time
 from storage.codecs.compression import Compression
@@ -30,6 +30,8 @@ _EPOCH: Final = date(1970, 1, 1)
 Figures = Mapping[str, Any]
 """A row of an aggregation; ``place`` names the partition."""
 ByPlace = Mapping[int, Figures]
+Rehearsed = Mapping[int, PartitionResult]
+"""The results that the partitions' actions would have, by place."""
 
 
 class Naming:
@@ -88,21 +90,14 @@ class Naming:
         ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
         return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
 
-    def savings(self, rehearsed: Sequence[Rehearsed]) -> list[Finding]:
+    def savings(self, rehearsed: Rehearsed) -> list[Finding]:
         """Return the savings of each partition that was rehearsed without an error."""
         rows: list[Finding] = []
-        for place, result in ((one.place, one.result) for one in rehearsed if one.result.error is None):
-            from_bytes, to_bytes = result.compacted_from_bytes, result.compacted_to_bytes
-            saved_bytes = result.deleted_bytes + from_bytes - to_bytes
-            figures = (
-                result.deleted_bytes,
-                from_bytes,
-                to_bytes,
-                saved_bytes,
-                result.records_read,
-                result.records_kept,
-            )
-            rows.append(Savings(*self._name(place), *figures, result.basis.value))
+        for place, result in rehearsed.items():
+            if result.error is None:
+                saved_bytes = result.deleted_bytes + result.compacted_from_bytes - result.compacted_to_bytes
+                figures = {"place": place, **asdict(result), "saved_bytes": saved_bytes, "basis": result.basis.value}
+                rows.append(self._row(Savings, figures))
         return rows
 
     def retention(self) -> list[Finding]:

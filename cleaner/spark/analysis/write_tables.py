@@ -29,7 +29,7 @@ def write_tables(analysis: Analysis, output: Path) -> None:
         path = output / table / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, _arrow(kind, analysis))
+            _write(path, _arrow(table, kind, analysis))
         except OSError as error:
             raise UnwritableFile(path, error.strerror or str(error)) from error
 
@@ -41,10 +41,9 @@ def _write(path: Path, table: pa.Table) -> None:
     hidden.replace(path)
 
 
-def _arrow(kind: type[Finding], analysis: Analysis) -> pa.Table:
+def _arrow(name: str, kind: type[Finding], analysis: Analysis) -> pa.Table:
     hints = get_type_hints(kind)
     columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
-    name = next(name for name, of in TABLES.items() if of is kind)
     rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]
     return pa.Table.from_pylist(rows, pa.schema([*columns, pa.field("analyzed_at", _MOMENT)]))
 
