@@ -17,7 +17,7 @@ from cleaner.engine.freeing import Rescue, Rescued, volumes_of
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal, JournalFull, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
-from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock
+from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
@@ -30,8 +30,6 @@ from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.rescue import SpaceTarget, Volume
 from storage.errors import LogCleanerError
-from storage.guarded import Guarded
-from storage.lock import LogDirLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 
@@ -262,8 +260,7 @@ class Cleaner:
         """Take the lock of every log dir, then read the configuration."""
 
         def look(taken: Mapping[Path, AnyLock]) -> None:
-            guards = {path: lock for path, lock in taken.items() if isinstance(lock, LogDirLock)}
-            self._means = replace(self._means, fs=Guarded(self._fs, guards))
+            self._means = replace(self._means, fs=guarded(self._fs, taken))
 
         self._locked_with(locks, self._locks.lock, look)
 

@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Restore, release or list, and show the result."""
-    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.locks import OwnLocks
+    from cleaner.engine.means import Means
     from cleaner.engine.undo.restore import Restorer
     from cleaner.events import EventLog, LogFormat
-    from storage.filesystem import FileSystem
 
     _check_usage(args)
     confirm_force_lock(args)
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     check_remembered(args.topic, args.topic_partition, log_dirs)
     warn_of_symlinks(log_dirs)
     listener = EventLog(args.verbose, LogFormat(args.log_format))
-    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock, patience=Waiting())
+    locks = OwnLocks(forced=args.force_lock, patience=Waiting())
+    restorer = Restorer(log_dirs, Means(listener=listener), locks)
     return _release(args, restorer) if args.release else _restore(args, restorer)
 
 

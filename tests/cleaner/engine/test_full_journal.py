@@ -263,7 +263,7 @@ def restorer(log_dir: Path, fs: FileSystem, events: list[tuple[str, object]] | N
             if events is not None:
                 events.append((name, fields.get("what")))
 
-    return Restorer([LogDir(log_dir)], fs, FakeClock(), Listening())
+    return Restorer([LogDir(log_dir)], Means(fs, FakeClock(), Listening()))
 
 
 def test_restore_that_cannot_be_written_down_changes_nothing(tmp_path):
