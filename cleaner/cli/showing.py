@@ -44,12 +44,11 @@ def show(report: Report, *, as_json: bool, every_segment: bool = False, width_pi
 def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
     """Log each failure that the engine did not log while it ran."""
     for failed in plan.failures:
-        topic, partition = failed.topic_partition
-        listener.event("partition_failed", topic=topic, partition=partition, error=failed.error)
+        listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
     if outcome.dry_run:  # a run logs these failures itself
-        for (_, (topic, partition)), result in outcome.results.items():
+        for (_, topic_partition), result in outcome.results.items():
             if result.error:
-                listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
+                listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
     for error in log_dir_errors(plan, outcome):
         listener.event("log_dir_failed", error=error)
 

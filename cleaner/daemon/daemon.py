@@ -251,8 +251,7 @@ class Daemon:
                 seen[self._seen.get_nowait()] += 1
         vanished = {(s.log_dir, s.topic_partition) for s in seen if s.event is Event.PARTITION_VANISHED}
         for s, count in seen.items():
-            topic, partition = s.topic_partition
-            place = {"topic": topic, "partition": partition, "log_dir": str(s.log_dir)}
+            place = {**s.topic_partition._asdict(), "log_dir": str(s.log_dir)}
             if s.event is not Event.FILES_VANISHED:
                 self._teller.event(s.event, **place)
             elif (s.log_dir, s.topic_partition) not in vanished:

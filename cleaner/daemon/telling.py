@@ -190,10 +190,16 @@ class Teller:
         """Tell that a partition failed, and is left alone for a while."""
         self.has_failed = True
         self._failed_jobs.add(work[0])
-        kind, (log_dir, (topic, partition)) = work
+        kind, (log_dir, topic_partition) = work
         pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
-        place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
-        self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
+        fields = {
+            **topic_partition._asdict(),
+            "log_dir": log_dir,
+            "job": kind.value,
+            "failures": failure.count,
+            **pause,
+        }
+        self._log.event(Event.PARTITION_BACKS_OFF, **fields, error=failure.error)
 
     def erred(self, kind: JobKind, outcome: Outcome) -> None:
         """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
@@ -229,9 +235,9 @@ class Teller:
         self.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, error, **fields)
 
     def withdrew(self, key: PartitionKey) -> None:
-        """A compaction was ended, because what the configuration says of its partition changed."""
-        log_dir, (topic, partition) = key
-        self._log.event(Event.COMPACTION_WITHDRAWN, topic=topic, partition=partition, log_dir=log_dir)
+        """Tell that a compaction was ended, because the configuration of its partition changed."""
+        log_dir, topic_partition = key
+        self._log.event(Event.COMPACTION_WITHDRAWN, **topic_partition._asdict(), log_dir=log_dir)
 
     def held_locks(self, seconds: float) -> None:
         """Pass on for how long a turn held the locks."""

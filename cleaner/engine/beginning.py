@@ -78,8 +78,8 @@ def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Me
 def _recover_partition(
     topic_partition: TopicPartition, path: Path, recovery: Recovery, journal: Journal, means: Means
 ) -> None:
-    names, (topic, partition) = recovery.names, topic_partition
+    names, place = recovery.names, topic_partition._asdict()
     if not journal.record("recover", means.clock.now_ms(), partition=str(topic_partition), files=names):
-        means.listener.event("journal_waits", topic=topic, partition=partition, what="recover", files=names)
+        means.listener.event("journal_waits", **place, what="recover", files=names)
     recover(means.fs, recovery, path)
-    means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))
+    means.listener.event("partition_recovered", **place, files=len(names))

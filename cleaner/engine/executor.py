@@ -324,7 +324,7 @@ class Executor:
         return self.log_dir.path / str(facts.topic_partition)
 
     def _event(self, name: str, topic_partition: TopicPartition, **fields: object) -> None:
-        self._means.listener.event(name, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
+        self._means.listener.event(name, **topic_partition._asdict(), **fields)
 
 
 def log_starts_after(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
@@ -361,11 +361,10 @@ def tell_compacted(
     listener: Listener, topic_partition: TopicPartition, compaction: Compaction, done: Compacted
 ) -> None:
     """Tell the listener what a compaction did."""
-    topic, partition = topic_partition
+    place = topic_partition._asdict()
     listener.event(
         "segments_compacted",
-        topic=topic,
-        partition=partition,
+        **place,
         first_base_offset=compaction.segments[0].base_offset,
         segments=len(compaction.segments),
         from_bytes=compaction.size_bytes,
@@ -374,4 +373,4 @@ def tell_compacted(
         records_kept=done.records_kept,
     )
     if done.unkeyed:
-        listener.event("unkeyed_records_dropped", topic=topic, partition=partition, count=done.unkeyed)
+        listener.event("unkeyed_records_dropped", **place, count=done.unkeyed)

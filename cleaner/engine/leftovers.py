@@ -176,7 +176,6 @@ def sweep_partition(left: Leftovers, means: Means, errors: list[str], *, for_spa
         errors.append(told(error))
         return Swept()
     if swept.files:
-        topic, number = left.partition.facts.topic_partition
-        fields = {"topic": topic, "partition": number, "files": swept.files, "bytes": swept.size_bytes}
-        means.listener.event("files_removed", **fields)
+        place = left.partition.facts.topic_partition._asdict()
+        means.listener.event("files_removed", **place, files=swept.files, bytes=swept.size_bytes)
     return swept

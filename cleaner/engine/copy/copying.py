@@ -200,7 +200,7 @@ class Copier:
             self._moment.directories[name].ensure_unchanged()  # a change may look like damage
             output.empty(target)
             self._cleaned.pop(facts.topic_partition, None)
-            self._tell("partition_failed", facts.topic_partition, error=told(error))
+            self._means.listener.event("partition_failed", **facts.topic_partition._asdict(), error=told(error))
             self.results[planned.key] = PartitionResult(Basis.DONE, error=told(error))
             return self._as_it_is(planned, target, output, told(error))
         if planned.has_work:
@@ -301,9 +301,6 @@ class Copier:
             kept = {key: at for key, at in offsets.items() if at is not None and str(key) not in left_out}
             if kept or name in planned:
                 self._means.fs.replace_file(output.path / name, format_offset_checkpoint(kept), Purpose.COPY)
-
-    def _tell(self, event: str, topic_partition: TopicPartition, **fields: object) -> None:
-        self._means.listener.event(event, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
 
 
 def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:

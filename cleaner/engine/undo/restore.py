@@ -108,9 +108,9 @@ class Restorer:
     def _attempt(self, log_dir: LogDir, result: RestoreResult, journal: Journal) -> RestoreResult:
         """Restore one partition; its failure stops nobody else."""
         planned = result.restoration
-        topic, partition = result.topic_partition
+        place = result.topic_partition._asdict()
         if planned is None:
-            self._means.listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
+            self._means.listener.event("partition_failed", **place, error=result.error)
         if planned is None or not planned.has_work:
             return result
         try:
@@ -119,11 +119,10 @@ class Restorer:
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as found:
             error = NoSpaceToRestore(found.path) if isinstance(found, OutOfSpace) else found
-            self._means.listener.event("partition_failed", topic=topic, partition=partition, error=told(error))
+            self._means.listener.event("partition_failed", **place, error=told(error))
             return replace(result, error=told(error))
         segments = len(planned.restorable)
-        fields = {"topic": topic, "partition": partition, "segments": segments, "bytes": planned.size_bytes}
-        self._means.listener.event("partition_restored", **fields)
+        self._means.listener.event("partition_restored", **place, segments=segments, bytes=planned.size_bytes)
         return replace(result, held_since_ms=held_since_ms, lapsed_since_ms=None, is_done=True)
 
     def _hold(self, log_dir: LogDir, facts: RestoreFacts) -> int:
@@ -143,15 +142,15 @@ class Restorer:
         if not released:
             return []
         with closing(Journal(log_dir.path, self._fs, may_wait=True)) as journal:  # it may let go what fills the disk
-            for topic, partition in released:
-                if not journal.record("release", self._means.clock.now_ms(), partition=f"{topic}-{partition}"):
-                    self._means.listener.event("journal_waits", topic=topic, partition=partition, what="release")
+            for topic_partition in released:
+                if not journal.record("release", self._means.clock.now_ms(), partition=str(topic_partition)):
+                    self._means.listener.event("journal_waits", **topic_partition._asdict(), what="release")
         try:
             log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
         except OutOfSpace as error:
             raise NoSpaceToRestore(error.path) from error
-        for topic, partition in released:
-            self._means.listener.event("partition_released", topic=topic, partition=partition)
+        for topic_partition in released:
+            self._means.listener.event("partition_released", **topic_partition._asdict())
         return released
 
 
