@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -108,27 +108,17 @@ def _leaves_the_log(name: str, target: tuple[str, ...]) -> bool:
     return becomes is None or becomes.state is not FileState.DELETED
 
 
+@dataclass(eq=False)
 class Watch:
-    """Watches until it is closed."""
+    """Watches until it is closed. It calls the three functions from a thread of its own."""
 
-    def __init__(
-        self,
-        on_config: Callable[[], None],
-        on_seen: Callable[[Seen], None],
-        on_polling: Callable[[str], None],
-    ) -> None:
-        """Prepare the watch; watch nothing yet.
-
-        Args:
-            on_config: a configuration file was written, or replaced.
-            on_seen: called from a thread of its own, as all three are.
-            on_polling: inotify is not to be had: why.
-        """
-        self._on_config = on_config
-        self._on_seen = on_seen
-        self._on_polling = on_polling
-        self._observers: list[BaseObserver] = []
-        self._watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
+    on_config: Callable[[], None]
+    """A configuration file was written, or replaced."""
+    on_seen: Callable[[Seen], None]
+    on_polling: Callable[[str], None]
+    """Inotify is not to be had: why."""
+    _observers: list[BaseObserver] = field(default_factory=list)
+    _watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
 
     def start(self, config_files: Iterable[Path], log_dirs: Iterable[Path]) -> None:
         """Watch these, in place of what was watched before; of the same, nothing is begun anew."""
@@ -155,11 +145,11 @@ class Watch:
         """Hear of a directory of configuration files, where editors replace and write more than those."""
         files, _ = self._watched
         if files & {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}:
-            self._on_config()
+            self.on_config()
 
     def _on_name(self, log_dir: Path, event: FileSystemEvent) -> None:
         for seen in meaning(log_dir, event):
-            self._on_seen(seen)
+            self.on_seen(seen)
 
     def _watch(
         self,
@@ -170,7 +160,7 @@ class Watch:
         try:
             self._start(Observer(), watches, events)
         except OSError as error:
-            self._on_polling(error.strerror or str(error))
+            self.on_polling(error.strerror or str(error))
             polled = _POLLED_FILE if events is _FILE else events
             with suppress(OSError):  # a directory that is gone: each round tells of that
                 self._start(PollingObserver(timeout=poll_seconds), watches, polled)
