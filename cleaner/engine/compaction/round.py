@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates, ends_of, resolve
@@ -261,7 +262,7 @@ def fates_maker(round_: Round) -> Callable[[], Fates]:
     end_offset = round_.compaction.round.end_offset
     aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)
     producers = ends_of(round_.producers)
-    return lambda: Fates(aborted, producers, end_offset, round_.now_ms, round_.log_start_offset)
+    return partial(Fates, aborted, producers, end_offset, round_.now_ms, round_.log_start_offset)
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:
