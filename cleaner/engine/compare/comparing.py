@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, read_origin
+from cleaner.engine.copy.manifest import IncompleteCopy, Manifest, damaged_files, read_manifest
 from cleaner.engine.copy.moment import CHECKPOINTS
 from cleaner.engine.inventory import is_named
 from cleaner.engine.journal import read_journal
@@ -125,15 +125,17 @@ class ComparedDir:
         return [found for found, _ in self.log_dir.partitions()] if self.is_whole else self.partitions
 
     @cached_property
-    def origin(self) -> Origin | None:
-        """Return the log dir that this one is a copy of, if it is one. Raises: CorruptManifest, UnreadableFile."""
-        return read_origin(self.log_dir.path)
+    def manifest(self) -> Manifest | None:
+        """Return the manifest if this is a whole copy of a log dir. Raises: CorruptManifest, UnreadableFile."""
+        with suppress(IncompleteCopy):  # told by ``damaged_files``
+            return read_manifest(self.log_dir.path)
+        return None
 
     def is_copy_of(self, other: ComparedDir) -> bool:
         """Return whether this is a copy of the other place's log dir, as it lies there."""
-        if self.origin is None:
+        if self.manifest is None:
             return False
-        original = Path(self.origin.path)
+        original = Path(self.manifest.original)
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:
@@ -141,8 +143,8 @@ class ComparedDir:
 
         Raises: CorruptManifest, IncompleteCopy, UnreadableFile.
         """
-        files = read_manifest(self.log_dir.path) if self.is_whole else None
-        for name, how in damaged_files(self.log_dir.path, files or ()):
+        manifest = read_manifest(self.log_dir.path) if self.is_whole else None
+        for name, how in damaged_files(self.log_dir.path, manifest.files if manifest else ()):
             yield f"{self.log_dir.path / name}: {how}"
 
     def state(self, topic_partition: TopicPartition, since_ms: int | None = None) -> State:
@@ -216,7 +218,7 @@ def _known(place: ComparedDir) -> set[TopicPartition]:
     for name in CHECKPOINTS:
         with suppress(CorruptCheckpoint):  # told when the partitions are compared
             known |= set(place.log_dir.offsets(name))
-    left_out = place.origin.left_out if place.origin else ()
+    left_out = place.manifest.left_out if place.manifest else ()
     return known | {parsed for name in left_out if (parsed := parse_topic_partition(name))}
 
 
@@ -254,7 +256,7 @@ def compared(
     from cleaner.engine.compare.lost_since import Between  # noqa: PLC0415 - loads the kernels
 
     is_copy_of_it = after.is_copy_of(before)
-    left_out = after.origin.left_out if after.origin and after.is_whole else frozenset()
+    left_out = after.manifest.left_out if after.manifest and after.is_whole else frozenset()
     for name, one, other in pairs(before, after):
         if other is not None:
             yield _compared(name, (before, one), (after, other), now_ms, Between(retention_ms_of(one), is_copy_of_it))
