@@ -11,7 +11,6 @@ from typing import Final
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.journal import JournalFull
 from cleaner.engine.outcome import Outcome
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
@@ -203,10 +202,10 @@ class Teller:
 
     def erred(self, kind: JobKind, outcome: Outcome) -> None:
         """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
-        begins = {str(JournalFull(Path(path), remedy="")): Path(path) for path in outcome.full_log_dirs}
+        full = {error: Path(path) for path, error in outcome.full_log_dirs.items()}
         for error in outcome.errors:
-            if full := next((path for begin, path in begins.items() if error.startswith(begin)), None):
-                self.full(full, kind, error)
+            if error in full:
+                self.full(full[error], kind, error)
             else:
                 self.failed(Event.LOG_DIR_FAILED, kind, error)
         done = {key[0] for key, result in outcome.results.items() if not result.error}

@@ -40,12 +40,12 @@ class Begun:
     request: Request
     errors: list[str] = field(default_factory=list)
     swept_bytes: int = 0
-    full: set[LogDir] = field(default_factory=set)
-    """Log dirs whose journal found no space. They stay as they are, unrecovered."""
+    full: dict[LogDir, str] = field(default_factory=dict)
+    """Log dirs whose journal found no space -> the error. They stay as they are, unrecovered."""
 
     def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
         """Return an executor that does nothing if the log dir is to stay as it is."""
-        return Executor(log_dir, self.means, self.request, compactor, is_journal_full=log_dir in self.full)
+        return Executor(log_dir, self.means, self.request, compactor, journal_full=self.full.get(log_dir))
 
 
 def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:

@@ -148,7 +148,7 @@ class Cleaner:
             (*begun.errors, *(error for executor in executors for error in executor.errors)),
             frozenset(key for executor in executors for key in executor.left),
             self._compactor.name,
-            tuple(str(executor.log_dir.path) for executor in executors if executor.is_journal_full),
+            {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
         )
 
     def remove_journalled(self, request: Request) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ class Cleaner:
                 begun.errors += self._recovered(log_dir, begun.request, survey)
             except JournalFull as error:
                 begun.errors.append(str(error))
-                begun.full.add(log_dir)
+                begun.full[log_dir] = str(error)
 
     def _lock_and_read(self, locks: ExitStack) -> None:
         """Take the lock of every log dir, then read the configuration."""

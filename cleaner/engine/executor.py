@@ -58,7 +58,7 @@ class Executor:
         request: Request,
         compactor: Compactor | None = None,
         *,
-        is_journal_full: bool = False,
+        journal_full: str | None = None,
     ) -> None:
         """Begin nothing yet.
 
@@ -67,7 +67,7 @@ class Executor:
             means: of the run.
             request: as planned with; if it unlinks at once, journal lines may wait for space.
             compactor: carries the compactions out.
-            is_journal_full: recovery met a journal without space, and told so: no step is begun.
+            journal_full: the error, if recovery met a journal without space, and told so: no step is begun.
         """
         self.log_dir = log_dir
         self._compactor = compactor or Local()
@@ -76,8 +76,8 @@ class Executor:
         self._writing = threading.Lock()
         """The journal and the checkpoints belong to all partitions."""
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
-        self.is_journal_full = is_journal_full
-        """What would have to be journalled is not begun any more."""
+        self.journal_full = journal_full
+        """Once the journal found no space, the error: what would have to be journalled is not begun any more."""
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
         self.changed: set[PartitionKey] = set()
@@ -148,7 +148,7 @@ class Executor:
 
     def correct_checkpoint(self, plan: LogDirPlan) -> None:
         """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
-        if self.is_journal_full:
+        if self.journal_full:
             return
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
@@ -167,7 +167,7 @@ class Executor:
         """Do what the compactions can share; if that fails, all of them have failed."""
         steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
         try:
-            if steps and not self.is_journal_full and not self._means.stopping():
+            if steps and not self.journal_full and not self._means.stopping():
                 self._compactor.prepare(self._rounds(steps), self._means)
         except LogCleanerError as error:
             for step in steps:
@@ -188,7 +188,7 @@ class Executor:
         """Run one step of a partition; its failure is a fact of its result."""
         key = partition.facts.log_dir, partition.facts.topic_partition
         before = self.results.get(key, PartitionResult(Basis.DONE))
-        if before.error or self.is_journal_full or self._means.stopping() or key in self.left:
+        if before.error or self.journal_full or self._means.stopping() or key in self.left:
             return
         if key not in self.results and not self._means.may_begin():
             self.left.add(key)
@@ -270,9 +270,9 @@ class Executor:
             try:
                 is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
             except JournalFull as error:
-                if not self.is_journal_full:
-                    self.is_journal_full = True
-                    self.errors.append(str(error))
+                if not self.journal_full:
+                    self.journal_full = str(error)
+                    self.errors.append(self.journal_full)
                 raise
         if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)

@@ -80,8 +80,8 @@ class Outcome:
     """Partitions with work that were not begun, because the run was to let go of the lock."""
     engine: str = "local"
     """Who carried the compactions out."""
-    full_log_dirs: tuple[str, ...] = ()
-    """Log dirs whose journal found no space: nothing more was changed there. ``errors`` has a line for each."""
+    full_log_dirs: Mapping[str, str] = field(default_factory=dict)
+    """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
 
 
 class Listener(Protocol):
