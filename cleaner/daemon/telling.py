@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -37,6 +37,14 @@ Complaint = tuple[Event, tuple[tuple[str, object], ...]]
 
 _CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
 """Jobs that do nothing while the configuration cannot be read."""
+_WORDS: Final = {
+    JobKind.RELOAD: "reading the configuration again",
+    JobKind.SURVEY: "looking for what there is to do",
+    JobKind.RETENTION: "applying retention",
+    JobKind.REMOVAL: "removing deleted files of {}",
+    JobKind.CHECKPOINT: "correcting the cleaner's checkpoint",
+    JobKind.COMPACTION: "compacting {}",
+}
 PASSES: Final = 2
 """A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
@@ -227,11 +235,10 @@ class Teller:
         else:
             self.log_dir_fails(path, Trouble.LOCKING, kind, told(error))
 
-    def compactor_rests(self, failure: Failure | None, error: str) -> None:
+    def compactor_rests(self, failure: Failure) -> None:
         """Tell that the process that compacts could not be started, and for how long nothing is compacted."""
-        assert failure is not None
         fields = {"failures": failure.count, "pause_ms": failure.pause_ms}
-        self.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, error, **fields)
+        self.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, failure.error, **fields)
 
     def withdrew(self, key: PartitionKey) -> None:
         """Tell that a compaction was ended, because the configuration of its partition changed."""
@@ -288,23 +295,8 @@ class Progress:
 
 def words(job: Job) -> str:
     """Return a job as one line for people."""
-    match job.kind:
-        case JobKind.RELOAD:
-            return "reading the configuration again"
-        case JobKind.SURVEY:
-            return "looking for what there is to do"
-        case JobKind.RETENTION:
-            return "applying retention"
-        case JobKind.REMOVAL:
-            return f"removing deleted files of {_listed(job.partitions)}"
-        case JobKind.CHECKPOINT:
-            return "correcting the cleaner's checkpoint"
-        case JobKind.COMPACTION:
-            return f"compacting {_listed(job.partitions)}"
-
-
-def _listed(keys: Sequence[PartitionKey]) -> str:
-    return str(keys[0][1]) if len(keys) == 1 else f"{len(keys)} partitions"
+    keys = job.partitions
+    return _WORDS[job.kind].format(keys[0][1] if len(keys) == 1 else f"{len(keys)} partitions")
 
 
 def _complaints(plan: Plan) -> Iterator[Complaint]:

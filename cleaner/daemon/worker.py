@@ -32,7 +32,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.errors import told
 from cleaner.events import Event
-from policies.plan import Only, PartitionKey, Plan, Request
+from policies.plan import Only, Plan, Request
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -228,25 +228,10 @@ class Worker:
             return
         fresh = frozenset(self._changeable(round_)) - self._schedule.recovered
         opening = self._schedule.opening(job, {path: [name for name, _ in LogDir(path).partitions()] for path in fresh})
-        left, full = frozenset[TopicPartition](), frozenset[Path]()
-        if opening.due:
-            left, full = self._retain(job, round_, now_ms, opening.now.__contains__)
+        done = self._cleaned(job, round_, now_ms, opening.now.__contains__) if opening.due else None
+        left = names_of(done[1].postponed) if done else frozenset[TopicPartition]()
+        full = frozenset(path for path in round_.log_dirs if done and str(path) in done[1].full_log_dirs)
         self._schedule = self._schedule.opened(opening, left, full)
-
-    def _retain(
-        self, job: Job, round_: Turn, now_ms: int, wanted: Wanted
-    ) -> tuple[frozenset[TopicPartition], frozenset[Path]]:
-        """Delete, and remove what waited long enough: the same run does both.
-
-        Returns: the partitions that it left, and the log dirs whose journal found no space: what a crash left there may
-            still be there.
-        """
-        done = self._cleaned(job, round_, now_ms, wanted)
-        if done is None:
-            return frozenset(), frozenset()
-        outcome = done[1]
-        full = frozenset(path for path in round_.log_dirs if str(path) in outcome.full_log_dirs)
-        return names_of(outcome.postponed), full
 
     def _remove(self, job: Job, round_: Turn, now_ms: int) -> None:
         """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
@@ -275,7 +260,10 @@ class Worker:
                 self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
 
     def _cleaned(self, job: Job, round_: Turn, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
-        """Return what was planned for some partitions and what came of it; None if nothing may be changed now."""
+        """Delete, and remove what waited long enough: the same run does both.
+
+        Returns: plan and outcome; None if nothing may be changed now.
+        """
         dirs = self._changeable(round_)
         if not dirs:
             return None
@@ -318,7 +306,9 @@ class Worker:
             done = round_.compactor(self._pulse).compact(task, progress, meanwhile, is_wanted)
         except CompactorUnstartable as error:
             if not self._pulse.stopping():
-                self._rest_compactor(key, error, now_ms)
+                self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
+                if rests := self._schedule.compactor:  # each partition would fail alike
+                    self._teller.compactor_rests(rests)
             return
         except CompactionRefused as error:
             self._back_off((job.kind, key), str(error), now_ms)
@@ -333,11 +323,6 @@ class Worker:
         self._schedule = self._schedule.compactor_started()
         if not is_wanted():
             self._schedule = self._schedule.asked_for(JobKind.SURVEY)
-
-    def _rest_compactor(self, key: PartitionKey, error: CompactorUnstartable, now_ms: int) -> None:
-        """Compact nothing for a while: each partition would fail alike."""
-        self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
-        self._teller.compactor_rests(self._schedule.compactor, str(error))
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""
