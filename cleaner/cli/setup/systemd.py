@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.parser import did_you_mean
-from cleaner.errors import UnwritableFile
+from cleaner.errors import as_unwritable
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -95,9 +95,7 @@ def _write(file: Placed) -> bool:
     """Write a file, unless a person edits it and it exists. Return whether it was written."""
     if file.is_edited and file.path.exists():
         return False
-    try:
+    with as_unwritable(file.path):
         file.path.parent.mkdir(parents=True, exist_ok=True)
         file.path.write_text(file.text, "utf-8")
-    except OSError as error:
-        raise UnwritableFile(file.path, error.strerror or str(error)) from error
     return True

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner.errors import UnwritableFile
+from cleaner.errors import as_unwritable
 from cleaner.report.findings import TABLES, Analysis, Finding
 
 _TYPES: Final[dict[type, pa.DataType]] = {
@@ -27,11 +27,9 @@ def write_tables(analysis: Analysis, output: Path) -> None:
     name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
     for table, kind in TABLES.items():
         path = output / table / name
-        try:
+        with as_unwritable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, _arrow(table, kind, analysis))
-        except OSError as error:
-            raise UnwritableFile(path, error.strerror or str(error)) from error
 
 
 def _write(path: Path, table: pa.Table) -> None:
