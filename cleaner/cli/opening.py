@@ -40,7 +40,7 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that name log dirs, topics and the configuration."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
-    _add_topics(group)
+    add_topics_argument(group)
     _add_broker(group)
 
 
@@ -76,7 +76,7 @@ def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = 
     group = parser.add_argument_group("log dirs")
     _add_places(group)
     if with_topics:
-        _add_topics(group)
+        add_topics_argument(group)
     parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
 
 
@@ -95,7 +95,8 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_topics(group: argparse._ArgumentGroup) -> None:
+def add_topics_argument(group: argparse._ActionsContainer) -> None:
+    """Add the option ``--topic``."""
     group.add_argument(
         "--topic",
         action="extend",

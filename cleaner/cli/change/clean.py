@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
@@ -79,13 +79,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="take a partition without a checkpointed high watermark as committed to its end",
     )
-    add_force_lock(group)
-    group.add_argument(
-        "-y",
-        "--yes",
-        action="store_true",
-        help="confirm, without a question, what is dangerous or what a guard rail holds back",
-    )
+    add_danger_arguments(group)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
+from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
@@ -55,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="space that must be free on each file system of the log dirs: 20GiB, or 15%% of it",
     )
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
-    add_force_lock(group)
-    group.add_argument(
-        "-y",
-        "--yes",
-        action="store_true",
-        help="confirm, without a question, what is dangerous or what a guard rail holds back",
-    )
+    add_danger_arguments(group)
     group.add_argument("--compact", action="store_true", help="also compact if deletions do not free enough")
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")

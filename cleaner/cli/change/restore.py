@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cleaner.cli.confirming import add_force_lock, confirm_force_lock
+from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", action="store_true", help="end the hold: retention and compaction go on")
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
     group = parser.add_argument_group("danger")
-    add_force_lock(group)
-    group.add_argument("-y", "--yes", action="store_true", help="confirm, without a question, what is dangerous")
+    add_danger_arguments(group, "what is dangerous")
     add_place_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.restore/1")
 
