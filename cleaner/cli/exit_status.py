@@ -42,14 +42,6 @@ _TOLD = {
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
 }
 
-_OF_KIND = {
-    ErrorKind.FAILED: ExitStatus.FAILED,
-    ErrorKind.USAGE: ExitStatus.USAGE,
-    ErrorKind.LOCKED: ExitStatus.LOCKED,
-    ErrorKind.REFUSED: ExitStatus.REFUSED,
-    ErrorKind.NOT_YET: ExitStatus.NOT_YET,
-}
-
 
 def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None) -> str:
     """Return the list of exit statuses for a command's ``--help``; ``also`` has the command's own words for some."""
@@ -111,8 +103,8 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the exit status for an error."""
-    return _OF_KIND[error.kind] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
+    """Return the exit status for an error: each kind of error has one of its name."""
+    return ExitStatus[error.kind.name] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:
