@@ -66,7 +66,7 @@ class Configuration:
         try:
             loaded = _resolved(self._load())
         except (LogCleanerError, OSError) as error:
-            self._seen, self.unreadable = seen, reason_of(error)
+            self._seen, self.unreadable = seen, one_line(str(error))
             raise
         self.unreadable = None
         changes = list(differences(self.loaded, loaded))
@@ -116,11 +116,6 @@ def _stated_in(layers: ConfigLayers) -> Iterator[tuple[str, str]]:
         yield from ((f"cluster metadata, topic {topic} {key}", stated.shown) for key, stated in values.items())
     for pattern, values in layers.topics_file:
         yield from ((f'[topics."{pattern}"] {key}', stated.shown) for key, stated in values.items())
-
-
-def reason_of(error: LogCleanerError | OSError) -> str:
-    """Return what is wrong in one line, however many problems there are."""
-    return one_line(str(error))
 
 
 def one_line(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from cleaner.config.file_states import State, state_of_directory, state_of_entries, with_entries
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
-from cleaner.daemon.configuration import Configuration, one_line, reason_of
+from cleaner.daemon.configuration import Configuration, one_line
 from cleaner.daemon.damage import DamagedWorks
 from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_beside, failed_in, names_of
 from cleaner.daemon.messages import CompactionTask
@@ -167,7 +167,7 @@ class Worker:
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            said = f"{reason_of(error)}; {_NOTHING_CHANGES}"
+            said = f"{one_line(str(error))}; {_NOTHING_CHANGES}"
             self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, said)
             self._teller.readable(said)
         else:
