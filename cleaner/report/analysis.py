@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import YEAR_9999_MS, Page, counted, size
 from policies.reasons import duration, moment
 
 SCHEMA: Final = "logcleaner.analysis/1"
@@ -39,7 +39,6 @@ _HEADINGS: Final = {
 }  # fmt: skip
 _LEFT: Final = ("cleanup_policy", "day", "codec", "by", "key", "basis", "oldest_ms", "newest_ms")
 _IDS: Final = ("producer_id", "open_since_offset")
-_YEAR_9999_MS: Final = 253_402_300_799_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _cell(row: Finding, column: str) -> str:
 
 
 def _number(value: int, column: str) -> str:
-    if column.endswith("_ms") and value < _YEAR_9999_MS:
+    if column.endswith("_ms") and value < YEAR_9999_MS:
         return moment(value)
     return size(value) if column.endswith("bytes") else f"{value:,}"
 

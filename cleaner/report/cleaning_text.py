@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import YEAR_9999_MS, Page, counted, size
 from cleaner.report.runs import Stretch, folded, runs_of
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
@@ -18,7 +18,6 @@ from policies.reasons import Action, Reason, ReasonCode, duration, moment
 from policies.steps import scratch_bytes
 
 _STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
-_YEAR_9999_MS: Final = 253_402_300_799_000
 _JOURNAL_BYTES: Final = 4096
 """One block of the file system, for the journal's next lines."""
 _WORD_WIDTH: Final = len("would compact")
@@ -152,7 +151,7 @@ def _told(reason: Reason, whose: str) -> str:
     """Return the reason's sentence, after the segment that it is about, if any, and before the time until it holds."""
     is_past = reason.code is ReasonCode.RETENTION_TIME
     until_ms = None if is_past else reason.until_ms
-    until = f"; until {moment(until_ms)}" if until_ms and until_ms < _YEAR_9999_MS else ""
+    until = f"; until {moment(until_ms)}" if until_ms and until_ms < YEAR_9999_MS else ""
     return f"{whose + ': ' if whose else ''}{reason.text}{until}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import humanize
 from rich.table import Table
@@ -24,6 +24,10 @@ class Report(Protocol):
     def text(self, page: Page) -> Iterator[Text | Table]:
         """Fill a page, and yield the parts of the report in order. Each line of a text ends with a line break."""
         ...
+
+
+YEAR_9999_MS: Final = 253_402_300_799_000
+"""A later time is not told as a date."""
 
 
 @dataclass(frozen=True, slots=True)
