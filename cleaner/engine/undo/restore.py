@@ -167,20 +167,13 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
     """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
-    topic_partition = planned.facts.topic_partition
-    before = planned.restorable[-1].deletion.cleaner_checkpoint
-    cleaned = dict(log_dir.offsets(CLEANER_OFFSET_CHECKPOINT))
-    if before is None:
-        cleaned.pop(topic_partition, None)
-    elif topic_partition in cleaned:
-        cleaned[topic_partition] = min(cleaned[topic_partition], before)
-    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
-    log_starts = dict(log_dir.offsets(LOG_START_OFFSET_CHECKPOINT))
-    if planned.log_start_checkpoint is None:
-        log_starts.pop(topic_partition, None)
-    else:
-        log_starts[topic_partition] = planned.log_start_checkpoint
-    log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, log_starts, fs)
+    topic_partition, before = planned.facts.topic_partition, planned.restorable[-1].deletion.cleaner_checkpoint
+    cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
+    first_dirty = None if before is None or cleaned is None else min(cleaned, before)
+    changes = {CLEANER_OFFSET_CHECKPOINT: first_dirty, LOG_START_OFFSET_CHECKPOINT: planned.log_start_checkpoint}
+    for name, changed in changes.items():
+        offsets = {**log_dir.offsets(name), topic_partition: changed}
+        log_dir.write_offsets(name, {key: offset for key, offset in offsets.items() if offset is not None}, fs)
 
 
 def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> None:
