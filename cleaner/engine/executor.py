@@ -29,7 +29,7 @@ from cleaner.engine.deletion import (
 )
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import Journal, JournalFull, compaction_entry, deletion_entry
-from cleaner.engine.leftovers import sweep
+from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
 from cleaner.engine.uncleanable import Uncleanable
@@ -225,7 +225,8 @@ class Executor:
         """Unlink what a compaction renamed before the next one needs space, unless there is a delay."""
         if not self._request.is_at_once:
             return result
-        swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
+        left = Leftovers(partition, list_partition(self._path_of(partition.facts)), 0, {})
+        swept = sweep(self._means.fs, left, self._means.clock.now_ms())
         return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes)
 
     def _delete(self, partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
@@ -305,13 +306,9 @@ class Executor:
         if not changed:
             return
         with self._writing:
-            offsets = dict(self.log_dir.offsets(name))
-            for topic_partition, offset in changed.items():
-                if offset is None:
-                    offsets.pop(topic_partition, None)
-                else:
-                    offsets[topic_partition] = offset
-            self._reported(partial(self.log_dir.write_offsets, name, offsets, self._means.fs))
+            offsets = {**self.log_dir.offsets(name), **changed}
+            kept = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
+            self._reported(partial(self.log_dir.write_offsets, name, kept, self._means.fs))
 
     def _reported(self, write: Callable[[], None]) -> None:
         try:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.deletion import ensure_changeable
-from cleaner.engine.leftovers import due_leftovers, leftovers_of
+from cleaner.engine.leftovers import leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.errors import told
@@ -44,8 +44,8 @@ class Rehearsal:
         now_ms = self._means.clock.now_ms()
         return sum(
             file.identity.size_bytes
-            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._request.delete_delay_ms)
-            for file in due_leftovers(listing, now_ms, delay_ms, renamed_ms)
+            for left in leftovers_of(plan, self._request.delete_delay_ms)
+            for file in left.due(now_ms)
         )
 
     def _expected(self, partition: PartitionPlan) -> PartitionResult:
