@@ -247,12 +247,7 @@ class Executor:
             size_bytes, reason = segment.size_bytes + segment.companions_bytes, verdict.reason.code.value
             fields = {"base_offset": segment.base_offset, "bytes": size_bytes, "reason": reason}
             self._event("segment_deleted", facts.topic_partition, **fields)
-        return replace(
-            before,
-            deleted_segments=before.deleted_segments + len(deletion.segments),
-            deleted_bytes=before.deleted_bytes + deletion.size_bytes,
-            freed_bytes=before.freed_bytes + (deletion.size_bytes if self._request.is_at_once else 0),
-        )
+        return before.with_deletion(deletion, at_once=self._request.is_at_once)
 
     def _cut_leader_epochs(self, directory: Path, log_start_offset: int) -> None:
         """Cut the leader epochs now, or after the other deletions if the disk has no space yet."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from policies.plan import Compaction, PartitionKey
+from policies.plan import Compaction, Deletion, PartitionKey
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted
@@ -44,6 +44,15 @@ class PartitionResult:
     """Why the partition, or its compaction, was left as it was."""
     is_corrupt: bool = False
     """The cause is damage in the files: another attempt fails, too, until they change."""
+
+    def with_deletion(self, deletion: Deletion, *, at_once: bool) -> PartitionResult:
+        """Add the figures of a deletion. ``at_once``: its files are unlinked, and not only renamed."""
+        return replace(
+            self,
+            deleted_segments=self.deleted_segments + len(deletion.segments),
+            deleted_bytes=self.deleted_bytes + deletion.size_bytes,
+            freed_bytes=self.freed_bytes + (deletion.size_bytes if at_once else 0),
+        )
 
     def with_compaction(self, compaction: Compaction, done: Compacted) -> PartitionResult:
         """Add the figures of a compaction.

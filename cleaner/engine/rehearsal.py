@@ -50,17 +50,13 @@ class Rehearsal:
 
     def _expected(self, partition: PartitionPlan) -> PartitionResult:
         """A compaction's output is not known without reading; at most its input, and that is what is said."""
-        deletion, compaction = partition.deletion, partition.compaction
-        deleted_bytes = deletion.size_bytes if deletion else 0
-        from_bytes = compaction.size_bytes if compaction else 0
-        return PartitionResult(
-            Basis.ESTIMATE if compaction else Basis.EXACT,
-            deleted_segments=len(deletion.segments) if deletion else 0,
-            deleted_bytes=deleted_bytes,
-            freed_bytes=deleted_bytes if self._request.is_at_once else 0,
-            compacted_from_bytes=from_bytes,
-            compacted_to_bytes=from_bytes,
-        )
+        compaction = partition.compaction
+        expected = PartitionResult(Basis.ESTIMATE if compaction else Basis.EXACT)
+        if compaction:
+            size_bytes = compaction.size_bytes
+            expected = replace(expected, compacted_from_bytes=size_bytes, compacted_to_bytes=size_bytes)
+        deletion = partition.deletion
+        return expected.with_deletion(deletion, at_once=self._request.is_at_once) if deletion else expected
 
     def _checked(self, partition: PartitionPlan) -> Listing:
         """Meet what a deletion would meet before its first step; return the partition as if recovered.

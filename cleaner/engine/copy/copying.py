@@ -218,12 +218,9 @@ class Copier:
     ) -> tuple[Iterable[Segment], PartitionResult]:
         """Return the segments that others took in, and the figures."""
         keep = partial(self._copy_segment, target, output)
-        deletion, compaction = planned.deletion, planned.compaction
-        result = PartitionResult(
-            Basis.DONE,
-            deleted_segments=len(deletion.segments) if deletion else 0,
-            deleted_bytes=deletion.size_bytes if deletion else 0,
-        )
+        result, compaction = PartitionResult(Basis.DONE), planned.compaction
+        if planned.deletion:
+            result = result.with_deletion(planned.deletion, at_once=False)
         bases = {segment.base_offset for segment in compaction.segments} if compaction else set()
         for segment in left.listing.segments:
             if segment.base_offset not in bases:
