@@ -36,18 +36,12 @@ class Opened(NamedTuple):
     """An error for each log dir that the command leaves out."""
 
 
-def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name log dirs, topics and the configuration."""
+def add_log_dir_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
+    """Add the options that name log dirs and the configuration. With ``with_topics``, add ``--topic``, too."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
-    add_topics_argument(group)
-    _add_broker(group)
-
-
-def add_service_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``add_log_dir_arguments`` but ``--topic``, for a command that serves all topics."""
-    group = parser.add_argument_group("log dirs and configuration")
-    _add_places(group)
+    if with_topics:
+        add_topics_argument(group)
     _add_broker(group)
 
 
