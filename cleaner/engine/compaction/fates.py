@@ -54,16 +54,12 @@ class Fates:
         self._producers = producers
         self._round_end_offset = round_end_offset
         self._now_ms = now_ms
-        self._walked_to = 0
+        self.walked_to = 0
+        """The offset behind the last batch met."""
         self._last_data_offsets = np.array(
             sorted(end.last_data_offset for end in producers.values() if end.last_data_offset is not None),
             np.int64,
         )
-
-    @property
-    def walked_to(self) -> int:
-        """The offset behind the last batch met."""
-        return self._walked_to
 
     def unresolved(self) -> TransactionFates:
         """Return the transactions whose data was met, and no marker."""
@@ -98,7 +94,7 @@ class Fates:
         Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
         table = slice_.table
-        self._walked_to = int(table["last_offset"][-1]) + 1
+        self.walked_to = int(table["last_offset"][-1]) + 1
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
         special |= table["last_offset"] + 1 == self._round_end_offset
         if self._last_data_offsets.size:
