@@ -56,6 +56,10 @@ class Page:
             )
         self.text.append(line + "\n", style)
 
+    def note(self, words: str, style: str = "") -> None:
+        """Add a line about what the line before names; it is indented, and its continuation more."""
+        self.line(words, style, indent=2, hanging=2)
+
 
 def size(size_bytes: int) -> str:
     """Return a size for people, such as ``1.2 GiB``."""
