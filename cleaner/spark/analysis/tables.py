@@ -46,20 +46,18 @@ class Naming:
 
     def sizes(self, sums: ByPlace) -> list[Finding]:
         """Return the sizes of each partition, with figures from the sums over it."""
-        of_batches = ("records", "batches", "batch_min_bytes", "batch_median_bytes", "batch_max_bytes")
-        none: Figures = {"records": 0, "batches": 0}
         rows: list[Finding] = []
         for place, planned in enumerate(self._snapshot.partitions):
-            facts, found = planned.facts, sums.get(place, none)
-            of_files = (planned.policy.cleanup_policy or None, len(facts.segments), facts.size_bytes)
-            batches: list[Any] = [found.get(name) for name in of_batches]
-            rows.append(Sizes(*self._name(place), *of_files, *batches))
+            facts, policy = planned.facts, planned.policy.cleanup_policy or None
+            of_files = {"cleanup_policy": policy, "segments": len(facts.segments), "size_bytes": facts.size_bytes}
+            figures = {"place": place, "records": 0, "batches": 0, **sums.get(place, {}), **of_files}
+            rows.append(self._row(Sizes, figures))
         return rows
 
     def days(self, figures: Iterable[Figures]) -> list[Finding]:
         """Return the days of each partition, ascending; records without a timestamp come first."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
-        return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["size_bytes"]) for row in ordered]
+        return [self._row(Day, row, day=_day(row["day"])) for row in ordered]
 
     def codecs(self, figures: Iterable[Figures]) -> list[Finding]:
         """Return the codecs of each partition, in the order of Kafka's numbers for them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cleaner.arrow.schema import BATCH_COLUMNS, CORRUPT_BATCH, KEY_COLUMNS, RECORD_COLUMNS, TYPES
+from policies.config.config_sources import nearest
 from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.log import LogConfig, SpecialTimestamp
@@ -132,10 +132,7 @@ def _known_name(name: str, names: Sequence[str]) -> str:
     for known in names:
         if known.lower() == name.lower():
             return known
-    nearest = difflib.get_close_matches(name, names, 1)
-    raise InvalidConfig(
-        name, None, f"unknown option; did you mean {nearest[0]}?" if nearest else "unknown option", _WHERE
-    )
+    raise InvalidConfig(name, None, f"unknown option{nearest(name, dict.fromkeys(names))}", _WHERE)
 
 
 def _read(said: Mapping[str, str], name: str, parse: Callable[[str], Value], default: Value) -> Value:
