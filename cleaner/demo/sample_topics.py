@@ -69,10 +69,6 @@ def _plain(_: int) -> Compression:
     return Compression.NONE
 
 
-def _lz4(_: int) -> Compression:
-    return Compression.LZ4
-
-
 def _times(records: int, span_ms: int, now_ms: int) -> Iterator[int]:
     """Return times in equal steps, from ``span_ms`` ago up to the last minute."""
     first_ms, step_ms = now_ms - span_ms, (span_ms - 60_000) / records
@@ -121,7 +117,7 @@ def _sessions(scene: Scene) -> Iterator[DemoBatch]:
         )
         for time_ms in _times(14_000, 6 * _DAY_MS, scene.now_ms)
     )
-    return _batches(records, _lz4)
+    return _batches(records, lambda _: Compression.LZ4)
 
 
 def _audit(scene: Scene) -> Iterator[DemoBatch]:
@@ -144,10 +140,6 @@ def _future(scene: Scene) -> Iterator[DemoBatch]:
         if place == _WRONG_CLOCK_BATCH:
             batch.records[-1] = replace(batch.records[-1], timestamp_ms=scene.now_ms + 400 * _DAY_MS)
         yield batch
-
-
-def _nothing(_: Scene) -> Iterator[DemoBatch]:
-    return iter(())
 
 
 def _configs(policy: str, **others: object) -> dict[str, str]:
@@ -192,5 +184,5 @@ TOPICS: Final = (
         "one record lies 400 days ahead: it pins its segment and all behind it",
         _future,
     ),
-    DemoTopic("empty", 1, _configs("delete"), "no record: nothing to do", _nothing),
+    DemoTopic("empty", 1, _configs("delete"), "no record: nothing to do", lambda _: iter(())),
 )

@@ -43,7 +43,7 @@ def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict
     rolled = deletion.roll_at_offset
     start, first_base = facts.log_start_offset, facts.segments[0].base_offset
     return {
-        "files": [_noted(file) for file in _leaving(listing, doomed)],
+        "files": [[f.file_name, f.identity.size_bytes, f.identity.mtime_ns] for f in _leaving(listing, doomed)],
         "end_offset": facts.upper_offset(len(deletion.segments) - 1),
         "log_start_checkpoint": start if start > first_base else None,
         "cleaner_checkpoint": facts.cleaner_checkpoint,
@@ -58,10 +58,6 @@ def _leaving(listing: Listing, doomed: Sequence[Segment]) -> Iterator[SegmentFil
     for segment in doomed:
         yield from segment.files.values()
     yield from retired_snapshots(listing, doomed)
-
-
-def _noted(file: SegmentFile) -> list[str | int]:
-    return [file.file_name, file.identity.size_bytes, file.identity.mtime_ns]
 
 
 def journalled_deletions(
