@@ -118,7 +118,10 @@ class CompactingChild:
         self._is_wanted = _always  # a child that starts cannot be told yet
         process, connection = self._child = self._child or self._start(meanwhile)
         self._is_wanted = is_wanted
-        self._send(connection, task)
+        try:
+            connection.send(task)
+        except OSError as lost:
+            raise self._death() from lost
         beside = _nothing  # until its line is in the journal, which has one writer at a time
         while True:
             match self._next(process, connection, beside):
@@ -173,12 +176,6 @@ class CompactingChild:
         self._signs = _Signs()
         self._next(process, ours, meanwhile)  # Ready
         return process, ours
-
-    def _send(self, connection: Connection, task: CompactionTask) -> None:
-        try:
-            connection.send(task)
-        except OSError as error:
-            raise self._death() from error
 
     def _next(self, process: subprocess.Popen[bytes], connection: Connection, beside: Callable[[], None]) -> object:
         """Return the next message of the child. Raises: ChildDied."""

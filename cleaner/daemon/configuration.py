@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.config.file_states import State, state_of_directory, state_of_files
+from cleaner.config.file_states import State, state_of_directory, state_of_file
 from cleaner.config.layers import LoadedLayers
 from cleaner.config.reader import METADATA_DIR
 from policies.config.config_layers import ConfigLayers
@@ -78,7 +78,7 @@ class Configuration:
         places = dict.fromkeys((*dirs, *self._metadata_dirs()))
         metadata = [(str(path), state_of_directory(path / METADATA_DIR)) for path in places]
         files = (*self.files, *(path / META_PROPERTIES_FILE for path in dirs))
-        return (*((str(path), state_of_files((path,))) for path in files), *metadata)
+        return (*((str(path), state_of_file(path)) for path in files), *metadata)
 
     def _metadata_dirs(self) -> Iterator[Path]:
         """Return where the cluster metadata is to lie, or was found."""
