@@ -33,7 +33,6 @@ from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
-from storage.scan.segments import open_segment
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
@@ -131,7 +130,7 @@ def copy_compacted(round_: Round, means: Means, target: IntoCopy) -> Compacted:
 def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -> Compacted:
     new_fates, pace = fates_maker(round_), Pace(means)
     with ExitStack() as mappings, Crew(means.threads) as crew:
-        spans = [_opened(span, mappings, is_locked=is_locked) for span in spans_of(round_)]
+        spans = [OpenSpan.of(span, mappings, is_locked=is_locked) for span in spans_of(round_)]
         horizons = horizons_of(round_)
         filters = mappings.enter_context(_filters(round_, spans, horizons) if is_locked else nullcontext())
         walks: list[Fates] = []
@@ -226,10 +225,6 @@ def _rewrite_group(
 def _keep(kept: Walked | Spared, target: Destination) -> tuple[int, int]:
     target.keep(kept.span.segment)
     return kept.span.size_bytes, kept.records
-
-
-def _opened(span: Span, mappings: ExitStack, *, is_locked: bool) -> OpenSpan:
-    return OpenSpan(span, mappings.enter_context(open_segment(span.segment, span.upper_offset, is_locked=is_locked)))
 
 
 def spans_of(round_: Round) -> list[Span]:
