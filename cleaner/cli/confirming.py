@@ -29,7 +29,7 @@ def confirm(args: argparse.Namespace, danger: str) -> None:
 def add_danger_arguments(
     group: argparse._ArgumentGroup, confirms: str = "what is dangerous or what a guard rail holds back"
 ) -> None:
-    """Add the options ``--force-lock`` and ``--yes``, which ``confirms`` some things."""
+    """Add the options ``--force-lock`` and ``--yes``. ``confirms``: what the latter confirms."""
     group.add_argument(
         "--force-lock",
         action="store_true",

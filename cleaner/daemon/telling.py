@@ -199,14 +199,8 @@ class Teller:
         self._failed_jobs.add(work[0])
         kind, (log_dir, topic_partition) = work
         pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
-        fields = {
-            **topic_partition._asdict(),
-            "log_dir": log_dir,
-            "job": kind.value,
-            "failures": failure.count,
-            **pause,
-        }
-        self._log.event(Event.PARTITION_BACKS_OFF, **fields, error=failure.error)
+        place = {**topic_partition._asdict(), "log_dir": log_dir, "job": kind.value}
+        self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
     def erred(self, kind: JobKind, outcome: Outcome) -> None:
         """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
