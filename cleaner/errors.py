@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from storage.errors import ErrorKind, LogCleanerError
@@ -15,6 +17,15 @@ class UnwritableFile(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: cannot be written: {self.cause}"
+
+
+@contextmanager
+def as_unwritable(path: Path) -> Iterator[None]:
+    """Raise UnwritableFile for what the operating system refuses within the ``with``."""
+    try:
+        yield
+    except OSError as error:
+        raise UnwritableFile(path, error.strerror or str(error)) from error
 
 
 class UnusableOutput(LogCleanerError):

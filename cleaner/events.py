@@ -67,7 +67,6 @@ The events of the daemon; those within a round also have ``round``, its number:
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
@@ -75,15 +74,22 @@ from contextlib import suppress
 from copy import copy
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Self
 
-from cleaner import journald
-from cleaner.journald import goes_to_journal, prefix
+from cleaner.journald import Level, goes_to_journal, prefix
 from cleaner.printable import printable
 
 
 class Event(StrEnum):
-    """All events; other names do not occur."""
+    """All events, with their levels; other names do not occur."""
+
+    level: Level
+
+    def __new__(cls, name: str, level: Level = Level.INFO) -> Self:
+        """Make an event with its level."""
+        event = str.__new__(cls, name)
+        event._value_, event.level = name, level
+        return event
 
     SEGMENT_DELETED = "segment_deleted"
     COMPACTION_BEGUN = "compaction_begun"
@@ -93,39 +99,39 @@ class Event(StrEnum):
     PARTITION_RECOVERED = "partition_recovered"
     PARTITION_RESTORED = "partition_restored"
     PARTITION_RELEASED = "partition_released"
-    UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped"
-    JOURNAL_WAITS = "journal_waits"
-    WORLD_WRITABLE = "world_writable"
-    TOPICS_UNMATCHED = "topics_unmatched"
-    PARTITIONS_SYMLINKED = "partitions_symlinked"
-    PARTITION_CHANGED = "partition_changed"
-    METRICS_EXPOSED = "metrics_exposed"
-    METRICS_UNAVAILABLE = "metrics_unavailable"
+    UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped", Level.WARNING
+    JOURNAL_WAITS = "journal_waits", Level.WARNING
+    WORLD_WRITABLE = "world_writable", Level.WARNING
+    TOPICS_UNMATCHED = "topics_unmatched", Level.WARNING
+    PARTITIONS_SYMLINKED = "partitions_symlinked", Level.WARNING
+    PARTITION_CHANGED = "partition_changed", Level.WARNING
+    METRICS_EXPOSED = "metrics_exposed", Level.WARNING
+    METRICS_UNAVAILABLE = "metrics_unavailable", Level.WARNING
     METRICS_SERVED = "metrics_served"
-    PARTITION_FAILED = "partition_failed"
-    LOG_DIR_FAILED = "log_dir_failed"
+    PARTITION_FAILED = "partition_failed", Level.ERROR
+    LOG_DIR_FAILED = "log_dir_failed", Level.ERROR
 
-    DAEMON_FAILED = "daemon_failed"
+    DAEMON_FAILED = "daemon_failed", Level.ERROR
     DAEMON_STARTED = "daemon_started"
     DAEMON_STOPPED = "daemon_stopped"
-    JOB_BEGUN = "job_begun"
+    JOB_BEGUN = "job_begun", Level.DEBUG
     JOB_DONE = "job_done"
-    JOB_FAILED = "job_failed"
-    PARTITION_BACKS_OFF = "partition_backs_off"
+    JOB_FAILED = "job_failed", Level.ERROR
+    PARTITION_BACKS_OFF = "partition_backs_off", Level.WARNING
     COMPACTION_WITHDRAWN = "compaction_withdrawn"
-    COMPACTOR_UNSTARTABLE = "compactor_unstartable"
-    LOG_DIR_HELD = "log_dir_held"
+    COMPACTOR_UNSTARTABLE = "compactor_unstartable", Level.ERROR
+    LOG_DIR_HELD = "log_dir_held", Level.WARNING
     LOG_DIR_FREE = "log_dir_free"
     LOG_DIR_BACK = "log_dir_back"
-    HELD_BACK = "held_back"
-    CONFIG_UNKNOWN = "config_unknown"
+    HELD_BACK = "held_back", Level.WARNING
+    CONFIG_UNKNOWN = "config_unknown", Level.WARNING
     CONFIG_RELOADED = "config_reloaded"
-    CONFIG_REJECTED = "config_rejected"
+    CONFIG_REJECTED = "config_rejected", Level.ERROR
     PARTITION_APPEARED = "partition_appeared"
     PARTITION_VANISHED = "partition_vanished"
-    FILES_VANISHED = "files_vanished"
-    WATCH_POLLS = "watch_polls"
-    WORKER_DIED = "worker_died"
+    FILES_VANISHED = "files_vanished", Level.WARNING
+    WATCH_POLLS = "watch_polls", Level.WARNING
+    WORKER_DIED = "worker_died", Level.ERROR
 
 
 class LogFormat(StrEnum):
@@ -135,63 +141,29 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-LEVELS: Final[Mapping[str, int]] = {
-    Event.UNKEYED_RECORDS_DROPPED: logging.WARNING,
-    Event.JOURNAL_WAITS: logging.WARNING,
-    Event.WORLD_WRITABLE: logging.WARNING,
-    Event.TOPICS_UNMATCHED: logging.WARNING,
-    Event.PARTITIONS_SYMLINKED: logging.WARNING,
-    Event.PARTITION_CHANGED: logging.WARNING,
-    Event.METRICS_EXPOSED: logging.WARNING,
-    Event.METRICS_UNAVAILABLE: logging.WARNING,
-    Event.PARTITION_FAILED: logging.ERROR,
-    Event.LOG_DIR_FAILED: logging.ERROR,
-    Event.DAEMON_FAILED: logging.ERROR,
-    Event.JOB_BEGUN: logging.DEBUG,
-    Event.JOB_FAILED: logging.ERROR,
-    Event.PARTITION_BACKS_OFF: logging.WARNING,
-    Event.COMPACTOR_UNSTARTABLE: logging.ERROR,
-    Event.LOG_DIR_HELD: logging.WARNING,
-    Event.HELD_BACK: logging.WARNING,
-    Event.CONFIG_UNKNOWN: logging.WARNING,
-    Event.CONFIG_REJECTED: logging.ERROR,
-    Event.FILES_VANISHED: logging.WARNING,
-    Event.WATCH_POLLS: logging.WARNING,
-    Event.WORKER_DIED: logging.ERROR,
-}
-"""Level of each event; the others have INFO."""
-
-_BY_VERBOSITY: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
-_PRIORITIES: Final = {
-    logging.DEBUG: journald.DEBUG,
-    logging.INFO: journald.INFO,
-    logging.WARNING: journald.WARNING,
-    logging.ERROR: journald.ERROR,
-}
+_BY_VERBOSITY: Final = (Level.WARNING, Level.INFO, Level.DEBUG)
 Processor = Callable[[Any, str, MutableMapping[str, Any]], Any]
-
-
-class Bar(Protocol):
-    """Shows progress."""
-
-    def advance(self, done_bytes: int) -> None:
-        """Move the bar by the bytes that are done since the last call."""
 
 
 class EventLog:
     """The ``cleaner.engine.outcome.Listener`` that logs events and moves a progress bar."""
 
-    def __init__(self, verbosity: int = 0, log_format: LogFormat = LogFormat.CONSOLE, bar: Bar | None = None) -> None:
+    def __init__(
+        self,
+        verbosity: int = 0,
+        log_format: LogFormat = LogFormat.CONSOLE,
+        advance: Callable[[int], None] | None = None,
+    ) -> None:
         """Log to stderr.
 
         Args:
             verbosity: number of ``-v``: 0 logs warnings and errors, 1 also info, 2 also debug.
             log_format: form of each line.
-            bar: shows the progress.
+            advance: moves a progress bar by a number of bytes.
         """
         self._level = _BY_VERBOSITY[min(verbosity, len(_BY_VERBOSITY) - 1)]
         self._format = log_format
-        self._bar = bar
+        self._advance = advance
         self._bound: dict[str, object] = {}
 
     def bind(self, **fields: object) -> EventLog:
@@ -202,15 +174,15 @@ class EventLog:
 
     def event(self, name: str, **fields: object) -> None:
         """Log one event, unless the verbosity excludes its level."""
-        level = LEVELS.get(name, logging.INFO)
-        if level >= self._level:
+        level = Event(name).level
+        if level <= self._level:
             with suppress(OSError):  # whoever read it is gone: an event less must not end the work
                 _emit(level, name, {**self._bound, **fields}, self._format)
 
     def progress(self, done_bytes: int) -> None:
         """Move the bar."""
-        if self._bar:
-            self._bar.advance(done_bytes)
+        if self._advance:
+            self._advance(done_bytes)
 
 
 def format_under(environment: Mapping[str, str]) -> LogFormat:
@@ -218,13 +190,13 @@ def format_under(environment: Mapping[str, str]) -> LogFormat:
     return LogFormat.JSON if goes_to_journal(environment) else LogFormat.CONSOLE
 
 
-def _emit(level: int, name: str, fields: dict[str, object], log_format: LogFormat) -> None:
+def _emit(level: Level, name: str, fields: dict[str, object], log_format: LogFormat) -> None:
     import structlog  # noqa: PLC0415 - loading it takes 0.25 s, and a quiet run never needs it
 
     # a visible progress bar replaces sys.stderr, so each line looks it up anew
-    processors: list[Any] = [*_processors(log_format), partial(_prefixed, prefix(_PRIORITIES[level]))]
+    processors: list[Any] = [*_processors(log_format), partial(_prefixed, prefix(level))]
     logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=processors)
-    getattr(logger, logging.getLevelName(level).lower())(name, **fields)
+    getattr(logger, level.name.lower())(name, **fields)
 
 
 def _prefixed(prefix: str, _logger: object, _level: str, line: str) -> str:

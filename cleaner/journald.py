@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Final
+from enum import IntEnum
 
-ERROR: Final = 3
-WARNING: Final = 4
-INFO: Final = 6
-DEBUG: Final = 7
+
+class Level(IntEnum):
+    """The levels of log lines, with the priorities that systemd's journal gives them."""
+
+    ERROR = 3
+    WARNING = 4
+    INFO = 6
+    DEBUG = 7
 
 
 def goes_to_journal(environment: Mapping[str, str]) -> bool:
@@ -29,6 +33,6 @@ def goes_to_journal(environment: Mapping[str, str]) -> bool:
     return stream == f"{status.st_dev}:{status.st_ino}"
 
 
-def prefix(priority: int) -> str:
-    """Return the prefix for a line of this priority; an empty text if the journal does not read stderr."""
-    return f"<{priority}>" if goes_to_journal(os.environ) else ""
+def prefix(level: Level) -> str:
+    """Return the prefix for a line of this level; an empty text if the journal does not read stderr."""
+    return f"<{level:d}>" if goes_to_journal(os.environ) else ""

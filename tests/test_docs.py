@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
-from cleaner.events import LEVELS, Event
+from cleaner.events import Event
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
 
@@ -32,7 +31,7 @@ def test_every_reason_code_is_documented_and_no_other() -> None:
 
 def test_every_event_is_documented_with_its_level_and_no_other() -> None:
     documented = re.findall(r"^\| (\w+) \| (\w+) \|", PAGES["docs/events.md"].replace("`", ""), re.MULTILINE)
-    levels = {event.value: logging.getLevelName(LEVELS.get(event, logging.INFO)).lower() for event in Event}
+    levels = {event.value: event.level.name.lower() for event in Event}
     assert dict(documented[1:]) == levels | {"Event": "Level"}
     assert len(documented) == len(levels) + 2  # a head for each table
 

@@ -92,15 +92,9 @@ def _plain(values: Array, data_type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _integers(field: str) -> Callable[[_Rows], pa.Array]:
+def _integers(field: str, data_type: pa.DataType) -> Callable[[_Rows], pa.Array]:
     """Return a function that makes the column of a batch's field, repeated for each of its records."""
-    return lambda rows: _plain(rows.of_batch(field).astype(np.int64 if field in _WIDE else np.int32), _WIDE_TYPE[field])
-
-
-_WIDE: Final = ("producer_id", "position")
-_WIDE_TYPE: Final = {
-    "producer_id": pa.int64(), "position": pa.int64(), "producer_epoch": pa.int32(), "leader_epoch": pa.int32(),
-}  # fmt: skip
+    return lambda rows: _plain(rows.of_batch(field).astype(data_type.to_pandas_dtype()), data_type)
 
 
 def _bytes_of(at: int, size: int) -> Callable[[_Rows], pa.Array]:
@@ -212,10 +206,10 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
     "timestamp": lambda rows: _plain(_micros(rows.located[TIMESTAMP_MS]), TIMESTAMP),
     "timestampType": _timestamp_type,
     "headers": _headers,
-    "producerId": _integers("producer_id"),
-    "producerEpoch": _integers("producer_epoch"),
+    "producerId": _integers("producer_id", pa.int64()),
+    "producerEpoch": _integers("producer_epoch", pa.int32()),
     "sequence": _sequence,
-    "leaderEpoch": _integers("leader_epoch"),
+    "leaderEpoch": _integers("leader_epoch", pa.int32()),
     "codec": _codec,
     "control": lambda rows: pa.array((rows.of_batch("attributes") & CONTROL) != 0),
     "deleteHorizon": _delete_horizon,

@@ -26,13 +26,16 @@ def confirm(args: argparse.Namespace, danger: str) -> None:
     _ask(f"{danger}. Go on?")
 
 
-def add_force_lock(group: argparse._ArgumentGroup) -> None:
-    """Add the option ``--force-lock``."""
+def add_danger_arguments(
+    group: argparse._ArgumentGroup, confirms: str = "what is dangerous or what a guard rail holds back"
+) -> None:
+    """Add the options ``--force-lock`` and ``--yes``. ``confirms``: what the latter confirms."""
     group.add_argument(
         "--force-lock",
         action="store_true",
         help="go on although the lock may keep no broker out, as on NFS; make sure that no broker runs anywhere",
     )
+    group.add_argument("-y", "--yes", action="store_true", help=f"confirm, without a question, {confirms}")
 
 
 def confirm_force_lock(args: argparse.Namespace) -> None:

@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Mapping
 from enum import IntEnum
 
-from cleaner import journald
 from cleaner.errors import told
+from cleaner.journald import Level, prefix
 from cleaner.printable import printable
 from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError
 
@@ -40,14 +40,6 @@ _TOLD = {
     ExitStatus.WORK_TO_DO: "with --dry-run --exit-code: there is something to do",
     ExitStatus.SIGINT: "interrupted cleanly by Ctrl-C",
     ExitStatus.SIGTERM: "interrupted cleanly by SIGTERM",
-}
-
-_OF_KIND = {
-    ErrorKind.FAILED: ExitStatus.FAILED,
-    ErrorKind.USAGE: ExitStatus.USAGE,
-    ErrorKind.LOCKED: ExitStatus.LOCKED,
-    ErrorKind.REFUSED: ExitStatus.REFUSED,
-    ErrorKind.NOT_YET: ExitStatus.NOT_YET,
 }
 
 
@@ -89,13 +81,13 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
     if show_traceback:
         traceback.print_exception(error)
     for line in lines_of(error):
-        complain(line, journald.ERROR)
+        complain(line, Level.ERROR)
     return status_of(error)
 
 
-def complain(line: str, priority: int = journald.WARNING) -> None:
+def complain(line: str, level: Level = Level.WARNING) -> None:
     """Print one line on stderr, and escape the control characters of file names in it."""
-    print(f"{journald.prefix(priority)}logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - the command line
+    print(f"{prefix(level)}logcleaner: {printable(line)}", file=sys.stderr)  # noqa: T201 - the command line
 
 
 def lines_of(error: BaseException) -> list[str]:
@@ -110,8 +102,8 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the exit status for an error."""
-    return _OF_KIND[error.kind] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
+    """Return the exit status for an error: each kind of error has one of its name."""
+    return ExitStatus[error.kind.name] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:

@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(build_parser().parse_args(argv))
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
-        status = _int_status(exit_.code)
+        status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
     return status_if_shown(status)
 
 
@@ -117,10 +117,6 @@ def _collect_seldom() -> None:
     """
     gc.set_threshold(20_000, 100)
     atexit.register(gc.freeze)
-
-
-def _int_status(code: str | int | None) -> int:
-    return code if isinstance(code, int) else ExitStatus.DONE
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

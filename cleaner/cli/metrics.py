@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner import __version__
 from cleaner.cli.exit_status import complain
@@ -26,52 +26,43 @@ def clock_ms() -> int:
     return SystemClock().now_ms()
 
 
-def tell_held(cleaner: Cleaner, settings: Settings, request: Request) -> None:
-    """Write the textfile after a run that another process's lock kept from its work: it says so, and what lies there.
+class Ran(NamedTuple):
+    """A run that carried a plan out."""
 
-    When a run last succeeded stays as the file has it.
+    plan: Plan
+    outcome: Outcome
+    started_ms: int
+
+
+def tell_metrics(
+    cleaner: Cleaner, settings: Settings, request: Request, missing: Sequence[Missing] = (), ran: Ran | None = None
+) -> None:
+    """Write the textfile, if there is to be one. A dry run writes nothing.
+
+    The plan of the run describes the log dirs before it. So this function plans again, for all topics. If the file
+    cannot be written, it prints a warning; the run keeps its exit status.
+
+    Args:
+        cleaner: of the run.
+        settings: name the file.
+        request: what was asked of the run.
+        missing: log dirs that the run left out.
+        ran: the run; None if another process's lock kept it from its work: the file keeps when a run last succeeded.
     """
     path = settings.metrics_textfile
-    if path is None:
+    if path is None or (ran and ran.outcome.dry_run):
         return
     from cleaner.metrics.textfile import metrics_since, write_textfile
 
     now_ms = clock_ms()
     try:
         metrics = metrics_since(path, settings.metrics_per_partition, __version__)
+        metrics.log_dirs({str(error.path): True for error in missing})
         everything = replace(request, now_ms=now_ms, only=None, force_compaction=False, topics=())
         metrics.planned(cleaner.plan(everything), now_ms)
-        write_textfile(path, metrics)
-    except (LogCleanerError, OSError) as error:
-        complain(f"{error}; the run itself is not concerned")
-
-
-def tell_metrics(
-    cleaner: Cleaner,
-    settings: Settings,
-    plan: Plan,
-    outcome: Outcome,
-    started_ms: int,
-    missing: Sequence[Missing] = (),
-) -> None:
-    """Write the textfile, unless the run is a dry run, which writes nothing.
-
-    The plan describes the log dirs before the run. So this function plans again, for all topics. If the file cannot
-    be written, it prints a warning; the run keeps its exit status.
-    """
-    path = settings.metrics_textfile
-    if path is None or outcome.dry_run:
-        return
-    from cleaner.metrics.textfile import metrics_since, write_textfile
-
-    ended_ms = clock_ms()
-    try:
-        metrics = metrics_since(path, settings.metrics_per_partition, __version__)
-        metrics.log_dirs({str(error.path): True for error in missing})
-        after = replace(plan.request, now_ms=ended_ms, only=None, force_compaction=False, topics=())
-        metrics.planned(cleaner.plan(after), ended_ms)
-        metrics.ran(plan, outcome, started_ms, ended_ms)
-        metrics.held_locks(outcome.seconds)
+        if ran:
+            metrics.ran(ran.plan, ran.outcome, ran.started_ms, now_ms)
+            metrics.held_locks(ran.outcome.seconds)
         write_textfile(path, metrics)
     except (LogCleanerError, OSError) as error:
         complain(f"{error}; the run itself is not affected")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.exit_status import complain
 from cleaner.cli.parser import did_you_mean, nearest
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
-from storage.names import TopicPartition, parse_topic_partition
+from storage.names import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,14 +83,11 @@ def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_di
 
 
 def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
-    from cleaner.engine.journal import read_journal
+    from cleaner.engine.journal import partition_of, read_journal
 
     yield from (found for found, _ in log_dir.partitions())
     yield from log_dir.holds()
-    for entry in read_journal(log_dir.path):
-        name = entry.get("partition")
-        if isinstance(name, str) and (parsed := parse_topic_partition(name)):
-            yield parsed
+    yield from filter(None, map(partition_of, read_journal(log_dir.path)))
 
 
 def warn_of_patterns(loaded: LoadedLayers) -> None:

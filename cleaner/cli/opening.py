@@ -36,18 +36,12 @@ class Opened(NamedTuple):
     """An error for each log dir that the command leaves out."""
 
 
-def add_log_dir_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name log dirs, topics and the configuration."""
+def add_log_dir_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
+    """Add the options that name log dirs and the configuration. With ``with_topics``, add ``--topic``, too."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
-    _add_topics(group)
-    _add_broker(group)
-
-
-def add_service_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``add_log_dir_arguments`` but ``--topic``, for a command that serves all topics."""
-    group = parser.add_argument_group("log dirs and configuration")
-    _add_places(group)
+    if with_topics:
+        add_topics_argument(group)
     _add_broker(group)
 
 
@@ -76,7 +70,7 @@ def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = 
     group = parser.add_argument_group("log dirs")
     _add_places(group)
     if with_topics:
-        _add_topics(group)
+        add_topics_argument(group)
     parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
 
 
@@ -95,7 +89,8 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_topics(group: argparse._ArgumentGroup) -> None:
+def add_topics_argument(group: argparse._ActionsContainer) -> None:
+    """Add the option ``--topic``."""
     group.add_argument(
         "--topic",
         action="extend",

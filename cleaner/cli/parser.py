@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-from cleaner import journald
 from cleaner.cli.exit_status import ExitStatus, complain
+from cleaner.journald import Level
 
 _NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
 
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line on stderr, and exit with status 2."""
-        complain(f"{message}; see {self.prog} --help", journald.ERROR)
+        complain(f"{message}; see {self.prog} --help", Level.ERROR)
         sys.exit(ExitStatus.USAGE)
 
     def parse_known_args(  # type: ignore[override]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from time import monotonic as stopwatch
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ class ProgressBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._progress:
             with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from policies.plan import Plan
 
 
-def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
+def show(report: Report, *, as_json: bool, every_segment: bool = False, width_piped: int = 80) -> None:
     """Print a report on stdout. No other function does.
 
     Args:
         report: the value that a command made.
         as_json: print the report's document, on one line.
         every_segment: do not fold neighbouring segments (``-v``).
+        width_piped: the width of tables, in columns, if stdout is not a terminal.
     """
     if as_json:
         json.dump(report.document(), sys.stdout)
@@ -30,7 +31,7 @@ def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
 
     from cleaner.report.page import Page
 
-    console = Console(width=None if sys.stdout.isatty() else report.width_piped)
+    console = Console(width=None if sys.stdout.isatty() else width_piped)
     for part in report.text(Page(shutil.get_terminal_size((80, 24)).columns, every_segment)):
         if not isinstance(part, Text):
             console.print(part)
@@ -43,12 +44,11 @@ def show(report: Report, *, as_json: bool, every_segment: bool = False) -> None:
 def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
     """Log each failure that the engine did not log while it ran."""
     for failed in plan.failures:
-        topic, partition = failed.topic_partition
-        listener.event("partition_failed", topic=topic, partition=partition, error=failed.error)
+        listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
     if outcome.dry_run:  # a run logs these failures itself
-        for (_, (topic, partition)), result in outcome.results.items():
+        for (_, topic_partition), result in outcome.results.items():
             if result.error:
-                listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
+                listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
     for error in log_dir_errors(plan, outcome):
         listener.event("log_dir_failed", error=error)
 

@@ -14,9 +14,13 @@ from storage.names import LOCK_FILE
 State = tuple[object, ...]
 
 
-def state_of_files(paths: Iterable[Path]) -> State:
-    """Return the state of single files; an absent file has a state, too."""
-    return tuple(_stat(path) for path in paths)
+def state_of_file(path: Path | str) -> tuple[int, ...]:
+    """Return the state of a single file, or of an entry of a directory; an absent file has a state, too."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - the path may be that of a scanned entry
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def state_of_directory(path: Path) -> State:
@@ -27,14 +31,16 @@ def state_of_directory(path: Path) -> State:
     """
     try:
         with os.scandir(path) as entries:
-            return tuple(sorted((entry.name, *_stat(entry.path)) for entry in entries if entry.name != LOCK_FILE))
+            return tuple(
+                sorted((entry.name, *state_of_file(entry.path)) for entry in entries if entry.name != LOCK_FILE)
+            )
     except OSError:
         return ()
 
 
 def state_of_entries(path: Path, names: Iterable[str]) -> State:
     """Return the state of some entries of a directory, in the form that the directory's state has."""
-    return tuple((name, *_stat(path / name)) for name in names)
+    return tuple((name, *state_of_file(path / name)) for name in names)
 
 
 def with_entries(state: State, before: State, after: State) -> State:
@@ -49,11 +55,3 @@ def with_entries(state: State, before: State, after: State) -> State:
         return state
     changes = dict(zip(before, after, strict=True))
     return tuple(changes.get(entry, entry) for entry in state)
-
-
-def _stat(path: Path | str) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - the path may be that of a scanned entry
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -84,17 +84,13 @@ def build_layers(
     settings: Settings,
     *,
     server_properties: Mapping[str, Property] | None = None,
-    cluster: ClusterMetadata | None = None,
-    node_id: str | None = None,
     set_options: Sequence[str] = (),
 ) -> ConfigLayers:
-    """Make the layers from what was read before.
+    """Make the layers, all but the cluster metadata, from what was read before.
 
     Args:
         settings: of the configuration file.
         server_properties: None if no such file was read.
-        cluster: the cluster metadata, if there is any.
-        node_id: as for ``with_cluster_metadata``.
         set_options: ``KEY=VALUE`` of each ``--set``.
 
     Raises:
@@ -114,7 +110,7 @@ def build_layers(
         problems += found.problems
     if problems:
         raise InvalidConfigs(tuple(problems))
-    return with_cluster_metadata(layers, cluster, node_id) if cluster else layers
+    return layers
 
 
 def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_id: str | None) -> ConfigLayers:
@@ -131,7 +127,7 @@ def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_i
     sources = ConfigSources(
         cluster_default=_said_by(cluster.cluster_default, "all brokers"),
         broker=_said_by(cluster.broker_configs.get(node_id or "", {}), f"broker {node_id}"),
-        topic_metadata=_said_of_topics(cluster),
+        topic_metadata={topic: _said_by(configs, f"topic {topic}") for topic, configs in cluster.topic_configs.items()},
         topic_ids=cluster.topic_ids,
     )
     return layers.with_cluster(sources)
@@ -146,10 +142,6 @@ def _said_in(path: Path | None, properties: Mapping[str, Property] | None) -> Ra
 
 def _said_by(configs: Configs, resource: str) -> RawLayer:
     return {key: Said(value, f"cluster metadata, {resource}") for key, value in configs.items()}
-
-
-def _said_of_topics(cluster: ClusterMetadata) -> dict[str, RawLayer]:
-    return {topic: _said_by(configs, f"topic {topic}") for topic, configs in cluster.topic_configs.items()}
 
 
 def _said_by_options(set_options: Sequence[str], problems: list[InvalidConfig]) -> RawLayer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -40,32 +41,24 @@ class _Remembered(NamedTuple):
     metadata: ClusterMetadata
 
 
+@dataclass(eq=False)
 class ConfigurationReader:
-    """Reads the configuration file, ``server.properties``, ``meta.properties`` and the cluster metadata."""
+    """Reads the configuration file, ``server.properties``, ``meta.properties`` and the cluster metadata.
 
-    def __init__(
-        self,
-        read_settings: Callable[[], Settings],
-        log_dirs: Sequence[Path] = (),
-        set_options: Sequence[str] = (),
-        *,
-        keeps_settings: bool = False,
-    ) -> None:
-        """Create the reader, and read nothing yet.
+    Attributes:
+        read_settings: reads the configuration file and applies the overrides of the command line.
+        log_dirs: log dirs that the command line names; if there are none, those of ``log.dirs`` count.
+        set_options: ``KEY=VALUE`` of each ``--set``.
+        keeps_settings: keep the last valid configuration file in force if the file becomes invalid; the result says
+            why. Without this, and at the first reading, an invalid file is an error.
+    """
 
-        Args:
-            read_settings: reads the configuration file and applies the overrides of the command line.
-            log_dirs: log dirs that the command line names; if there are none, those of ``log.dirs`` count.
-            set_options: ``KEY=VALUE`` of each ``--set``.
-            keeps_settings: keep the last valid configuration file in force if the file becomes invalid; the result
-                says why. Without this, and at the first reading, an invalid file is an error.
-        """
-        self._read_settings = read_settings
-        self._log_dirs = tuple(log_dirs)
-        self._set_options = tuple(set_options)
-        self._keeps_settings = keeps_settings
-        self._settings: Settings | None = None
-        self._remembered: _Remembered | None = None
+    read_settings: Callable[[], Settings]
+    log_dirs: Sequence[Path] = ()
+    set_options: Sequence[str] = ()
+    keeps_settings: bool = field(default=False, kw_only=True)
+    _settings: Settings | None = None
+    _remembered: _Remembered | None = None
 
     def read(self) -> LoadedLayers:
         """Read every source.
@@ -77,9 +70,9 @@ class ConfigurationReader:
             UnreadableFile, CorruptBatch: server.properties, meta.properties or the cluster metadata cannot be read, or
                 are damaged.
         """
-        kept = self._settings if self._keeps_settings else None
+        kept = self._settings if self.keeps_settings else None
         try:
-            settings = self._read_settings()
+            settings = self.read_settings()
             loaded = self._read_with(settings)
         except LogCleanerError as error:
             if kept is None:
@@ -91,9 +84,9 @@ class ConfigurationReader:
 
     def _read_with(self, settings: Settings) -> LoadedLayers:
         properties = read_server_properties(settings.server_properties) if settings.server_properties else None
-        layers = build_layers(settings, server_properties=properties, set_options=self._set_options)
+        layers = build_layers(settings, server_properties=properties, set_options=self.set_options)
         stated = layers.broker_policy()
-        log_dirs = _distinct(self._log_dirs or _stated_dirs(stated))
+        log_dirs = _distinct(self.log_dirs or _stated_dirs(stated))
         cluster = self._cluster(stated, log_dirs) if settings.cluster_metadata else None
         own = {path: _own_properties(path) or {} for path in log_dirs}
         node_id = next(filter(None, map(_node_id, own.values())), None)

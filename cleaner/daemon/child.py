@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent
 from cleaner.daemon.pulse import Pulse
@@ -76,7 +75,7 @@ class CompactionRefused(LogCleanerError):
 
 
 class CompactingChild:
-    """One child, started with its first task, ended on leaving the ``with``."""
+    """One child, started with its first task, ended by ``close``."""
 
     def __init__(self, locks: Iterable[int], pulse: Pulse) -> None:
         """Prepare the child; start nothing yet.
@@ -92,14 +91,6 @@ class CompactingChild:
         self._signs = _Signs()
         self._is_asked_to_end = False
         self._is_wanted: Callable[[], bool] = _always
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def compact(
         self,
@@ -123,7 +114,10 @@ class CompactingChild:
         self._is_wanted = _always  # a child that starts cannot be told yet
         process, connection = self._child = self._child or self._start(meanwhile)
         self._is_wanted = is_wanted
-        self._send(connection, task)
+        try:
+            connection.send(task)
+        except OSError as lost:
+            raise self._death() from lost
         beside = _nothing  # until its line is in the journal, which has one writer at a time
         while True:
             match self._next(process, connection, beside):
@@ -178,12 +172,6 @@ class CompactingChild:
         self._signs = _Signs()
         self._next(process, ours, meanwhile)  # Ready
         return process, ours
-
-    def _send(self, connection: Connection, task: CompactionTask) -> None:
-        try:
-            connection.send(task)
-        except OSError as error:
-            raise self._death() from error
 
     def _next(self, process: subprocess.Popen[bytes], connection: Connection, beside: Callable[[], None]) -> object:
         """Return the next message of the child. Raises: ChildDied."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.config.file_states import State, state_of_directory, state_of_files
+from cleaner.config.file_states import State, state_of_directory, state_of_file
 from cleaner.config.layers import LoadedLayers
 from cleaner.config.reader import METADATA_DIR
 from policies.config.config_layers import ConfigLayers
@@ -66,7 +66,7 @@ class Configuration:
         try:
             loaded = _resolved(self._load())
         except (LogCleanerError, OSError) as error:
-            self._seen, self.unreadable = seen, reason_of(error)
+            self._seen, self.unreadable = seen, one_line(str(error))
             raise
         self.unreadable = None
         changes = list(differences(self.loaded, loaded))
@@ -78,7 +78,7 @@ class Configuration:
         places = dict.fromkeys((*dirs, *self._metadata_dirs()))
         metadata = [(str(path), state_of_directory(path / METADATA_DIR)) for path in places]
         files = (*self.files, *(path / META_PROPERTIES_FILE for path in dirs))
-        return (*((str(path), state_of_files((path,))) for path in files), *metadata)
+        return (*((str(path), state_of_file(path)) for path in files), *metadata)
 
     def _metadata_dirs(self) -> Iterator[Path]:
         """Return where the cluster metadata is to lie, or was found."""
@@ -116,11 +116,6 @@ def _stated_in(layers: ConfigLayers) -> Iterator[tuple[str, str]]:
         yield from ((f"cluster metadata, topic {topic} {key}", stated.shown) for key, stated in values.items())
     for pattern, values in layers.topics_file:
         yield from ((f'[topics."{pattern}"] {key}', stated.shown) for key, stated in values.items())
-
-
-def reason_of(error: LogCleanerError | OSError) -> str:
-    """Return what is wrong in one line, however many problems there are."""
-    return one_line(str(error))
 
 
 def one_line(text: str) -> str:

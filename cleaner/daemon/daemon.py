@@ -32,7 +32,7 @@ from cleaner.daemon.due import Schedule
 from cleaner.daemon.notify import Notifier
 from cleaner.daemon.observer import DaemonState, JobKind, Observer
 from cleaner.daemon.telling import Teller
-from cleaner.daemon.watch import Happening, Seen, Watch
+from cleaner.daemon.watch import Seen, Watch
 from cleaner.daemon.worker import Worker
 from cleaner.engine.clock import Clock
 from cleaner.events import Event, EventLog
@@ -249,14 +249,13 @@ class Daemon:
         with suppress(Empty):
             while True:
                 seen[self._seen.get_nowait()] += 1
-        vanished = {(s.log_dir, s.topic_partition) for s in seen if s.change is Happening.VANISHED}
+        vanished = {(s.log_dir, s.topic_partition) for s in seen if s.event is Event.PARTITION_VANISHED}
         for s, count in seen.items():
-            topic, partition = s.topic_partition
-            place = {"topic": topic, "partition": partition, "log_dir": str(s.log_dir)}
-            if s.change is not Happening.FILES:
-                self._teller.event(s.change.value, **place)
+            place = {**s.topic_partition._asdict(), "log_dir": str(s.log_dir)}
+            if s.event is not Event.FILES_VANISHED:
+                self._teller.event(s.event, **place)
             elif (s.log_dir, s.topic_partition) not in vanished:
-                self._teller.event(s.change.value, **place, files=count)
+                self._teller.event(s.event, **place, files=count)
 
     def _on_polling(self, error: str) -> None:
         self._teller.event(Event.WATCH_POLLS, error=error)

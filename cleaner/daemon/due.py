@@ -227,10 +227,6 @@ class Schedule:
         """Return the schedule after a removal beside which nothing changed: what the last plan found holds still."""
         return replace(self, states=states, removals_ms={**self.removals_ms, **removals_ms})
 
-    def without_backlog_of(self, log_dirs: Collection[str]) -> Schedule:
-        """Return the schedule without the compactions of some log dirs. The next full survey finds them again."""
-        return replace(self, backlog=tuple(key for key in self.backlog if key[0] not in log_dirs))
-
     def compacted(self) -> Schedule:
         """Return the schedule after a compaction ended, well or not."""
         return replace(self, busy=None)
@@ -269,7 +265,8 @@ class Schedule:
         """
         failed = {work for work, _, _ in failed_in(job, plan, outcome)}
         done = {(job.kind, p.key) for p in plan.partitions if p.key[0] not in outcome.full_log_dirs}
-        return self.succeeded(*(done - failed)).without_backlog_of(outcome.full_log_dirs)
+        backlog = tuple(key for key in self.backlog if key[0] not in outcome.full_log_dirs)  # found again by the survey
+        return replace(self.succeeded(*(done - failed)), backlog=backlog)
 
     def waits(self, work: Work, now_ms: int) -> bool:
         """Return whether a partition that failed is to be left alone."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from cleaner.engine.outcome import Outcome
 from policies.plan import Plan
@@ -64,8 +63,8 @@ class JobDone:
     """It could do its work in every log dir: none is failing, and no other process holds one."""
 
 
-class Observer(Protocol):
-    """Hears what the daemon does."""
+class Observer:
+    """Hears what the daemon does; what it does not override, it ignores."""
 
     def planned(self, plan: Plan, now_ms: int) -> None:
         """Everything was planned, all log dirs and partitions: how things are. Called whether or not it is acted on."""
@@ -96,34 +95,3 @@ class Observer(Protocol):
 
     def state(self, state: DaemonState) -> None:
         """The daemon is in another state now."""
-
-
-class Unobserved:
-    """Nobody listens."""
-
-    def planned(self, plan: Plan, now_ms: int) -> None:
-        """Ignore it."""
-
-    def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
-        """Ignore it."""
-
-    def log_dirs(self, failing: Mapping[str, bool]) -> None:
-        """Ignore it."""
-
-    def configured(self, now_ms: int, *, succeeded: bool) -> None:
-        """Ignore it."""
-
-    def did(self, job: JobDone) -> None:
-        """Ignore it."""
-
-    def failed(self, where: JobKind, error: str) -> None:
-        """Ignore it."""
-
-    def held_locks(self, seconds: float) -> None:
-        """Ignore it."""
-
-    def worker_died(self, where: JobKind | None = None) -> None:
-        """Ignore it."""
-
-    def state(self, state: DaemonState) -> None:
-        """Ignore it."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.journal import JournalFull
 from cleaner.engine.outcome import Outcome
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
-from policies.plan import PartitionKey, PartitionPlan, Plan
+from policies.plan import PartitionKey, Plan
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLocked
 
@@ -37,6 +37,16 @@ Complaint = tuple[Event, tuple[tuple[str, object], ...]]
 
 _CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
 """Jobs that do nothing while the configuration cannot be read."""
+_WORDS: Final = {
+    JobKind.RELOAD: "reading the configuration again",
+    JobKind.SURVEY: "looking for what there is to do",
+    JobKind.RETENTION: "applying retention",
+    JobKind.REMOVAL: "removing deleted files of {}",
+    JobKind.CHECKPOINT: "correcting the cleaner's checkpoint",
+    JobKind.COMPACTION: "compacting {}",
+}
+PASSES: Final = 2
+"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
 
 
@@ -187,17 +197,17 @@ class Teller:
         """Tell that a partition failed, and is left alone for a while."""
         self.has_failed = True
         self._failed_jobs.add(work[0])
-        kind, (log_dir, (topic, partition)) = work
+        kind, (log_dir, topic_partition) = work
         pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
-        place = {"topic": topic, "partition": partition, "log_dir": log_dir, "job": kind.value}
+        place = {**topic_partition._asdict(), "log_dir": log_dir, "job": kind.value}
         self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
     def erred(self, kind: JobKind, outcome: Outcome) -> None:
         """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
-        begins = {str(JournalFull(Path(path), remedy="")): Path(path) for path in outcome.full_log_dirs}
+        full = {error: Path(path) for path, error in outcome.full_log_dirs.items()}
         for error in outcome.errors:
-            if full := next((path for begin, path in begins.items() if error.startswith(begin)), None):
-                self.full(full, kind, error)
+            if error in full:
+                self.full(full[error], kind, error)
             else:
                 self.failed(Event.LOG_DIR_FAILED, kind, error)
         done = {key[0] for key, result in outcome.results.items() if not result.error}
@@ -219,16 +229,15 @@ class Teller:
         else:
             self.log_dir_fails(path, Trouble.LOCKING, kind, told(error))
 
-    def compactor_rests(self, failure: Failure | None, error: str) -> None:
+    def compactor_rests(self, failure: Failure) -> None:
         """Tell that the process that compacts could not be started, and for how long nothing is compacted."""
-        assert failure is not None
         fields = {"failures": failure.count, "pause_ms": failure.pause_ms}
-        self.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, error, **fields)
+        self.failed(Event.COMPACTOR_UNSTARTABLE, JobKind.COMPACTION, failure.error, **fields)
 
     def withdrew(self, key: PartitionKey) -> None:
-        """A compaction was ended, because what the configuration says of its partition changed."""
-        log_dir, (topic, partition) = key
-        self._log.event(Event.COMPACTION_WITHDRAWN, topic=topic, partition=partition, log_dir=log_dir)
+        """Tell that a compaction was ended, because the configuration of its partition changed."""
+        log_dir, topic_partition = key
+        self._log.event(Event.COMPACTION_WITHDRAWN, **topic_partition._asdict(), log_dir=log_dir)
 
     def held_locks(self, seconds: float) -> None:
         """Pass on for how long a turn held the locks."""
@@ -254,60 +263,34 @@ class Teller:
 class Progress:
     """A ``Listener`` that logs events, gives signs of life, and tells how far the compaction of a partition is."""
 
-    def __init__(self, log: Teller, pulse: Pulse, partition: PartitionKey | None = None, all_bytes: int = 0) -> None:
-        """Listen.
-
-        Args:
-            log: hears events.
-            pulse: hears that something goes on.
-            partition: what is compacted, where that is told.
-            all_bytes: that are read for it.
-        """
+    def __init__(self, log: Teller, pulse: Pulse) -> None:
+        """Listen. ``log`` hears events, ``pulse`` that something goes on."""
         self._log = log
         self._pulse = pulse
-        self._partition = partition
-        self._all_bytes = all_bytes
-        self._done_bytes = 0
+        self._partition = ""
+        self._all_bytes = self._done_bytes = 0
 
     def event(self, name: str, **fields: object) -> None:
         """Log it."""
         self._pulse.alive()
         self._log.event(name, **fields)
+        match name, fields:
+            case Event.COMPACTION_BEGUN, {"topic": topic, "partition": partition, "bytes": int(size_bytes)}:
+                self._partition, self._all_bytes, self._done_bytes = f"{topic}-{partition}", PASSES * size_bytes, 0
 
     def progress(self, done_bytes: int) -> None:
         """Tell the percentage."""
         self._pulse.alive()
         self._done_bytes += done_bytes
-        if self._partition and self._all_bytes:
+        if self._all_bytes:
             percent = min(99, 100 * self._done_bytes // self._all_bytes)
-            self._pulse.tell(f"compacting {self._partition[1]}: {percent} %")
-
-
-def bytes_to_read(planned: PartitionPlan) -> int:
-    """Return the bytes that both passes of a compaction read: its clean segments are asked for replaced keys, too."""
-    assert planned.compaction is not None
-    return 2 * planned.compaction.size_bytes
+            self._pulse.tell(f"compacting {self._partition}: {percent} %")
 
 
 def words(job: Job) -> str:
     """Return a job as one line for people."""
-    match job.kind:
-        case JobKind.RELOAD:
-            return "reading the configuration again"
-        case JobKind.SURVEY:
-            return "looking for what there is to do"
-        case JobKind.RETENTION:
-            return "applying retention"
-        case JobKind.REMOVAL:
-            return f"removing deleted files of {_listed(job.partitions)}"
-        case JobKind.CHECKPOINT:
-            return "correcting the cleaner's checkpoint"
-        case JobKind.COMPACTION:
-            return f"compacting {_listed(job.partitions)}"
-
-
-def _listed(keys: Sequence[PartitionKey]) -> str:
-    return str(keys[0][1]) if len(keys) == 1 else f"{len(keys)} partitions"
+    keys = job.partitions
+    return _WORDS[job.kind].format(keys[0][1] if len(keys) == 1 else f"{len(keys)} partitions")
 
 
 def _complaints(plan: Plan) -> Iterator[Complaint]:

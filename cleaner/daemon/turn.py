@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cleaner.daemon.child import CompactingChild
@@ -19,33 +19,25 @@ from storage.log_dir import LogDir
 OnRefusal = Callable[[Path, LogCleanerError | OSError], None]
 
 
+@dataclass(eq=False)
 class Turn:
     """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
 
-    def __init__(
-        self, log_dirs: Iterable[Path], on_refusal: OnRefusal, seconds: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Take nothing yet.
-
-        Args:
-            seconds: a stopwatch.
-            log_dirs: those of the configuration.
-            on_refusal: told of a log dir that another process holds, or that could not be locked.
-        """
-        self.log_dirs = tuple(log_dirs)
-        self._on_refusal = on_refusal
-        self._locks: dict[Path, LogDirLock] | None = None
-        self._compactor: CompactingChild | None = None
-        self._seconds = seconds
-        self._locked_seconds: float | None = None
-        self._told_seconds = 0.0
+    log_dirs: tuple[Path, ...]
+    """Those of the configuration."""
+    on_refusal: OnRefusal
+    """Told of a log dir that another process holds, or that could not be locked."""
+    seconds: Callable[[], float] = time.monotonic
+    """A stopwatch."""
+    _locks: dict[Path, LogDirLock] | None = None
+    _compactor: CompactingChild | None = None
+    _locked_seconds: float | None = None
+    _told_seconds: float = 0.0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._compactor:
             self._compactor.close()
         for lock in (self._locks or {}).values():
@@ -55,7 +47,7 @@ class Turn:
     @property
     def held_seconds(self) -> float:
         """Return for how many seconds a broker would have been refused by now."""
-        return 0.0 if self._locked_seconds is None else self._seconds() - self._locked_seconds
+        return 0.0 if self._locked_seconds is None else self.seconds() - self._locked_seconds
 
     def newly_held_seconds(self) -> float:
         """Return for how long the locks were held since this was last asked."""
@@ -90,9 +82,9 @@ class Turn:
         try:
             locks[path] = LogDir.open(path).lock(FileSystem())
         except (LogCleanerError, OSError) as error:
-            self._on_refusal(path, error)
+            self.on_refusal(path, error)
         else:
-            self._locked_seconds = self._seconds() if self._locked_seconds is None else self._locked_seconds
+            self._locked_seconds = self.seconds() if self._locked_seconds is None else self._locked_seconds
 
 
 def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
 
+from cleaner.events import Event
 from storage.names import (
     DirState,
     FileKind,
@@ -54,20 +55,12 @@ CONFIG_POLL_SECONDS: Final = 5.0
 LOG_DIR_POLL_SECONDS: Final = 300.0
 
 
-class Happening(StrEnum):
-    """The things that other processes do to a log dir."""
-
-    APPEARED = "partition_appeared"
-    VANISHED = "partition_vanished"
-    FILES = "files_vanished"
-    """Segments left the log by another way than ``.deleted``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One change."""
+    """A change that another process made in a log dir."""
 
-    change: Happening
+    event: Event
+    """``PARTITION_APPEARED``, ``PARTITION_VANISHED``, or ``FILES_VANISHED``: by another way than ``.deleted``."""
     log_dir: Path
     topic_partition: TopicPartition
 
@@ -83,15 +76,15 @@ def meaning(log_dir: Path, event: FileSystemEvent) -> Iterable[Seen]:
     target = _below(log_dir, event.dest_path) if isinstance(event, FileSystemMovedEvent) else ()
     if isinstance(event, FileDeletedEvent | FileMovedEvent):
         if len(source) == 2 and (partition := _live(source[0])) and _leaves_the_log(source[1], target[1:]):
-            yield Seen(Happening.FILES, log_dir, partition)
+            yield Seen(Event.FILES_VANISHED, log_dir, partition)
         return
     is_new = isinstance(event, DirCreatedEvent)
     came = _live(source[0]) if is_new and len(source) == 1 else _live(target[0]) if len(target) == 1 else None
     went = _live(source[0]) if not is_new and len(source) == 1 else None
     if went:
-        yield Seen(Happening.VANISHED, log_dir, went)
+        yield Seen(Event.PARTITION_VANISHED, log_dir, went)
     if came:
-        yield Seen(Happening.APPEARED, log_dir, came)
+        yield Seen(Event.PARTITION_APPEARED, log_dir, came)
 
 
 def _below(log_dir: Path, path: bytes | str) -> tuple[str, ...]:
@@ -115,27 +108,17 @@ def _leaves_the_log(name: str, target: tuple[str, ...]) -> bool:
     return becomes is None or becomes.state is not FileState.DELETED
 
 
+@dataclass(eq=False)
 class Watch:
-    """Watches until it is closed."""
+    """Watches until it is closed. It calls the three functions from a thread of its own."""
 
-    def __init__(
-        self,
-        on_config: Callable[[], None],
-        on_seen: Callable[[Seen], None],
-        on_polling: Callable[[str], None],
-    ) -> None:
-        """Prepare the watch; watch nothing yet.
-
-        Args:
-            on_config: a configuration file was written, or replaced.
-            on_seen: called from a thread of its own, as all three are.
-            on_polling: inotify is not to be had: why.
-        """
-        self._on_config = on_config
-        self._on_seen = on_seen
-        self._on_polling = on_polling
-        self._observers: list[BaseObserver] = []
-        self._watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
+    on_config: Callable[[], None]
+    """A configuration file was written, or replaced."""
+    on_seen: Callable[[Seen], None]
+    on_polling: Callable[[str], None]
+    """Inotify is not to be had: why."""
+    _observers: list[BaseObserver] = field(default_factory=list)
+    _watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
 
     def start(self, config_files: Iterable[Path], log_dirs: Iterable[Path]) -> None:
         """Watch these, in place of what was watched before; of the same, nothing is begun anew."""
@@ -144,10 +127,9 @@ class Watch:
             return
         self.close()
         self._watched = files, dirs
-        on_file = _OnFile(files, self._on_config)
         directories = sorted({path.parent for path in files})
-        self._watch([(path, on_file, False) for path in directories], _FILE, CONFIG_POLL_SECONDS)
-        on_names = [(path, _OnNames(path, self._on_seen), True) for path in dirs]
+        self._watch([(path, _Hears(self._on_file), False) for path in directories], _FILE, CONFIG_POLL_SECONDS)
+        on_names = [(path, _Hears(partial(self._on_name, path)), True) for path in dirs]
         self._watch(on_names, _NAMES, LOG_DIR_POLL_SECONDS)
 
     def close(self) -> None:
@@ -159,6 +141,16 @@ class Watch:
         self._observers.clear()
         self._watched = frozenset(), ()
 
+    def _on_file(self, event: FileSystemEvent) -> None:
+        """Hear of a directory of configuration files, where editors replace and write more than those."""
+        files, _ = self._watched
+        if files & {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}:
+            self.on_config()
+
+    def _on_name(self, log_dir: Path, event: FileSystemEvent) -> None:
+        for seen in meaning(log_dir, event):
+            self.on_seen(seen)
+
     def _watch(
         self,
         watches: Sequence[_Target],
@@ -168,7 +160,7 @@ class Watch:
         try:
             self._start(Observer(), watches, events)
         except OSError as error:
-            self._on_polling(error.strerror or str(error))
+            self.on_polling(error.strerror or str(error))
             polled = _POLLED_FILE if events is _FILE else events
             with suppress(OSError):  # a directory that is gone: each round tells of that
                 self._start(PollingObserver(timeout=poll_seconds), watches, polled)
@@ -190,26 +182,11 @@ class Watch:
         self._observers.append(observer)
 
 
-class _OnFile(FileSystemEventHandler):
-    """Hears of the directories of configuration files, where editors replace and write more than those."""
+class _Hears(FileSystemEventHandler):
+    """Passes on every event."""
 
-    def __init__(self, files: frozenset[Path], on_config: Callable[[], None]) -> None:
-        self._files = files
-        self._on_config = on_config
-
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        paths = {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}
-        if paths & self._files:
-            self._on_config()
-
-
-class _OnNames(FileSystemEventHandler):
-    """Hears of one log dir."""
-
-    def __init__(self, log_dir: Path, on_seen: Callable[[Seen], None]) -> None:
-        self._log_dir = log_dir
-        self._on_seen = on_seen
+    def __init__(self, hear: Callable[[FileSystemEvent], None]) -> None:
+        self._hear = hear
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        for seen in meaning(self._log_dir, event):
-            self._on_seen(seen)
+        self._hear(event)

@@ -15,13 +15,13 @@ from typing import Final
 
 from cleaner.config.file_states import State, state_of_directory, state_of_entries, with_entries
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
-from cleaner.daemon.configuration import Configuration, one_line, reason_of
+from cleaner.daemon.configuration import Configuration, one_line
 from cleaner.daemon.damage import DamagedWorks
 from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_beside, failed_in, names_of
 from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
 from cleaner.daemon.pulse import Pulse
-from cleaner.daemon.telling import Progress, Teller, Trouble, bytes_to_read, words
+from cleaner.daemon.telling import Progress, Teller, Trouble, words
 from cleaner.daemon.turn import Turn, at_least_one
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.clock import Clock
@@ -32,8 +32,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.errors import told
 from cleaner.events import Event
-from policies.plan import Only, PartitionKey, Plan, Request
-from policies.steps import compaction_steps
+from policies.plan import Only, Plan, Request
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -63,8 +62,6 @@ class Worker:
         self._rests_until_seconds = 0.0
         self._doing = JobKind.SURVEY
         self._damage = DamagedWorks()
-        self._to_read_bytes: dict[PartitionKey, int] = {}
-        """What the compactions of the backlog read."""
 
     def want(self, change: Change) -> None:
         """Change the schedule before the next job."""
@@ -170,7 +167,7 @@ class Worker:
         try:
             changes = self._configuration.reload()
         except (LogCleanerError, OSError) as error:
-            said = f"{reason_of(error)}; {_NOTHING_CHANGES}"
+            said = f"{one_line(str(error))}; {_NOTHING_CHANGES}"
             self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, said)
             self._teller.readable(said)
         else:
@@ -203,7 +200,6 @@ class Worker:
         self._teller.found_idle(self._schedule.recovered, plan)
         if not self._schedule.observing:
             free = [d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held]
-            self._to_read_bytes = {step.key: bytes_to_read(step) for d in free for step in compaction_steps(d)}
             self._schedule = self._schedule.with_work_of(free, dict(chain.from_iterable(map(next_removals, free))))
 
     def _is_there(self, path: Path) -> bool:
@@ -232,25 +228,10 @@ class Worker:
             return
         fresh = frozenset(self._changeable(round_)) - self._schedule.recovered
         opening = self._schedule.opening(job, {path: [name for name, _ in LogDir(path).partitions()] for path in fresh})
-        left, full = frozenset[TopicPartition](), frozenset[Path]()
-        if opening.due:
-            left, full = self._retain(job, round_, now_ms, opening.now.__contains__)
+        done = self._cleaned(job, round_, now_ms, opening.now.__contains__) if opening.due else None
+        left = names_of(done[1].postponed) if done else frozenset[TopicPartition]()
+        full = frozenset(path for path in round_.log_dirs if done and str(path) in done[1].full_log_dirs)
         self._schedule = self._schedule.opened(opening, left, full)
-
-    def _retain(
-        self, job: Job, round_: Turn, now_ms: int, wanted: Wanted
-    ) -> tuple[frozenset[TopicPartition], frozenset[Path]]:
-        """Delete, and remove what waited long enough: the same run does both.
-
-        Returns: the partitions that it left, and the log dirs whose journal found no space: what a crash left there may
-            still be there.
-        """
-        done = self._cleaned(job, round_, now_ms, wanted)
-        if done is None:
-            return frozenset(), frozenset()
-        outcome = done[1]
-        full = frozenset(path for path in round_.log_dirs if str(path) in outcome.full_log_dirs)
-        return names_of(outcome.postponed), full
 
     def _remove(self, job: Job, round_: Turn, now_ms: int) -> None:
         """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
@@ -279,7 +260,10 @@ class Worker:
                 self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
 
     def _cleaned(self, job: Job, round_: Turn, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
-        """Return what was planned for some partitions and what came of it; None if nothing may be changed now."""
+        """Delete, and remove what waited long enough: the same run does both.
+
+        Returns: plan and outcome; None if nothing may be changed now.
+        """
         dirs = self._changeable(round_)
         if not dirs:
             return None
@@ -312,7 +296,7 @@ class Worker:
             return terms is not None and self._configuration.terms_of(Path(key[0]), key[1].topic) == terms
 
         terms = self._configuration.terms_of(Path(key[0]), key[1].topic)
-        progress = Progress(self._teller, self._pulse, key, self._to_read_bytes.get(key, 0))
+        progress = Progress(self._teller, self._pulse)
         threads = max(1, self._configuration.broker.log_cleaner_threads)
         request = Request(now_ms, Only.COMPACTION)
         lock = round_.lock_of(Path(key[0]))
@@ -322,7 +306,9 @@ class Worker:
             done = round_.compactor(self._pulse).compact(task, progress, meanwhile, is_wanted)
         except CompactorUnstartable as error:
             if not self._pulse.stopping():
-                self._rest_compactor(key, error, now_ms)
+                self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
+                if rests := self._schedule.compactor:  # each partition would fail alike
+                    self._teller.compactor_rests(rests)
             return
         except CompactionRefused as error:
             self._back_off((job.kind, key), str(error), now_ms)
@@ -337,11 +323,6 @@ class Worker:
         self._schedule = self._schedule.compactor_started()
         if not is_wanted():
             self._schedule = self._schedule.asked_for(JobKind.SURVEY)
-
-    def _rest_compactor(self, key: PartitionKey, error: CompactorUnstartable, now_ms: int) -> None:
-        """Compact nothing for a while: each partition would fail alike."""
-        self._schedule = self._schedule.compactor_failed(key, str(error), now_ms)
-        self._teller.compactor_rests(self._schedule.compactor, str(error))
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
         """Tell what became of a plan, and let those wait that failed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, islice
 from random import Random
 from typing import Final, NamedTuple
@@ -56,27 +57,34 @@ class DemoTopic:
         return int(self.configs["segment.bytes"])
 
 
-def _batches(records: Iterator[Record], codec_of: Callable[[int], Compression]) -> Iterator[DemoBatch]:
-    """Cut a stream of records into batches. ``codec_of`` gives the codec by the batch's place."""
-    for place in count():
-        batch = list(islice(records, _RECORDS_PER_BATCH))
-        if not batch:
-            return
-        yield DemoBatch(batch, codec_of(place))
-
-
 def _plain(_: int) -> Compression:
     return Compression.NONE
 
 
-def _lz4(_: int) -> Compression:
-    return Compression.LZ4
+def _stream(
+    scene: Scene,
+    records: int,
+    days: int,
+    record_at: Callable[[int], Record],
+    codec_of: Callable[[int], Compression] = _plain,
+) -> Iterator[DemoBatch]:
+    """Yield records in batches, with times in equal steps from some days ago up to the last minute.
 
-
-def _times(records: int, span_ms: int, now_ms: int) -> Iterator[int]:
-    """Return times in equal steps, from ``span_ms`` ago up to the last minute."""
-    first_ms, step_ms = now_ms - span_ms, (span_ms - 60_000) / records
-    return (first_ms + int(place * step_ms) for place in range(records))
+    Args:
+        scene: of the partition.
+        records: how many.
+        days: so far back lies the first.
+        record_at: makes the record of a time.
+        codec_of: gives the codec of a batch by the batch's place.
+    """
+    span_ms = days * _DAY_MS
+    first_ms, step_ms = scene.now_ms - span_ms, (span_ms - 60_000) / records
+    made = (record_at(first_ms + int(place * step_ms)) for place in range(records))
+    for place in count():
+        batch = list(islice(made, _RECORDS_PER_BATCH))
+        if not batch:
+            return
+        yield DemoBatch(batch, codec_of(place))
 
 
 def _payload(random: Random, random_bytes: int, **fields: object) -> bytes:
@@ -87,11 +95,11 @@ def _payload(random: Random, random_bytes: int, **fields: object) -> bytes:
 
 def _clicks(scene: Scene) -> Iterator[DemoBatch]:
     random = scene.random
-    records = (
-        Record(0, time_ms, None, _payload(random, 180, page=random.choice(_PAGES), user=random.randrange(5000)))
-        for time_ms in _times(20_000, 8 * _DAY_MS, scene.now_ms)
-    )
-    return _batches(records, _plain)
+
+    def click(time_ms: int) -> Record:
+        return Record(0, time_ms, None, _payload(random, 180, page=random.choice(_PAGES), user=random.randrange(5000)))
+
+    return _stream(scene, 20_000, 8, click)
 
 
 def _order(scene: Scene, time_ms: int) -> Record:
@@ -106,48 +114,40 @@ def _order(scene: Scene, time_ms: int) -> Record:
 
 def _orders(scene: Scene) -> Iterator[DemoBatch]:
     codecs = tuple(Compression)
-    records = (_order(scene, time_ms) for time_ms in _times(12_000, 5 * _DAY_MS, scene.now_ms))
-    return _batches(records, lambda place: codecs[(place + scene.partition) % len(codecs)])
+    return _stream(
+        scene, 12_000, 5, partial(_order, scene), lambda place: codecs[(place + scene.partition) % len(codecs)]
+    )
 
 
 def _sessions(scene: Scene) -> Iterator[DemoBatch]:
     random = scene.random
-    records = (
-        Record(
-            0,
-            time_ms,
-            f"session-{random.randrange(800)}".encode(),
-            _payload(random, 220, page=random.choice(_PAGES)),
-        )
-        for time_ms in _times(14_000, 6 * _DAY_MS, scene.now_ms)
-    )
-    return _batches(records, _lz4)
+
+    def session(time_ms: int) -> Record:
+        key = f"session-{random.randrange(800)}".encode()
+        return Record(0, time_ms, key, _payload(random, 220, page=random.choice(_PAGES)))
+
+    return _stream(scene, 14_000, 6, session, lambda _: Compression.LZ4)
 
 
 def _audit(scene: Scene) -> Iterator[DemoBatch]:
-    random = scene.random
-    records = (
-        Record(0, time_ms, f"user-{random.randrange(300)}".encode(), _payload(random, 300, action="login"))
-        for time_ms in _times(14_000, 20 * _DAY_MS, scene.now_ms)
-    )
-    return _batches(records, _plain)
+    def login(time_ms: int) -> Record:
+        key = f"user-{scene.random.randrange(300)}".encode()
+        return Record(0, time_ms, key, _payload(scene.random, 300, action="login"))
+
+    return _stream(scene, 14_000, 20, login)
 
 
 def _future(scene: Scene) -> Iterator[DemoBatch]:
     """Yield six days of readings. In one early record, the sensor's clock is wrong by 400 days."""
-    random = scene.random
-    records = (
-        Record(0, time_ms, f"sensor-{random.randrange(40)}".encode(), _payload(random, 180, unit="C"))
-        for time_ms in _times(9_000, 6 * _DAY_MS, scene.now_ms)
-    )
-    for place, batch in enumerate(_batches(records, _plain)):
+
+    def reading(time_ms: int) -> Record:
+        key = f"sensor-{scene.random.randrange(40)}".encode()
+        return Record(0, time_ms, key, _payload(scene.random, 180, unit="C"))
+
+    for place, batch in enumerate(_stream(scene, 9_000, 6, reading)):
         if place == _WRONG_CLOCK_BATCH:
             batch.records[-1] = replace(batch.records[-1], timestamp_ms=scene.now_ms + 400 * _DAY_MS)
         yield batch
-
-
-def _nothing(_: Scene) -> Iterator[DemoBatch]:
-    return iter(())
 
 
 def _configs(policy: str, **others: object) -> dict[str, str]:
@@ -192,5 +192,5 @@ TOPICS: Final = (
         "one record lies 400 days ahead: it pins its segment and all behind it",
         _future,
     ),
-    DemoTopic("empty", 1, _configs("delete"), "no record: nothing to do", _nothing),
+    DemoTopic("empty", 1, _configs("delete"), "no record: nothing to do", lambda _: iter(())),
 )

@@ -38,12 +38,12 @@ class Begun:
     request: Request
     errors: list[str] = field(default_factory=list)
     swept_bytes: int = 0
-    full: set[LogDir] = field(default_factory=set)
-    """Log dirs whose journal found no space. They stay as they are, unrecovered."""
+    full: dict[LogDir, str] = field(default_factory=dict)
+    """Log dirs whose journal found no space -> the error. They stay as they are, unrecovered."""
 
     def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
         """Return an executor that does nothing if the log dir is to stay as it is."""
-        return Executor(log_dir, self.means, self.request, compactor, is_journal_full=log_dir in self.full)
+        return Executor(log_dir, self.means, self.request, compactor, journal_full=self.full.get(log_dir))
 
 
 def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:
@@ -76,8 +76,8 @@ def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Me
 def _recover_partition(
     topic_partition: TopicPartition, path: Path, recovery: Recovery, journal: Journal, means: Means
 ) -> None:
-    names, (topic, partition) = recovery.names, topic_partition
+    names, place = recovery.names, topic_partition._asdict()
     if not journal.record("recover", means.clock.now_ms(), partition=str(topic_partition), files=names):
-        means.listener.event("journal_waits", topic=topic, partition=partition, what="recover", files=names)
+        means.listener.event("journal_waits", **place, what="recover", files=names)
     recover(means.fs, recovery, path)
-    means.listener.event("partition_recovered", topic=topic, partition=partition, files=len(names))
+    means.listener.event("partition_recovered", **place, files=len(names))

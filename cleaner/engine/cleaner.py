@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
 from cleaner.engine.compactor import Compactor, Local
@@ -17,7 +17,7 @@ from cleaner.engine.freeing import Rescue, Rescued, volumes_of
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal, JournalFull, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
-from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock
+from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
@@ -30,12 +30,9 @@ from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.rescue import SpaceTarget, Volume
 from storage.errors import LogCleanerError
-from storage.guarded import Guarded
-from storage.lock import LogDirLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 
-Seen = TypeVar("Seen")
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
 _THREADS_MAX: Final = 256
@@ -150,7 +147,7 @@ class Cleaner:
             (*begun.errors, *(error for executor in executors for error in executor.errors)),
             frozenset(key for executor in executors for key in executor.left),
             self._compactor.name,
-            tuple(str(executor.log_dir.path) for executor in executors if executor.is_journal_full),
+            {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
         )
 
     def remove_journalled(self, request: Request) -> tuple[str, ...]:
@@ -256,44 +253,34 @@ class Cleaner:
                 begun.errors += self._recovered(log_dir, begun.request, survey)
             except JournalFull as error:
                 begun.errors.append(str(error))
-                begun.full.add(log_dir)
+                begun.full[log_dir] = str(error)
 
     def _lock_and_read(self, locks: ExitStack) -> None:
         """Take the lock of every log dir, then read the configuration."""
-
-        def look(taken: Mapping[Path, AnyLock]) -> None:
-            guards = {path: lock for path, lock in taken.items() if isinstance(lock, LogDirLock)}
-            self._means = replace(self._means, fs=Guarded(self._fs, guards))
-
-        self._locked_with(locks, self._locks.lock, look)
+        for taken in self._locked_with(locks, self._locks.lock):
+            self._means = replace(self._means, fs=guarded(self._fs, taken))
 
     def _lock_to_copy(self, locks: ExitStack, topics: Sequence[str]) -> tuple[LogDir, Moment]:
         """Lock the log dir for reading, look at it, then read the configuration.
 
         The look comes first, so that a change of the configuration is a change since then.
         """
+        looks = [Moment.of(self._log_dirs[0], topics) for _ in self._locked_with(locks, self._locks.lock_to_read)]
+        return self._log_dirs[0], looks[-1]
 
-        def look(_taken: Mapping[Path, AnyLock]) -> Moment:
-            (log_dir,) = self._log_dirs
-            return Moment.of(log_dir, topics)
+    def _locked_with(self, locks: ExitStack, take: TakeLock) -> Iterator[Mapping[Path, AnyLock]]:
+        """Take every lock, yield them, then read the configuration; start over if it names other log dirs by now.
 
-        moment = self._locked_with(locks, self._locks.lock_to_read, look)
-        return self._log_dirs[0], moment
-
-    def _locked_with(self, locks: ExitStack, take: TakeLock, look: Callable[[Mapping[Path, AnyLock]], Seen]) -> Seen:
-        """Take every lock, look, and read the configuration again; start over if it names other log dirs by now.
-
-        Returns: what was seen behind the locks that hold.
         Raises: LogDirsChange.
         """
         for _ in range(_READINGS_MAX):
             locked = self._log_dirs
-            seen = look({log_dir.path: locks.enter_context(take(log_dir, self._fs)) for log_dir in locked})
+            yield {log_dir.path: locks.enter_context(take(log_dir, self._fs)) for log_dir in locked}
             if self._read_again is None:
-                return seen
+                return
             self._take(self._read_again())
             if self._log_dirs == locked:
-                return seen
+                return
             locks.close()
         raise LogDirsChange(tuple(log_dir.path for log_dir in self._log_dirs))
 

@@ -29,7 +29,7 @@ from cleaner.engine.deletion import (
 )
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import Journal, JournalFull, compaction_entry, deletion_entry
-from cleaner.engine.leftovers import sweep
+from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
 from cleaner.engine.uncleanable import Uncleanable
@@ -58,7 +58,7 @@ class Executor:
         request: Request,
         compactor: Compactor | None = None,
         *,
-        is_journal_full: bool = False,
+        journal_full: str | None = None,
     ) -> None:
         """Begin nothing yet.
 
@@ -67,7 +67,7 @@ class Executor:
             means: of the run.
             request: as planned with; if it unlinks at once, journal lines may wait for space.
             compactor: carries the compactions out.
-            is_journal_full: recovery met a journal without space, and told so: no step is begun.
+            journal_full: the error, if recovery met a journal without space, and told so: no step is begun.
         """
         self.log_dir = log_dir
         self._compactor = compactor or Local()
@@ -76,8 +76,8 @@ class Executor:
         self._writing = threading.Lock()
         """The journal and the checkpoints belong to all partitions."""
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
-        self.is_journal_full = is_journal_full
-        """What would have to be journalled is not begun any more."""
+        self.journal_full = journal_full
+        """Once the journal found no space, the error: what would have to be journalled is not begun any more."""
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
         self.changed: set[PartitionKey] = set()
@@ -148,7 +148,7 @@ class Executor:
 
     def correct_checkpoint(self, plan: LogDirPlan) -> None:
         """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
-        if self.is_journal_full:
+        if self.journal_full:
             return
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
@@ -167,7 +167,7 @@ class Executor:
         """Do what the compactions can share; if that fails, all of them have failed."""
         steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
         try:
-            if steps and not self.is_journal_full and not self._means.stopping():
+            if steps and not self.journal_full and not self._means.stopping():
                 self._compactor.prepare(self._rounds(steps), self._means)
         except LogCleanerError as error:
             for step in steps:
@@ -188,7 +188,7 @@ class Executor:
         """Run one step of a partition; its failure is a fact of its result."""
         key = partition.facts.log_dir, partition.facts.topic_partition
         before = self.results.get(key, PartitionResult(Basis.DONE))
-        if before.error or self.is_journal_full or self._means.stopping() or key in self.left:
+        if before.error or self.journal_full or self._means.stopping() or key in self.left:
             return
         if key not in self.results and not self._means.may_begin():
             self.left.add(key)
@@ -225,7 +225,8 @@ class Executor:
         """Unlink what a compaction renamed before the next one needs space, unless there is a delay."""
         if not self._request.is_at_once:
             return result
-        swept = sweep(self._means.fs, list_partition(self._path_of(partition.facts)), self._means.clock.now_ms(), 0)
+        left = Leftovers(partition, list_partition(self._path_of(partition.facts)), 0, {})
+        swept = sweep(self._means.fs, left, self._means.clock.now_ms())
         return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes)
 
     def _delete(self, partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
@@ -246,12 +247,7 @@ class Executor:
             size_bytes, reason = segment.size_bytes + segment.companions_bytes, verdict.reason.code.value
             fields = {"base_offset": segment.base_offset, "bytes": size_bytes, "reason": reason}
             self._event("segment_deleted", facts.topic_partition, **fields)
-        return replace(
-            before,
-            deleted_segments=before.deleted_segments + len(deletion.segments),
-            deleted_bytes=before.deleted_bytes + deletion.size_bytes,
-            freed_bytes=before.freed_bytes + (deletion.size_bytes if self._request.is_at_once else 0),
-        )
+        return before.with_deletion(deletion, at_once=self._request.is_at_once)
 
     def _cut_leader_epochs(self, directory: Path, log_start_offset: int) -> None:
         """Cut the leader epochs now, or after the other deletions if the disk has no space yet."""
@@ -270,9 +266,9 @@ class Executor:
             try:
                 is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
             except JournalFull as error:
-                if not self.is_journal_full:
-                    self.is_journal_full = True
-                    self.errors.append(str(error))
+                if not self.journal_full:
+                    self.journal_full = str(error)
+                    self.errors.append(self.journal_full)
                 raise
         if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)
@@ -305,13 +301,9 @@ class Executor:
         if not changed:
             return
         with self._writing:
-            offsets = dict(self.log_dir.offsets(name))
-            for topic_partition, offset in changed.items():
-                if offset is None:
-                    offsets.pop(topic_partition, None)
-                else:
-                    offsets[topic_partition] = offset
-            self._reported(partial(self.log_dir.write_offsets, name, offsets, self._means.fs))
+            offsets = {**self.log_dir.offsets(name), **changed}
+            kept = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
+            self._reported(partial(self.log_dir.write_offsets, name, kept, self._means.fs))
 
     def _reported(self, write: Callable[[], None]) -> None:
         try:
@@ -324,7 +316,7 @@ class Executor:
         return self.log_dir.path / str(facts.topic_partition)
 
     def _event(self, name: str, topic_partition: TopicPartition, **fields: object) -> None:
-        self._means.listener.event(name, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
+        self._means.listener.event(name, **topic_partition._asdict(), **fields)
 
 
 def log_starts_after(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[TopicPartition, int | None]]:
@@ -361,11 +353,10 @@ def tell_compacted(
     listener: Listener, topic_partition: TopicPartition, compaction: Compaction, done: Compacted
 ) -> None:
     """Tell the listener what a compaction did."""
-    topic, partition = topic_partition
+    place = topic_partition._asdict()
     listener.event(
         "segments_compacted",
-        topic=topic,
-        partition=partition,
+        **place,
         first_base_offset=compaction.segments[0].base_offset,
         segments=len(compaction.segments),
         from_bytes=compaction.size_bytes,
@@ -374,4 +365,4 @@ def tell_compacted(
         records_kept=done.records_kept,
     )
     if done.unkeyed:
-        listener.event("unkeyed_records_dropped", topic=topic, partition=partition, count=done.unkeyed)
+        listener.event("unkeyed_records_dropped", **place, count=done.unkeyed)

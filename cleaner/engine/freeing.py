@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.executor import Executor
-from cleaner.engine.leftovers import due_leftovers, gaining, leftovers_of, sweep_partition
+from cleaner.engine.leftovers import gaining, leftovers_of, sweep_partition
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
@@ -142,8 +142,8 @@ class Rescue:
         """Yield the leftovers that would go, partition by partition."""
         for log_dir_plan in plan.log_dirs:
             if log_dir_plan.facts.path in volume.log_dirs:
-                for _, listing, delay_ms, renamed_ms in leftovers_of(log_dir_plan, _NO_DELAY_MS):
-                    yield gaining(due_leftovers(listing, self._means.clock.now_ms(), delay_ms, renamed_ms))
+                for left in leftovers_of(log_dir_plan, _NO_DELAY_MS):
+                    yield gaining(left.due(self._means.clock.now_ms()))
 
     def _sweep(self, plan: LogDirPlan, errors: list[str]) -> int:
         swept_bytes, path = 0, plan.facts.path

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from storage.directory import open_plain
 from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log_dir import read_file
-from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
+from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, parse_topic_partition
 
 SIZE_MAX_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 256 << 20
@@ -178,6 +178,12 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
             while line := file.readline(_LINE_BYTES_MAX):
                 if line != b"\n":  # written behind a torn line
                     yield _decoded(line.removesuffix(b"\n"))
+
+
+def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:
+    """Return the partition that an entry is about; None if it names none."""
+    name = entry.get("partition")
+    return parse_topic_partition(name) if isinstance(name, str) else None
 
 
 def read_last_run(log_dir: Path) -> LastRun | None:

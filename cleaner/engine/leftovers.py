@@ -36,16 +36,20 @@ class Leftovers(NamedTuple):
     partition: PartitionPlan
     listing: Listing
     delay_ms: int
+    """``file.delete.delay.ms``."""
     renamed_ms: RenameTimes
 
+    def due_ms(self, file: SegmentFile) -> int:
+        """Return when the delay of a file is over, epoch ms.
 
-def due_leftovers(
-    listing: Listing, now_ms: int, delay_ms: int, renamed_ms: RenameTimes | None = None
-) -> Iterator[SegmentFile]:
-    """Yield the ``.deleted`` files whose delay is over."""
-    for file in listing.in_state(FileState.DELETED):
-        if _due_ms(file, delay_ms, renamed_ms or {}) <= now_ms:
-            yield file
+        The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
+        not know, from its change time, which a rename sets.
+        """
+        return self.renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + self.delay_ms
+
+    def due(self, now_ms: int) -> Iterator[SegmentFile]:
+        """Yield the ``.deleted`` files whose delay is over."""
+        return (file for file in self.listing.in_state(FileState.DELETED) if self.due_ms(file) <= now_ms)
 
 
 def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
@@ -53,15 +57,9 @@ def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
 
     Raises: UnreadableFile.
     """
-    for partition, listing, delay_ms, renamed_ms in leftovers_of(plan, None):
-        if moments := [_due_ms(file, delay_ms, renamed_ms) for file in listing.in_state(FileState.DELETED)]:
-            yield partition.key, min(moments)
-
-
-def _due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
-    """The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
-    not know, from its change time, which a rename sets."""
-    return renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + delay_ms
+    for left in leftovers_of(plan, None):
+        if moments := [left.due_ms(file) for file in left.listing.in_state(FileState.DELETED)]:
+            yield left.partition.key, min(moments)
 
 
 def _retired(file: SegmentFile) -> RetiredFile:
@@ -83,35 +81,23 @@ def gaining(files: Iterable[SegmentFile]) -> list[SegmentFile]:
     return [file for file in listed if file.name.base_offset not in linked]
 
 
-def sweep(
-    fs: FileSystem,
-    listing: Listing,
-    now_ms: int,
-    delay_ms: int,
-    renamed_ms: RenameTimes | None = None,
-    *,
-    for_space: bool = False,
-) -> Swept:
+def sweep(fs: FileSystem, left: Leftovers, now_ms: int, *, for_space: bool = False) -> Swept:
     """Unlink the leftovers of one partition that are due, oldest base first.
 
     Args:
         fs: the disk.
-        listing: of the partition.
+        left: of the partition.
         now_ms: the clock's time, epoch ms; never a time the user made up.
-        delay_ms: ``file.delete.delay.ms``.
-        renamed_ms: of the partition, as the journal has it.
         for_space: leave what would free nothing.
 
     Raises: PlanOutOfDate where a file is not the one that was listed any more.
     """
-    due = list(due_leftovers(listing, now_ms, delay_ms, renamed_ms))
-    if for_space:
-        due = gaining(due)
+    due = gaining(left.due(now_ms)) if for_space else list(left.due(now_ms))
     for file in due:
         file.ensure_as_listed()
         fs.unlink(file.path, Purpose.REMOVE)
     if due:
-        fs.fsync_dir(listing.directory, Purpose.REMOVE)
+        fs.fsync_dir(left.listing.directory, Purpose.REMOVE)
     return Swept(len(due), sum(file.size_bytes for file in due), sum(file.disk_bytes for file in due))
 
 
@@ -159,7 +145,7 @@ def sweep_log_dir(
     swept_bytes = 0
     for found in leftovers_of(plan, request.delete_delay_ms):
         left = _journalled(found) if only_journalled else found
-        if not any(due_leftovers(left.listing, means.clock.now_ms(), left.delay_ms, left.renamed_ms)):
+        if not any(left.due(means.clock.now_ms())):
             continue
         if not means.may_begin():
             break
@@ -169,14 +155,12 @@ def sweep_log_dir(
 
 def sweep_partition(left: Leftovers, means: Means, errors: list[str], *, for_space: bool = False) -> Swept:
     """Unlink the leftovers of a partition that are due, and tell of it. Arguments as for the two functions above."""
-    now_ms, renamed_ms = means.clock.now_ms(), left.renamed_ms
     try:
-        swept = sweep(means.fs, left.listing, now_ms, left.delay_ms, renamed_ms, for_space=for_space)
+        swept = sweep(means.fs, left, means.clock.now_ms(), for_space=for_space)
     except (LogCleanerError, OSError) as error:
         errors.append(told(error))
         return Swept()
     if swept.files:
-        topic, number = left.partition.facts.topic_partition
-        fields = {"topic": topic, "partition": number, "files": swept.files, "bytes": swept.size_bytes}
-        means.listener.event("files_removed", **fields)
+        place = left.partition.facts.topic_partition._asdict()
+        means.listener.event("files_removed", **place, files=swept.files, bytes=swept.size_bytes)
     return swept

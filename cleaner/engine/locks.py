@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
 from storage.filesystem import FileSystem
+from storage.guarded import Guarded
 from storage.lock import LogDirLock, LogDirReadLock
 from storage.log_dir import LogDir
 
@@ -16,6 +17,11 @@ LockContext = AbstractContextManager[AnyLock]
 Patience = Callable[[Callable[[], LogDirLock]], LogDirLock]
 """Takes a lock, again and again if it likes."""
 TakeLock = Callable[[LogDir, FileSystem], LockContext]
+
+
+def guarded(fs: FileSystem, taken: Mapping[Path, AnyLock]) -> Guarded:
+    """Return a file system that changes each of the locked log dirs only while its lock holds."""
+    return Guarded(fs, {path: lock for path, lock in taken.items() if isinstance(lock, LogDirLock)})
 
 
 class Locks(Protocol):

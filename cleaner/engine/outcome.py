@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from policies.plan import Compaction, PartitionKey
+from policies.plan import Compaction, Deletion, PartitionKey
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted
@@ -45,6 +45,15 @@ class PartitionResult:
     is_corrupt: bool = False
     """The cause is damage in the files: another attempt fails, too, until they change."""
 
+    def with_deletion(self, deletion: Deletion, *, at_once: bool) -> PartitionResult:
+        """Add the figures of a deletion. ``at_once``: its files are unlinked, and not only renamed."""
+        return replace(
+            self,
+            deleted_segments=self.deleted_segments + len(deletion.segments),
+            deleted_bytes=self.deleted_bytes + deletion.size_bytes,
+            freed_bytes=self.freed_bytes + (deletion.size_bytes if at_once else 0),
+        )
+
     def with_compaction(self, compaction: Compaction, done: Compacted) -> PartitionResult:
         """Add the figures of a compaction.
 
@@ -80,8 +89,8 @@ class Outcome:
     """Partitions with work that were not begun, because the run was to let go of the lock."""
     engine: str = "local"
     """Who carried the compactions out."""
-    full_log_dirs: tuple[str, ...] = ()
-    """Log dirs whose journal found no space: nothing more was changed there. ``errors`` has a line for each."""
+    full_log_dirs: Mapping[str, str] = field(default_factory=dict)
+    """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
 
 
 class Listener(Protocol):

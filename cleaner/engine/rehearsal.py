@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner.engine.deletion import ensure_changeable
-from cleaner.engine.leftovers import due_leftovers, leftovers_of
+from cleaner.engine.leftovers import leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.errors import told
@@ -44,23 +44,19 @@ class Rehearsal:
         now_ms = self._means.clock.now_ms()
         return sum(
             file.identity.size_bytes
-            for _, listing, delay_ms, renamed_ms in leftovers_of(plan, self._request.delete_delay_ms)
-            for file in due_leftovers(listing, now_ms, delay_ms, renamed_ms)
+            for left in leftovers_of(plan, self._request.delete_delay_ms)
+            for file in left.due(now_ms)
         )
 
     def _expected(self, partition: PartitionPlan) -> PartitionResult:
         """A compaction's output is not known without reading; at most its input, and that is what is said."""
-        deletion, compaction = partition.deletion, partition.compaction
-        deleted_bytes = deletion.size_bytes if deletion else 0
-        from_bytes = compaction.size_bytes if compaction else 0
-        return PartitionResult(
-            Basis.ESTIMATE if compaction else Basis.EXACT,
-            deleted_segments=len(deletion.segments) if deletion else 0,
-            deleted_bytes=deleted_bytes,
-            freed_bytes=deleted_bytes if self._request.is_at_once else 0,
-            compacted_from_bytes=from_bytes,
-            compacted_to_bytes=from_bytes,
-        )
+        compaction = partition.compaction
+        expected = PartitionResult(Basis.ESTIMATE if compaction else Basis.EXACT)
+        if compaction:
+            size_bytes = compaction.size_bytes
+            expected = replace(expected, compacted_from_bytes=size_bytes, compacted_to_bytes=size_bytes)
+        deletion = partition.deletion
+        return expected.with_deletion(deletion, at_once=self._request.is_at_once) if deletion else expected
 
     def _checked(self, partition: PartitionPlan) -> Listing:
         """Meet what a deletion would meet before its first step; return the partition as if recovered.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner.engine.deletion import retired_snapshots
-from cleaner.engine.journal import read_journal, read_lines
+from cleaner.engine.journal import partition_of, read_journal, read_lines
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
@@ -26,7 +26,6 @@ from storage.names import (
     SegmentFileName,
     TopicPartition,
     parse_segment_file_name,
-    parse_topic_partition,
 )
 from storage.segment import Segment, SegmentFile
 
@@ -44,7 +43,7 @@ def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict
     rolled = deletion.roll_at_offset
     start, first_base = facts.log_start_offset, facts.segments[0].base_offset
     return {
-        "files": [_noted(file) for file in _leaving(listing, doomed)],
+        "files": [[f.file_name, f.identity.size_bytes, f.identity.mtime_ns] for f in _leaving(listing, doomed)],
         "end_offset": facts.upper_offset(len(deletion.segments) - 1),
         "log_start_checkpoint": start if start > first_base else None,
         "cleaner_checkpoint": facts.cleaner_checkpoint,
@@ -59,10 +58,6 @@ def _leaving(listing: Listing, doomed: Sequence[Segment]) -> Iterator[SegmentFil
     for segment in doomed:
         yield from segment.files.values()
     yield from retired_snapshots(listing, doomed)
-
-
-def _noted(file: SegmentFile) -> list[str | int]:
-    return [file.file_name, file.identity.size_bytes, file.identity.mtime_ns]
 
 
 def journalled_deletions(
@@ -83,7 +78,7 @@ def journalled_deletions(
     for entry in read_lines(log_dir):
         if entry is None:
             before_compaction |= {tp: len(found[tp]) for tp in found if tp in compacted}
-        elif (topic_partition := _partition_of(entry)) not in found:
+        elif not (topic_partition := partition_of(entry)) or topic_partition not in found:
             continue
         elif entry["what"] == "compact":
             before_compaction[topic_partition] = len(found[topic_partition])
@@ -103,19 +98,13 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
     """
     found: dict[TopicPartition, dict[RetiredFile, int]] = {topic_partition: {} for topic_partition in partitions}
     for entry in read_journal(log_dir):
-        if (topic_partition := _partition_of(entry)) not in found:
+        if not (topic_partition := partition_of(entry)) or topic_partition not in found:
             continue
         if entry["what"] == "restore":
             found[topic_partition].clear()
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
             found[topic_partition].update((f, deletion.time_ms) for s in deletion.segments for f in s.files)
     return found
-
-
-def _partition_of(entry: Mapping[str, Any]) -> TopicPartition:
-    """Return the partition that a line names; a name that no partition has if it names none."""
-    name = entry.get("partition")
-    return (parse_topic_partition(name) if isinstance(name, str) else None) or TopicPartition("", -1)
 
 
 def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:

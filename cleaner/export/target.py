@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from cleaner.errors import UnusableOutput, UnwritableFile
+from cleaner.errors import UnusableOutput, as_unwritable
 
 
 @contextmanager
@@ -30,14 +30,13 @@ def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
     _check_usable(path, log_dir)
     hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with hidden.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _check_absent(path)
-        hidden.rename(path)
-    except OSError as error:
-        raise UnwritableFile(path, error.strerror or str(error)) from error
+        with as_unwritable(path):
+            with hidden.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _check_absent(path)
+            hidden.rename(path)
     finally:
         hidden.unlink(missing_ok=True)
 

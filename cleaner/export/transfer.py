@@ -74,22 +74,17 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
         Returns: the number of records.
         Raises: CorruptBatch; UnreadableFile, also for a file that is gone by now.
     """
+    records = 0
     try:
-        records = _written(reading, writer, with_control, advance)
+        for slice_ in reading.slices:
+            for chunk in _chunks(slice_, with_control=with_control):
+                writer.write(chunk, slice_)
+                records += int(chunk.located.shape[1])
+            advance(slice_.size_bytes)
         writer.finish()
     except BaseException:
         writer.abandon()
         raise
-    return records
-
-
-def _written(reading: Reading, writer: Writer, with_control: bool, advance: Callable[[int], None]) -> int:
-    records = 0
-    for slice_ in reading.slices:
-        for chunk in _chunks(slice_, with_control=with_control):
-            writer.write(chunk, slice_)
-            records += int(chunk.located.shape[1])
-        advance(slice_.size_bytes)
     return records
 
 

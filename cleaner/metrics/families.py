@@ -7,18 +7,10 @@ The names are stable: adding one is a minor version, changing one a major. Sizes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 PREFIX: Final = "logcleaner_"
 PARTITION: Final = ("log_dir", "topic", "partition")
-
-
-class MetricKind(StrEnum):
-    """The types that Prometheus gives to metrics."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +20,31 @@ class Family:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    kind: MetricKind = MetricKind.GAUGE
     is_few: bool = True
     """Whether ``[metrics] per.partition = "few"`` exports a metric of partitions; ``all`` exports every one."""
 
+    @property
+    def kind(self) -> str:
+        """Return the type that Prometheus gives to the metric. The name of a counter, and no other, ends in _total."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
-def _partition(name: str, help_: str, *, is_few: bool = True, kind: MetricKind = MetricKind.GAUGE) -> Family:
-    return Family(f"{PREFIX}partition_{name}", help_, PARTITION, kind, is_few)
+
+_made: Final[list[Family]] = []
+
+
+def _family(name: str, help_: str, *labels: str, is_few: bool = True) -> Family:
+    """Make a metric. ``ALL`` lists the metrics in the order in which they are made."""
+    family = Family(f"{PREFIX}{name}", help_, labels, is_few)
+    _made.append(family)
+    return family
+
+
+def _partition(name: str, help_: str, *, is_few: bool = True) -> Family:
+    return _family(f"partition_{name}", help_, *PARTITION, is_few=is_few)
 
 
 def _log_dir(name: str, help_: str, *labels: str) -> Family:
-    return Family(f"{PREFIX}{name}", help_, ("log_dir", *labels))
+    return _family(name, help_, "log_dir", *labels)
 
 
 SIZE: Final = _partition("size_bytes", "Size of the .log files of the partition.")
@@ -69,30 +75,8 @@ PARTITION_RECLAIMABLE: Final = _partition(
     "reclaimable_bytes", "Bytes that the next run will delete, and the most that its compaction can save.", is_few=False
 )
 PARTITION_FAILURES: Final = _partition(
-    "failures_total",
-    "Number of failed cleanings of the partition since the start.",
-    is_few=False,
-    kind=MetricKind.COUNTER,
+    "failures_total", "Number of failed cleanings of the partition since the start.", is_few=False
 )
-PARTITION_FAMILIES: Final = (
-    SIZE,
-    SEGMENTS,
-    DIRTY_RATIO,
-    NEXT_EXPIRY,
-    UNCLEANABLE,
-    FIRST_DIRTY_OFFSET,
-    LOG_START_OFFSET,
-    LOG_END_OFFSET,
-    PARTITION_OLDEST,
-    PARTITION_RECLAIMABLE,
-    PARTITION_FAILURES,
-)
-FAMILIES_PER_PARTITION: Final = {
-    "none": (),
-    "few": tuple(family for family in PARTITION_FAMILIES if family.is_few),
-    "all": PARTITION_FAMILIES,
-}
-"""Value of ``[metrics] per.partition`` -> the metrics of partitions that it exports."""
 
 LOG_DIR_SIZE: Final = _log_dir("log_dir_size_bytes", "Size of all files of the partitions in the log dir.")
 LOG_DIR_FREE: Final = _log_dir("log_dir_free_bytes", "Free space of the file system for an ordinary user.")
@@ -123,22 +107,6 @@ RECLAIMABLE: Final = _log_dir(
     "reason",
 )
 KEPT: Final = _log_dir("kept_bytes", "Size of the segments that stay, by reason.", "reason")
-LOG_DIR_FAMILIES: Final = (
-    LOG_DIR_SIZE,
-    LOG_DIR_FREE,
-    LOG_DIR_GROWTH,
-    LOG_DIR_OBSERVED,
-    RUNWAY,
-    LOG_DIR_LOCKED,
-    LOG_DIR_FAILED,
-    PARTITIONS,
-    LOG_DIR_SEGMENTS,
-    UNCLEANABLE_PARTITIONS,
-    MAX_DIRTY_RATIO,
-    OLDEST,
-    RECLAIMABLE,
-    KEPT,
-)
 
 FIGURES: Final = {
     "deleted_segments": "Number of deleted segments",
@@ -152,100 +120,49 @@ FIGURES: Final = {
 }
 """What a run does in a log dir; there is a metric for the last run, and one for the total."""
 LAST_RUN: Final = {stem: _log_dir(f"last_run_{stem}", f"{said} in the last run.") for stem, said in FIGURES.items()}
-TOTAL: Final = {
-    stem: Family(f"{PREFIX}{stem}_total", f"{said} since the start.", ("log_dir",), MetricKind.COUNTER)
-    for stem, said in FIGURES.items()
-}
-LAST_RUN_TIME: Final = Family(f"{PREFIX}last_run_timestamp_seconds", "Time at which the last run ended.")
-LAST_RUN_DURATION: Final = Family(f"{PREFIX}last_run_duration_seconds", "Duration of the last run.")
-LAST_SUCCESS: Final = Family(
-    f"{PREFIX}last_success_timestamp_seconds", "Time at which the last run without a failure ended."
+TOTAL: Final = {stem: _family(f"{stem}_total", f"{said} since the start.", "log_dir") for stem, said in FIGURES.items()}
+LAST_RUN_TIME: Final = _family("last_run_timestamp_seconds", "Time at which the last run ended.")
+LAST_RUN_DURATION: Final = _family("last_run_duration_seconds", "Duration of the last run.")
+LAST_SUCCESS: Final = _family("last_success_timestamp_seconds", "Time at which the last run without a failure ended.")
+MAP_UTILISATION: Final = _family(
+    "map_utilisation_ratio", "Greatest share of the offset map that the last compacting run used; 1 means too small."
 )
-MAP_UTILISATION: Final = Family(
-    f"{PREFIX}map_utilisation_ratio",
-    "Greatest share of the offset map that the last compacting run used; 1 means too small.",
+LAST_RUN_SWEPT: Final = _family(
+    "last_run_swept_bytes", "Size of the waiting .deleted files that the last run unlinked."
 )
-LAST_RUN_SWEPT: Final = Family(
-    f"{PREFIX}last_run_swept_bytes", "Size of the waiting .deleted files that the last run unlinked."
+SWEPT: Final = _family("swept_bytes_total", "Size of the waiting .deleted files that were unlinked since the start.")
+PLAN_TIME: Final = _family("plan_timestamp_seconds", "Time at which the log dirs were last read.")
+RUNS: Final = _family("runs_total", "Number of runs since the start, by result: done, failed or interrupted.", "result")
+RUN_SECONDS: Final = _family("run_seconds_total", "Time spent in runs since the start.")
+FAILURES: Final = _family(
+    "failures_total", "Number of failures outside of partitions since the start, by the kind of the job.", "where"
 )
-SWEPT: Final = Family(
-    f"{PREFIX}swept_bytes_total",
-    "Size of the waiting .deleted files that were unlinked since the start.",
-    kind=MetricKind.COUNTER,
+DEAD_THREADS: Final = _family("dead_threads_total", "Number of workers that died and were restarted since the start.")
+LOCK_SECONDS: Final = _family(
+    "lock_held_seconds_total", "Time for which the locks were held since the start; a broker cannot start meanwhile."
 )
-PLAN_TIME: Final = Family(f"{PREFIX}plan_timestamp_seconds", "Time at which the log dirs were last read.")
-RUNS: Final = Family(
-    f"{PREFIX}runs_total",
-    "Number of runs since the start, by result: done, failed or interrupted.",
-    ("result",),
-    MetricKind.COUNTER,
+JOB_SUCCESS: Final = _family("job_success", "1 if nothing failed in the daemon's last job of this kind.", "kind")
+JOB_SECONDS: Final = _family("job_duration_seconds", "Duration of the daemon's last job of this kind.", "kind")
+JOB_SUCCESS_TIME: Final = _family(
+    "job_last_success_timestamp_seconds", "Time at which a job of this kind last succeeded.", "kind"
 )
-RUN_SECONDS: Final = Family(
-    f"{PREFIX}run_seconds_total", "Time spent in runs since the start.", kind=MetricKind.COUNTER
+CONFIG_SUCCESS: Final = _family(
+    "config_last_reload_successful", "1 if the daemon accepted its configuration when it last read it."
 )
-FAILURES: Final = Family(
-    f"{PREFIX}failures_total",
-    "Number of failures outside of partitions since the start, by the kind of the job.",
-    ("where",),
-    MetricKind.COUNTER,
+CONFIG_TIME: Final = _family(
+    "config_last_reload_success_timestamp_seconds", "Time at which the daemon last accepted a configuration."
 )
-LOCK_SECONDS: Final = Family(
-    f"{PREFIX}lock_held_seconds_total",
-    "Time for which the locks were held since the start; a broker cannot start meanwhile.",
-    kind=MetricKind.COUNTER,
+READY: Final = _family("ready", "1 while the daemon serves every log dir of its configuration, from its first plan on.")
+OBSERVING: Final = _family(
+    "observing", "1 while the daemon changes nothing, because of --observe or a broker that holds a log dir."
 )
-DEAD_THREADS: Final = Family(
-    f"{PREFIX}dead_threads_total",
-    "Number of workers that died and were restarted since the start.",
-    kind=MetricKind.COUNTER,
-)
-JOB_SUCCESS: Final = Family(
-    f"{PREFIX}job_success", "1 if nothing failed in the daemon's last job of this kind.", ("kind",)
-)
-JOB_SECONDS: Final = Family(
-    f"{PREFIX}job_duration_seconds", "Duration of the daemon's last job of this kind.", ("kind",)
-)
-JOB_SUCCESS_TIME: Final = Family(
-    f"{PREFIX}job_last_success_timestamp_seconds", "Time at which a job of this kind last succeeded.", ("kind",)
-)
-CONFIG_SUCCESS: Final = Family(
-    f"{PREFIX}config_last_reload_successful", "1 if the daemon accepted its configuration when it last read it."
-)
-CONFIG_TIME: Final = Family(
-    f"{PREFIX}config_last_reload_success_timestamp_seconds", "Time at which the daemon last accepted a configuration."
-)
-BUILD_INFO: Final = Family(
-    f"{PREFIX}build_info", "Always 1; the labels name the running versions.", ("version", "python")
-)
-READY: Final = Family(
-    f"{PREFIX}ready", "1 while the daemon serves every log dir of its configuration, from its first plan on."
-)
-OBSERVING: Final = Family(
-    f"{PREFIX}observing", "1 while the daemon changes nothing, because of --observe or a broker that holds a log dir."
-)
-RUN_FAMILIES: Final = (
-    *LAST_RUN.values(),
-    *TOTAL.values(),
-    LAST_RUN_TIME,
-    LAST_RUN_DURATION,
-    LAST_SUCCESS,
-    MAP_UTILISATION,
-    LAST_RUN_SWEPT,
-    SWEPT,
-    PLAN_TIME,
-    RUNS,
-    RUN_SECONDS,
-    FAILURES,
-    DEAD_THREADS,
-    LOCK_SECONDS,
-    JOB_SUCCESS,
-    JOB_SECONDS,
-    JOB_SUCCESS_TIME,
-    CONFIG_SUCCESS,
-    CONFIG_TIME,
-    READY,
-    OBSERVING,
-    BUILD_INFO,
-)
+BUILD_INFO: Final = _family("build_info", "Always 1; the labels name the running versions.", "version", "python")
 RUN_RESULTS: Final = ("done", "failed", "interrupted")
-ALL: Final = (*PARTITION_FAMILIES, *LOG_DIR_FAMILIES, *RUN_FAMILIES)
+ALL: Final = tuple(_made)
+PARTITION_FAMILIES: Final = tuple(family for family in ALL if family.labels == PARTITION)
+FAMILIES_PER_PARTITION: Final = {
+    "none": (),
+    "few": tuple(family for family in PARTITION_FAMILIES if family.is_few),
+    "all": PARTITION_FAMILIES,
+}
+"""Value of ``[metrics] per.partition`` -> the metrics of partitions that it exports."""

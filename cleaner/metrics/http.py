@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Final, Self
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from cleaner.config.layers import Settings
-from cleaner.daemon.observer import Observer, Unobserved
+from cleaner.daemon.observer import Observer
 from cleaner.engine.outcome import Listener
 from cleaner.metrics.registry import Metrics
 from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
@@ -72,7 +71,7 @@ def observer_of(settings: Settings, listener: Listener, version: str = "unknown"
     Raises: InvalidConfig if the address can never be used.
     """
     if settings.metrics_listen is None:
-        yield Unobserved()
+        yield Observer()
         return
     metrics = Metrics(per_partition=settings.metrics_per_partition, version=version)
     with _Serving(settings.metrics_listen, metrics, listener):
@@ -97,14 +96,12 @@ class _Serving:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._stop.set()
         if self._thread:
             self._thread.join()
         if self._server:
-            self._server.__exit__(kind, error, trace)
+            self._server.__exit__()
 
     def _serve(self) -> None:
         self._server = MetricsServer(self._listen, self._metrics, self._listener).__enter__()
@@ -153,9 +150,7 @@ class MetricsServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
-from cleaner.daemon.observer import DaemonState, JobDone, JobKind
+from cleaner.daemon.observer import DaemonState, JobDone, JobKind, Observer
 from cleaner.engine.outcome import Outcome
 from cleaner.metrics import families as names
 from cleaner.metrics.of_plans import Failed, Sample, log_dir_samples, partitions_text
@@ -40,7 +40,7 @@ class _Read(NamedTuple):
     partitions: bytes
 
 
-class Metrics:
+class Metrics(Observer, Collector):
     """The observer that turns what it hears into metrics. Any thread may call it."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Metrics:
         self._locked_seconds = 0.0
         self._state: DaemonState | None = None
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Samples(self))
+        self._registry.register(self)
         if of_process:
             ProcessCollector(registry=self._registry)
 
@@ -168,6 +168,16 @@ class Metrics:
         with self._lock:
             return [*of_plan, *self._runs.samples(), *self._daemon_samples()]
 
+    def collect(self) -> Iterable[Metric]:
+        """Yield one metric for each family, for prometheus-client."""
+        place = {family: at for at, family in enumerate(names.ALL)}
+        ordered = sorted(self.samples(), key=lambda sample: place[sample.family])
+        for family, samples in groupby(ordered, key=lambda sample: sample.family):
+            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
+            for sample in samples:
+                metric.add_sample(family.name, dict(zip(family.labels, sample.labels, strict=True)), sample.value)
+            yield metric
+
     def _read(self) -> _Read:
         """Return the latest plan's metrics. Make them outside of the lock, so that the daemon never waits for them."""
         with self._lock:
@@ -207,20 +217,3 @@ class Metrics:
             yield Sample(names.JOB_SECONDS, (kind.value,), (job.ended_ms - job.started_ms) / 1000)
         for kind, ended_ms in self._job_success_ms.items():
             yield Sample(names.JOB_SUCCESS_TIME, (kind.value,), ended_ms / 1000)
-
-
-class _Samples(Collector):
-    """The collector that gives the samples to prometheus-client."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield one metric for each family."""
-        place = {family: at for at, family in enumerate(names.ALL)}
-        ordered = sorted(self._metrics.samples(), key=lambda sample: place[sample.family])
-        for family, samples in groupby(ordered, key=lambda sample: sample.family):
-            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind.value)
-            for sample in samples:
-                metric.add_sample(family.name, dict(zip(family.labels, sample.labels, strict=True)), sample.value)
-            yield metric

@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cleaner.errors import UnwritableFile
+from cleaner.errors import as_unwritable
 from cleaner.metrics import families as names
 from cleaner.metrics.registry import Metrics
 from policies.runway import Growth
@@ -35,10 +35,8 @@ def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> M
 
     Raises: UnwritableFile if the file may not even be read.
     """
-    try:
+    with as_unwritable(path):
         earlier = _read(path)
-    except OSError as error:
-        raise UnwritableFile(path, error.strerror or str(error)) from error
     growths = dict(_growths(earlier))
     metrics = Metrics(per_partition=per_partition, growths=growths, version=version, of_process=False)
     if success := earlier.get((names.LAST_SUCCESS.name, "")):
@@ -55,10 +53,8 @@ def write_textfile(path: Path, metrics: Metrics) -> None:
 
     Raises: UnwritableFile.
     """
-    try:
+    with as_unwritable(path):
         _replace(path, metrics.text())
-    except OSError as error:
-        raise UnwritableFile(path, error.strerror or str(error)) from error
 
 
 def _read(path: Path) -> Earlier:

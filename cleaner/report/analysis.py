@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby, islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import YEAR_9999_MS, Page, counted, size
 from policies.reasons import duration, moment
 
 SCHEMA: Final = "logcleaner.analysis/1"
@@ -39,7 +39,6 @@ _HEADINGS: Final = {
 }  # fmt: skip
 _LEFT: Final = ("cleanup_policy", "day", "codec", "by", "key", "basis", "oldest_ms", "newest_ms")
 _IDS: Final = ("producer_id", "open_since_offset")
-_YEAR_9999_MS: Final = 253_402_300_799_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _cell(row: Finding, column: str) -> str:
 
 
 def _number(value: int, column: str) -> str:
-    if column.endswith("_ms") and value < _YEAR_9999_MS:
+    if column.endswith("_ms") and value < YEAR_9999_MS:
         return moment(value)
     return size(value) if column.endswith("bytes") else f"{value:,}"
 
@@ -157,7 +156,6 @@ class AnalysisReport:
     """An analysis that is shown as tables, as a document, or as a page of HTML."""
 
     analysis: Analysis
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``analyze --json`` prints: sizes in bytes, times in epoch ms, keys with escaped bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.report.totals import Totals
@@ -31,7 +31,6 @@ class CleaningReport:
 
     plan: Plan
     outcome: Outcome
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``clean --json`` prints: sizes in bytes, times in epoch ms, null for what is not known.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import YEAR_9999_MS, Page, counted, size
 from cleaner.report.runs import Stretch, folded, runs_of
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
@@ -18,7 +18,6 @@ from policies.reasons import Action, Reason, ReasonCode, duration, moment
 from policies.steps import scratch_bytes
 
 _STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
-_YEAR_9999_MS: Final = 253_402_300_799_000
 _JOURNAL_BYTES: Final = 4096
 """One block of the file system, for the journal's next lines."""
 _WORD_WIDTH: Final = len("would compact")
@@ -51,15 +50,15 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
     )
     if outcome.dry_run and (scratch := scratch_bytes(planned, at_once=at_once)):
         fits = "" if scratch <= facts.free_bytes else ", and a compaction that does not fit is left out"
-        page.line(f"compaction needs up to {size(scratch)} of that while it runs{fits}", indent=2, hanging=2)
+        page.note(f"compaction needs up to {size(scratch)} of that while it runs{fits}")
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
         age = duration(max(now_ms - newest_ms, 0))
-        page.line(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old", indent=2, hanging=2)
+        page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old")
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
-        page.line(f"{torn}: the last changes may be missing", "bold yellow", indent=2, hanging=2)
+        page.note(f"{torn}: the last changes may be missing", "bold yellow")
     if (
         outcome.dry_run
         and not at_once
@@ -67,15 +66,13 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
         and any(p.has_work for p in _plans(planned))
     ):
         words = "the file system has no space for the journal, so a run changes nothing here"
-        page.line(
-            f"{words}; logcleaner free, or --delete-delay 0, makes space first", "bold yellow", indent=2, hanging=2
-        )
+        page.note(f"{words}; logcleaner free, or --delete-delay 0, makes space first", "bold yellow")
     if planned.foreign and not planned.guard:
-        page.line(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow", indent=2, hanging=2)
+        page.note(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow")
     if planned.guard:
-        page.line(f"held back: {planned.guard.text}", "bold yellow", indent=2, hanging=2)
+        page.note(f"held back: {planned.guard.text}", "bold yellow")
     for error in facts.errors:
-        page.line(f"FAILED: {error}", "bold red", indent=2, hanging=2)
+        page.note(f"FAILED: {error}", "bold red")
     page.line()
     groups = ([p] for p in planned.partitions) if page.every_segment else folded(planned.partitions)
     for group in groups:
@@ -91,7 +88,7 @@ def _group(group: Sequence[PartitionPlan | UnreadablePartition], outcome: Outcom
     first, *others = group
     if isinstance(first, UnreadablePartition):
         page.line(f"{first.topic_partition}  {size(first.size_bytes)}", "bold")
-        page.line(f"FAILED: {first.error}", "bold red", indent=2, hanging=2)
+        page.note(f"FAILED: {first.error}", "bold red")
     elif others:
         _unchanged(first, [p for p in group if isinstance(p, PartitionPlan)], page)
     else:
@@ -130,7 +127,7 @@ def _partition(planned: PartitionPlan, outcome: Outcome, page: Page) -> None:
         _run(run, columns, page)
     if planned.checkpoint_offset is not None:
         words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {facts.cleaner_checkpoint}"
-        page.line(f"{words} becomes {planned.checkpoint_offset}", indent=2, hanging=2)
+        page.note(f"{words} becomes {planned.checkpoint_offset}")
     if result := outcome.results.get((facts.log_dir, facts.topic_partition)):
         _result(result, page)
 
@@ -138,7 +135,7 @@ def _partition(planned: PartitionPlan, outcome: Outcome, page: Page) -> None:
 def _run(run: Stretch, columns: int, page: Page) -> None:
     reason = run.verdict.reason
     where = f"{_where(run):{columns}}  {size(run.size_bytes):>11}"
-    page.line(f"{run.word:{_WORD_WIDTH}}  {where}  {reason.code}", _STYLES[run.verdict.action], indent=2, hanging=2)
+    page.note(f"{run.word:{_WORD_WIDTH}}  {where}  {reason.code}", _STYLES[run.verdict.action])
     page.line(_told(reason, "" if run.alike else str(run.verdict.base_offset)), indent=4)
 
 
@@ -152,7 +149,7 @@ def _told(reason: Reason, whose: str) -> str:
     """Return the reason's sentence, after the segment that it is about, if any, and before the time until it holds."""
     is_past = reason.code is ReasonCode.RETENTION_TIME
     until_ms = None if is_past else reason.until_ms
-    until = f"; until {moment(until_ms)}" if until_ms and until_ms < _YEAR_9999_MS else ""
+    until = f"; until {moment(until_ms)}" if until_ms and until_ms < YEAR_9999_MS else ""
     return f"{whose + ': ' if whose else ''}{reason.text}{until}"
 
 
@@ -170,9 +167,9 @@ def _result(result: PartitionResult, page: Page) -> None:
             words += f", {result.records_kept:,} of {result.records_read:,} records stay"
         if result.records_unkeyed:
             words += f", {result.records_unkeyed:,} without a key go"
-        page.line(words, _STYLES[Action.COMPACT], indent=2, hanging=2)
+        page.note(words, _STYLES[Action.COMPACT])
     if result.error:
-        page.line(f"FAILED: {result.error}", "bold red", indent=2, hanging=2)
+        page.note(f"FAILED: {result.error}", "bold red")
 
 
 def _totals(totals: Totals, outcome: Outcome, page: Page) -> None:

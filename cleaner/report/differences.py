@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
@@ -34,7 +34,6 @@ class DiffReport:
 
     found: Sequence[Compared]
     damaged_files: Sequence[str]
-    width_piped: ClassVar[int] = 80
 
     @property
     def is_damaged(self) -> bool:

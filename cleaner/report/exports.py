@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -29,7 +29,6 @@ class ExportReport:
     records: int
     bytes: int
     """Size of the file."""
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``export --json`` prints."""

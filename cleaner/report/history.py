@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -23,7 +23,6 @@ class HistoryReport:
     """The entries of the journals of some log dirs."""
 
     histories: Sequence[History]
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``history --json`` prints: the journal's entries, sizes in bytes, times in epoch ms."""

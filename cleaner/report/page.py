@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import humanize
 from rich.table import Table
@@ -17,11 +17,6 @@ from cleaner.printable import printable
 class Report(Protocol):
     """The findings or acts of a command. Its two forms, ``text`` and ``document``, come from the same values."""
 
-    @property
-    def width_piped(self) -> int:
-        """The width of tables, in columns, if stdout is not a terminal."""
-        ...
-
     def document(self) -> dict[str, Any]:
         """Return the JSON document that ``--json`` prints."""
         ...
@@ -29,6 +24,10 @@ class Report(Protocol):
     def text(self, page: Page) -> Iterator[Text | Table]:
         """Fill a page, and yield the parts of the report in order. Each line of a text ends with a line break."""
         ...
+
+
+YEAR_9999_MS: Final = 253_402_300_799_000
+"""A later time is not told as a date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,10 @@ class Page:
                 break_on_hyphens=False,
             )
         self.text.append(line + "\n", style)
+
+    def note(self, words: str, style: str = "") -> None:
+        """Add a line about what the line before names; it is indented, and its continuation more."""
+        self.line(words, style, indent=2, hanging=2)
 
 
 def size(size_bytes: int) -> str:

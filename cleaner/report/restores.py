@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -25,7 +25,6 @@ class RestoreReport:
 
     results: Sequence[RestoreResult]
     dry_run: bool
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``restore --json`` prints: newest segments first, sizes in bytes, times in epoch ms."""
@@ -45,7 +44,6 @@ class ReleaseReport:
 
     released: Sequence[TopicPartition]
     dry_run: bool
-    width_piped: ClassVar[int] = 80
 
     def document(self) -> dict[str, Any]:
         """Return what ``restore --release --json`` prints."""
@@ -97,11 +95,11 @@ def _partition(result: RestoreResult, page: Page) -> None:
     page.line(f"{result.topic_partition}{held}", hanging=2)
     if result.lapsed_since_ms is not None:
         words = f"the hold of {moment(result.lapsed_since_ms)} belonged to another topic of this name, and has lapsed"
-        page.line(words, indent=2, hanging=2)
+        page.note(words)
     for code, group in groupby(_verdicts(result), lambda verdict: verdict.code):
         _run(code, list(group), result, page)
     if result.error:
-        page.line(f"FAILED: {result.error}", indent=2, hanging=2)
+        page.note(f"FAILED: {result.error}")
     page.line()
 
 
@@ -111,7 +109,7 @@ def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: Rest
     word = "kept out" if code is not RestoreCode.RESTORABLE else "restored" if result.is_done else "restorable"
     where = f"offsets {oldest.base_offset} to {newest.end_offset}, {counted(len(newest_first), 'segment')}"
     size_bytes = sum(verdict.segment.size_bytes for verdict in newest_first)
-    page.line(f"{word:{_WORD_WIDTH}}  {where}, {size(size_bytes)}  {code}", indent=2, hanging=2)
+    page.note(f"{word:{_WORD_WIDTH}}  {where}, {size(size_bytes)}  {code}")
     page.line(f"{newest.base_offset}: {newest_first[0].text}", indent=4)
 
 

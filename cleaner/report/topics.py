@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -65,8 +65,6 @@ class TopicsReport:
 
     plan: Plan
     uncleanable: Causes = field(default_factory=dict)
-    width_piped: ClassVar[int] = 1000
-    """Wide enough that no cell of a piped table is folded."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``topics --json`` prints: sizes in bytes, times in epoch ms."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from threading import Event, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ class StageLines:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._progress:
             self._left.set()
             self._thread.join()

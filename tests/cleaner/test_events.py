@@ -1,5 +1,4 @@
 import json
-import logging
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ import cleaner.engine
 from cleaner import events
 from cleaner.cli.exit_status import complain
 from cleaner.cli.main import main
-from cleaner.events import LEVELS, Event, EventLog, LogFormat, format_under
+from cleaner.events import Event, EventLog, LogFormat, format_under
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_progress_goes_to_the_bar() -> None:
             self.done_bytes += done_bytes
 
     bar = Sum()
-    log = EventLog(bar=bar)
+    log = EventLog(advance=bar.advance)
     log.progress(3)
     log.progress(4)
     EventLog().progress(5)
@@ -85,7 +84,7 @@ def test_every_event_that_the_engine_tells_is_listed_and_every_listed_one_descri
 
 def test_levels_are_those_of_the_description() -> None:
     for event in Event:
-        level = logging.getLevelName(LEVELS.get(event, logging.INFO)).lower()
+        level = event.level.name.lower()
         assert re.search(rf"^    {event} +{level} ", events.__doc__ or "", re.MULTILINE), event
 
 

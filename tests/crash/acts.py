@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies.rescue import SpaceTarget
@@ -60,4 +61,4 @@ def _space_alone(space_of: Callable[[LogDir], Space], log_dir: LogDir) -> Space:
 
 def restore(log_dir: Path, fs: FileSystem) -> object:
     """Everything that still waits."""
-    return Restorer([LogDir(log_dir)], fs, FakeClock(AT_MS), Silent()).restore(lambda _: True)
+    return Restorer([LogDir(log_dir)], Means(fs, FakeClock(AT_MS), Silent())).restore(lambda _: True)

@@ -48,9 +48,10 @@ def logs(referee: Referee, log_dir: Path) -> dict[str, Log]:
 
 
 def assert_whole(copy: Path) -> None:
-    files = read_manifest(copy)
-    assert files
-    assert list(damaged_files(copy, files)) == []
+    manifest = read_manifest(copy)
+    assert manifest
+    assert manifest.files
+    assert list(damaged_files(copy, manifest.files)) == []
 
 
 def test_copy_that_leaves_nothing_out_is_the_same_log_dir(samples: Samples, referee: Referee, tmp_path: Path) -> None:

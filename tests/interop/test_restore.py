@@ -9,6 +9,7 @@ import pytest
 
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies import Request
@@ -54,7 +55,7 @@ def test_broker_that_starts_within_a_restore_has_a_log_without_a_gap(
     def run(disk: FileSystem) -> None:
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(cleaned, work)
-        Restorer([LogDir.open(work)], disk, FakeClock(), Silent()).restore(lambda _: True)
+        Restorer([LogDir.open(work)], Means(disk, FakeClock(), Silent())).restore(lambda _: True)
 
     offsets = [record.offset for record in whole.records()]
     for _ in crashes(run):
@@ -109,7 +110,7 @@ def test_first_dirty_offset_tells_what_kafka_did_since_the_deletion(
     assert LogDir(log_dir).offsets(CLEANER_OFFSET_CHECKPOINT).get(CLICKS) == now, story
     for path in aside.iterdir():
         path.rename(partition.path / path.name)
-    (result,) = Restorer([LogDir.open(log_dir)], FileSystem(), FakeClock(), Silent()).plan(lambda _: True)
+    (result,) = Restorer([LogDir.open(log_dir)], Means(FileSystem(), FakeClock(), Silent())).plan(lambda _: True)
     assert result.restoration is not None
     assert {verdict.code for verdict in result.restoration.verdicts} == {code}, story
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.confirming import add_force_lock, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.metrics import clock_ms, tell_held, tell_metrics
+from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -79,13 +79,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="take a partition without a checkpointed high watermark as committed to its end",
     )
-    add_force_lock(group)
-    group.add_argument(
-        "-y",
-        "--yes",
-        action="store_true",
-        help="confirm, without a question, what is dangerous or what a guard rail holds back",
-    )
+    add_danger_arguments(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with opened_compactor(args) as compactor, ProgressBar() as bar:
-        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar.advance)
         one_for = "--output" if args.output else None
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
@@ -110,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
         except LogDirLocked:
             if not args.output:
-                tell_held(cleaner, loaded.settings, request)
+                tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     show(CleaningReport(plan, outcome), as_json=args.json, every_segment=args.verbose > 0)
@@ -121,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     _tell_uncommitted(plan)
     tell_guards(plan)
     if not args.output:  # a copy leaves the log dir as it was
-        tell_metrics(cleaner, loaded.settings, plan, outcome, started_ms, missing)
+        tell_metrics(cleaner, loaded.settings, plan.request, missing, Ran(plan, outcome, started_ms))
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 

@@ -7,9 +7,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cleaner.cli.confirming import add_force_lock, confirm_force_lock, tell_guards
+from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.metrics import clock_ms, tell_metrics
+from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -55,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="space that must be free on each file system of the log dirs: 20GiB, or 15%% of it",
     )
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
-    add_force_lock(group)
-    group.add_argument(
-        "-y",
-        "--yes",
-        action="store_true",
-        help="confirm, without a question, what is dangerous or what a guard rail holds back",
-    )
+    add_danger_arguments(group)
     group.add_argument("--compact", action="store_true", help="also compact if deletions do not free enough")
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
@@ -74,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
     confirm_force_lock(args)
     with ProgressBar() as bar:
-        listener = EventLog(args.verbose, LogFormat(args.log_format), bar)
+        listener = EventLog(args.verbose, LogFormat(args.log_format), bar.advance)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         started_ms = clock_ms()
         volumes = cleaner.volumes()
@@ -93,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         _tell_measured(rescued)
     _tell_short(args, rescued)
     tell_guards(rescued.plan)
-    tell_metrics(cleaner, loaded.settings, rescued.plan, rescued.outcome, started_ms, missing)
+    ran = Ran(rescued.plan, rescued.outcome, started_ms)
+    tell_metrics(cleaner, loaded.settings, ran.plan.request, missing, ran)
     if rescued.outcome.interrupted and signalled:
         return signalled
     if rescued.is_met and not missing:

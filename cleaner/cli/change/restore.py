@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cleaner.cli.confirming import add_force_lock, confirm_force_lock
+from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
@@ -37,18 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", action="store_true", help="end the hold: retention and compaction go on")
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
     group = parser.add_argument_group("danger")
-    add_force_lock(group)
-    group.add_argument("-y", "--yes", action="store_true", help="confirm, without a question, what is dangerous")
+    add_danger_arguments(group, "what is dangerous")
     add_place_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.restore/1")
 
 
 def run(args: argparse.Namespace) -> int:
     """Restore, release or list, and show the result."""
-    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.locks import OwnLocks
+    from cleaner.engine.means import Means
     from cleaner.engine.undo.restore import Restorer
     from cleaner.events import EventLog, LogFormat
-    from storage.filesystem import FileSystem
 
     _check_usage(args)
     confirm_force_lock(args)
@@ -56,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     check_remembered(args.topic, args.topic_partition, log_dirs)
     warn_of_symlinks(log_dirs)
     listener = EventLog(args.verbose, LogFormat(args.log_format))
-    restorer = Restorer(log_dirs, FileSystem(), SystemClock(), listener, force_lock=args.force_lock, patience=Waiting())
+    locks = OwnLocks(forced=args.force_lock, patience=Waiting())
+    restorer = Restorer(log_dirs, Means(listener=listener), locks)
     return _release(args, restorer) if args.release else _restore(args, restorer)
 
 

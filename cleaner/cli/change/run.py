@@ -11,7 +11,7 @@ from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
 from cleaner.cli.missing import check_metadata, find_missing
 from cleaner.cli.naming import patterns_without_topic, symlinks_in
-from cleaner.cli.opening import add_service_arguments, read_configuration, reader_of
+from cleaner.cli.opening import add_log_dir_arguments, read_configuration, reader_of
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stopped = "stopped by SIGTERM or SIGINT; with --once: done, or nothing to do"
     once = {status: f"with --once: {text}" for status, text in _ONCE.items()}
     parser.epilog = help_on(ExitStatus.USAGE, ExitStatus.NOT_YET, also={ExitStatus.DONE: stopped, **once})
-    add_service_arguments(parser)
+    add_log_dir_arguments(parser, with_topics=False)
     group = parser.add_argument_group("what is done")
     group.add_argument(
         "--observe", action="store_true", help="only plan and export metrics: change nothing, take no lock"

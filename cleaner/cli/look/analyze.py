@@ -13,10 +13,9 @@ from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_topics, warn_of_patterns, warn_of_symlinks
 from cleaner.cli.opening import add_log_dir_arguments, load
 from cleaner.cli.showing import show
-from cleaner.errors import UnwritableFile
+from cleaner.errors import as_unwritable
 
 if TYPE_CHECKING:
-    from cleaner.report.analysis import AnalysisReport
     from cleaner.report.findings import Analysis
 
 HELP = "read all records with Spark, and report sizes, days, codecs, keys and savings"
@@ -50,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
         write_tables(analysis, args.output)
     if args.html:
-        _write_page(report, args.html)
+        with as_unwritable(args.html):
+            args.html.write_text(report.html(), "utf-8")
     for problem in analysis.problems:
         complain(problem)
     return ExitStatus.FAILED if analysis.problems else ExitStatus.DONE
@@ -83,10 +83,3 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     finally:
         spark.stop()
     return replace(analysis, problems=(*map(str, missing), *analysis.problems))
-
-
-def _write_page(report: AnalysisReport, path: Path) -> None:
-    try:
-        path.write_text(report.html(), "utf-8")
-    except OSError as error:
-        raise UnwritableFile(path, error.strerror or str(error)) from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_globs, warn_of_symlinks
+from cleaner.cli.opening import add_topics_argument
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
 from storage.errors import LogCleanerError
@@ -32,14 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "before", type=Path, metavar="BEFORE", help="the earlier state: a log dir or a partition directory"
     )
     parser.add_argument("after", type=Path, metavar="AFTER", help="the later state, or a copy with a manifest")
-    parser.add_argument(
-        "--topic",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="GLOB",
-        help="take only the topics or partitions with these names",
-    )
+    add_topics_argument(parser)
     parser.add_argument(
         "--now", type=moment, metavar="TIME", help="take this as the time: delete horizons up to it have passed"
     )

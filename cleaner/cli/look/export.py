@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -102,15 +101,12 @@ def _partition(args: argparse.Namespace) -> FoundPartition:
     return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
 
 
-@contextmanager
-def _target(args: argparse.Namespace, reading: Reading) -> Iterator[BinaryIO]:
+def _target(args: argparse.Namespace, reading: Reading) -> AbstractContextManager[BinaryIO]:
     if args.file == _STDOUT:
-        yield sys.stdout.buffer
-        return
+        return nullcontext(sys.stdout.buffer)
     from cleaner.export.target import new_file
 
-    with new_file(args.file, reading.partition.directory.parent) as file:
-        yield file
+    return new_file(args.file, reading.partition.directory.parent)
 
 
 def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.showing import show
 
-if TYPE_CHECKING:
-    pass
-
 HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
+WIDE: Final = 1000
+"""So many columns that no cell of a piped table is folded."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     cleaner, _, missing = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)))
     uncleanable = cleaner.uncleanable(plan)
-    show(TopicsReport(plan, uncleanable), as_json=args.json)
+    show(TopicsReport(plan, uncleanable), as_json=args.json, width_piped=WIDE)
     for error in missing:
         complain(str(error))
     failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)

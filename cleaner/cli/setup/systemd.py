@@ -6,15 +6,11 @@ import argparse
 import shutil
 import sys
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.parser import did_you_mean
-from cleaner.errors import UnwritableFile
+from cleaner.errors import as_unwritable
 from storage.errors import InvalidConfig
-
-if TYPE_CHECKING:
-    from cleaner.cli.setup.unit_files import Placed
 
 HELP = "print or install systemd units, a sample configuration, alert rules, a dashboard"
 _HIDDEN_BY_PROTECT_HOME = ("/home", "/root", "/run/user")
@@ -65,13 +61,18 @@ def _print(name: str | None) -> int:
 
 
 def _install(args: argparse.Namespace) -> int:
-    from cleaner.cli.setup.unit_files import placed
+    from cleaner.cli.setup.unit_files import COMMAND, placed
 
     command = _command(args.command)
     if not args.prefix.is_absolute():
         raise InvalidConfig("--prefix", str(args.prefix), "must begin with /")
-    for file in placed(args.root, args.prefix, command):
-        sys.stdout.write(f"{file.path}{'' if _write(file) else ': exists, left as it is'}\n")
+    for path, file in placed(args.root, args.prefix):
+        is_kept = file.is_edited and path.exists()
+        if not is_kept:
+            with as_unwritable(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.text().replace(COMMAND, command), "utf-8")
+        sys.stdout.write(f"{path}{': exists, left as it is' if is_kept else ''}\n")
     if args.root == Path("/"):
         complain(
             "now edit /etc/logcleaner.toml and log-dirs.conf; then run systemd-sysusers and systemctl daemon-reload"
@@ -89,15 +90,3 @@ def _command(said: PurePath | None) -> str:
     if any(command.is_relative_to(hidden) for hidden in _HIDDEN_BY_PROTECT_HOME):
         complain(f"{command}: the units cannot see home directories (ProtectHome=yes); install it elsewhere")
     return str(command)
-
-
-def _write(file: Placed) -> bool:
-    """Write a file, unless a person edits it and it exists. Return whether it was written."""
-    if file.is_edited and file.path.exists():
-        return False
-    try:
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        file.path.write_text(file.text, "utf-8")
-    except OSError as error:
-        raise UnwritableFile(file.path, error.strerror or str(error)) from error
-    return True

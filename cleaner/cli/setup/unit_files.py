@@ -65,27 +65,16 @@ def has_spark() -> bool:
     return importlib.util.find_spec("pyspark") is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A file with its path on the machine."""
-
-    path: Path
-    text: str
-    is_edited: bool
-
-
-def placed(root: Path, prefix: PurePath, command: str) -> Iterator[Placed]:
-    """Yield every file with its path, without those that need an extra that is not installed.
+def placed(root: Path, prefix: PurePath) -> Iterator[tuple[Path, UnitFile]]:
+    """Yield every file, and its path on the machine, without those that need an extra that is not installed.
 
     Args:
         root: root of the file system.
         prefix: prefix of the vendor files, absolute.
-        command: path of ``logcleaner`` that the units call.
     """
     vendor = root / prefix.relative_to("/")
     for file in FILES:
         if file.needs_spark and not has_spark():
             continue
         for place in file.places:
-            path = (root if file.is_edited else vendor) / place
-            yield Placed(path, file.text().replace(COMMAND, command), file.is_edited)
+            yield (root if file.is_edited else vendor) / place, file

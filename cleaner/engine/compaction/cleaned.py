@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,48 +26,36 @@ from storage.segment import Segment, SegmentFile
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
 
+@dataclass(eq=False)
 class CleanedSegment:
     """Takes batches in order; ``seal`` makes it last. On an error ``discard`` takes its files away."""
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: Path,
-        base_offset: int,
-        index_interval_bytes: int,
-        state: FileState = FileState.CLEANED,
-        suffix: str = "",
-    ) -> None:
-        """Prepare the segment; write nothing yet.
+    fs: FileSystem
+    directory: Path
+    """The directory of the partition that the segment is for."""
+    base_offset: int
+    index_interval_bytes: int
+    state: FileState = FileState.CLEANED
+    """PLAIN where the directory is a copy's, and nothing has to be swapped."""
+    suffix: str = ""
+    """Behind the names, of files that nobody is to take for the log's yet."""
+    records: int = 0
+    has_empty_batches: bool = False
+    _index: bytearray = field(default_factory=bytearray)
+    _time_index: bytearray = field(default_factory=bytearray)
+    _aborted: bytearray = field(default_factory=bytearray)
+    _log_file: NewFile | None = None
+    _is_sealed: bool = False
 
-        Args:
-            fs: the disk.
-            directory: of the partition that the segment is for.
-            base_offset: of the segment.
-            index_interval_bytes: ``index.interval.bytes``.
-            state: PLAIN where the directory is a copy's, and nothing has to be swapped.
-            suffix: behind the names, of files that nobody is to take for the log's yet.
-        """
-        self._fs = fs
-        self._state = state
-        self._suffix = suffix
-        self._directory = directory
-        self._base_offset = base_offset
-        self._interval_bytes = index_interval_bytes
-        self._index = bytearray()
-        self._time_index = bytearray()
-        self._index_state = index_state(base_offset)
-        self._aborted = bytearray()
-        self._log_file: NewFile | None = None
-        self._is_sealed = False
-        self.records = 0
-        self.has_empty_batches = False
+    def __post_init__(self) -> None:
+        """Write nothing yet."""
+        self._index_state = index_state(self.base_offset)
 
     @property
     def _log(self) -> NewFile:
         if self._log_file is None:
             self.discard()  # what an earlier run left
-            self._log_file = self._fs.create(self._path(FileKind.LOG), self._directory, Purpose.CLEAN)
+            self._log_file = self.fs.create(self._path(FileKind.LOG), self.directory, Purpose.CLEAN)
         return self._log_file
 
     def append(self, draft: Draft, slice_: Slice, source: int) -> None:
@@ -144,11 +133,11 @@ class CleanedSegment:
             if content or kind is not FileKind.TXN_INDEX:
                 self._write(kind, content, mtime_ns)
                 kinds.append(kind)
-        self._fs.fsync_dir(self._directory, Purpose.CLEAN)
+        self.fs.fsync_dir(self.directory, Purpose.CLEAN)
         self._is_sealed = True
-        names = [SegmentFileName(self._base_offset, kind, self._state) for kind in kinds]
-        files = {name.kind: SegmentFile.at(self._directory, name, self._suffix) for name in names}
-        return Segment(self._directory, self._base_offset, files)
+        names = [SegmentFileName(self.base_offset, kind, self.state) for kind in kinds]
+        files = {name.kind: SegmentFile.at(self.directory, name, self.suffix) for name in names}
+        return Segment(self.directory, self.base_offset, files)
 
     def unseal(self) -> None:
         """Make the files this object's again, for ``discard``: no swap of them has begun."""
@@ -163,13 +152,13 @@ class CleanedSegment:
             self._log_file = None
         for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
             with suppress(OSError):
-                self._fs.unlink(self._path(kind), Purpose.CLEAN)
+                self.fs.unlink(self._path(kind), Purpose.CLEAN)
 
     def _path(self, kind: FileKind) -> Path:
-        return self._directory / (segment_file_name(self._base_offset, kind, self._state) + self._suffix)
+        return self.directory / (segment_file_name(self.base_offset, kind, self.state) + self.suffix)
 
     def _write(self, kind: FileKind, content: bytearray, mtime_ns: int) -> None:
-        with self._fs.create(self._path(kind), self._directory, Purpose.CLEAN) as file:
+        with self.fs.create(self._path(kind), self.directory, Purpose.CLEAN) as file:
             file.write(content)
             file.fsync()
             file.set_mtime(mtime_ns)
@@ -180,7 +169,7 @@ class CleanedSegment:
         self.has_empty_batches |= not written["records"].all()
         columns = [np.empty(rows, np.int64) for _ in range(4)]
         status, _, offsets, times = index_batches(
-            written, rows, start, self._base_offset, self._interval_bytes, self._index_state, *columns
+            written, rows, start, self.base_offset, self.index_interval_bytes, self._index_state, *columns
         )
         assert status == Status.OK, status  # groups keep within what an index can address
         self._index += _interleaved(columns[0][:offsets], columns[1][:offsets], "offset")
@@ -192,7 +181,7 @@ class CleanedSegment:
         if state["max_timestamp"] > state["last_time_entry"]:
             largest = np.array([state["max_timestamp"]], np.int64)
             self._time_index += _interleaved(
-                largest, np.array([state["max_timestamp_offset"]]) - self._base_offset, "time"
+                largest, np.array([state["max_timestamp_offset"]]) - self.base_offset, "time"
             )
 
 

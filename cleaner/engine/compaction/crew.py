@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from cleaner.engine.compaction.draft import Recoder
@@ -46,9 +45,7 @@ class Crew:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,31 +40,23 @@ TRANSACTIONAL: Final = 0x10
 _MARKERS: Final = {ControlType.COMMIT: Marker.COMMIT, ControlType.ABORT: Marker.ABORT}
 
 
+@dataclass(eq=False)
 class Fates:
     """Follows the batches of a round in offset order. A new one is made for each walk over them."""
 
-    def __init__(
-        self,
-        aborted: list[AbortedTransaction],
-        producers: Mapping[int, ProducerEnd],
-        round_end_offset: int,
-        now_ms: int,
-        log_start_offset: int = 0,
-    ) -> None:
-        self._transactions = TransactionFates.of(aborted, log_start_offset)
-        self._producers = producers
-        self._round_end_offset = round_end_offset
-        self._now_ms = now_ms
-        self._walked_to = 0
-        self._last_data_offsets = np.array(
-            sorted(end.last_data_offset for end in producers.values() if end.last_data_offset is not None),
-            np.int64,
-        )
+    aborted: list[AbortedTransaction]
+    producers: Mapping[int, ProducerEnd]
+    round_end_offset: int
+    now_ms: int
+    log_start_offset: int = 0
+    walked_to: int = 0
+    """The offset behind the last batch met."""
 
-    @property
-    def walked_to(self) -> int:
-        """The offset behind the last batch met."""
-        return self._walked_to
+    def __post_init__(self) -> None:
+        """Begin before the first batch."""
+        self._transactions = TransactionFates.of(self.aborted, self.log_start_offset)
+        ends = (end.last_data_offset for end in self.producers.values())
+        self._last_data_offsets = np.array(sorted(end for end in ends if end is not None), np.int64)
 
     def unresolved(self) -> TransactionFates:
         """Return the transactions whose data was met, and no marker."""
@@ -98,9 +91,9 @@ class Fates:
         Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
         table = slice_.table
-        self._walked_to = int(table["last_offset"][-1]) + 1
+        self.walked_to = int(table["last_offset"][-1]) + 1
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
-        special |= table["last_offset"] + 1 == self._round_end_offset
+        special |= table["last_offset"] + 1 == self.round_end_offset
         if self._last_data_offsets.size:
             special |= np.isin(table["last_offset"], self._last_data_offsets)
         for row in np.flatnonzero(special):
@@ -109,7 +102,7 @@ class Fates:
                 self._transactions.begin_up_to(facts.last_offset)
                 continue
             can_discard = fed(self._transactions, facts, slice_.path)
-            fate = batch_fate(facts, can_discard, self._producers, self._round_end_offset, self._now_ms)
+            fate = batch_fate(facts, can_discard, self.producers, self.round_end_offset, self.now_ms)
             table["fate"][row] = fate
         return not special.any()
 

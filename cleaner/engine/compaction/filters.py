@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 import numpy as np
@@ -29,7 +28,7 @@ from cleaner.engine.compaction.key_filter import (
     parse_about,
     parse_key_filter,
 )
-from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret
+from cleaner.engine.compaction.key_map import KeyMap, Secret, new_secret, secret_of
 from cleaner.engine.compaction.passes import NEVER_MS, Horizons, Span, Spared, Walk, Walked
 from storage.arrays import Words
 from storage.kernels.layout import CONTROL, DELETE_HORIZON
@@ -100,9 +99,7 @@ class Filters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         if kind is None:
             with suppress(OSError):
                 for name in self._directory.names(*_OWN_SUFFIXES):  # whoever holds the lock has it for himself
@@ -130,7 +127,7 @@ class Filters:
         return tuple(spared)
 
     def _speaks_of(self, about: About, span: Span) -> bool:
-        is_of_it = is_as_it_was(span.segment.log, about) and _secret(about) == self.secret
+        is_of_it = is_as_it_was(span.segment.log, about) and secret_of(about.secret) == self.secret
         return is_of_it and span.is_alone and self._horizons.now_ms < about.quiet_until_ms
 
     def quiet_until_ms(self, slice_: Slice) -> int:
@@ -286,11 +283,7 @@ def _read(directory: PrivateDirectory, name: str) -> KeyFilter | None:
     return None
 
 
-def _secret(about: About) -> Secret:
-    return np.uint64(about.secret[0]), np.uint64(about.secret[1])
-
-
 def _secret_of(abouts: dict[str, About]) -> Secret | None:
     """Return the secret that the most filters have: filters with another secret cannot be asked."""
-    secrets = Counter(_secret(about) for about in abouts.values())
+    secrets = Counter(secret_of(about.secret) for about in abouts.values())
     return secrets.most_common(1)[0][0] if secrets else None

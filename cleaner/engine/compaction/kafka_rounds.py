@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
@@ -62,41 +62,32 @@ class _DecodedBatch:
     records: list[Record]
 
 
+@dataclass(eq=False)
 class KafkaFinder:
     """Finds the survivors of one round, and where it ends."""
 
-    def __init__(
-        self,
-        spans: Sequence[OpenSpan],
-        first_dirty_offset: int,
-        keys_max: int,
-        new_fates: Callable[[], Fates],
-        horizons: Horizons,
-        progress: Callable[[int], None],
-    ) -> None:
-        """Prepare a round.
+    spans: Sequence[OpenSpan]
+    """Up to the first uncleanable offset, ascending."""
+    first_dirty_offset: int
+    """Where the dirty section starts; it may lie within a batch."""
+    keys_max: int
+    """From ``keys_max_of``."""
+    new_fates: Callable[[], Fates]
+    """Makes the follower of transactions for one walk."""
+    horizons: Horizons
+    """Tombstones that the map speaks for go when they are expired; those beyond it stay."""
+    progress: Callable[[int], None]
+    """Told the bytes of every segment walked."""
+    _offsets: dict[bytes, int] = field(default_factory=dict)
+    _is_full: bool = False
+    _ordinals: int = 0
+    _walks: dict[int, Walk] = field(default_factory=dict)
+    """The first walks, by the base offset of their span."""
 
-        Args:
-            spans: up to the first uncleanable offset, ascending.
-            first_dirty_offset: where the dirty section starts; it may lie within a batch.
-            keys_max: from ``keys_max_of``.
-            new_fates: makes the follower of transactions for one walk.
-            horizons: of the round: tombstones that the map speaks for go when they are expired, those beyond it stay.
-            progress: told the bytes of every segment walked.
-        """
-        self._spans = spans
-        self._first_dirty = first_dirty_offset
-        self._keys_max = keys_max
-        self._new_fates = new_fates
-        self._horizons = horizons
-        self._progress = progress
-        self._offsets: dict[bytes, int] = {}
-        self._latest_offset = first_dirty_offset - 1
+    def __post_init__(self) -> None:
+        """Begin with an empty map."""
+        self._latest_offset = self.first_dirty_offset - 1
         """The last one that the map speaks for."""
-        self._is_full = False
-        self._ordinals = 0
-        self._walks: dict[int, Walk] = {}
-        """The first walks, by the base offset of their span."""
 
     def find(self) -> Survivors:
         """Map the dirty section as far as the map reaches, then decide every record of the segments up to there.
@@ -105,8 +96,8 @@ class KafkaFinder:
         """
         self._map_dirty_section()
         kept, unkeyed = array("q"), 0
-        fates = self._new_fates()
-        in_round = [opened for opened in self._spans if opened.span.base_offset <= self._latest_offset]
+        fates = self.new_fates()
+        in_round = [opened for opened in self.spans if opened.span.base_offset <= self._latest_offset]
         for opened in in_round:
             unkeyed += self._decide(opened, fates, kept)
         bitmap = _bitmap_of(kept, self._ordinals)
@@ -116,16 +107,16 @@ class KafkaFinder:
             unkeyed,
             self._latest_offset + 1,
             Tombstones.DECIDED,
-            map_utilisation=len(self._offsets) / max(self._keys_max, 1),
+            map_utilisation=len(self._offsets) / max(self.keys_max, 1),
         )
 
     def _map_dirty_section(self) -> None:
-        fates = self._new_fates()
-        for opened in self._spans:
+        fates = self.new_fates()
+        for opened in self.spans:
             span = opened.span
-            if span.upper_offset <= self._first_dirty:
+            if span.upper_offset <= self.first_dirty_offset:
                 continue
-            unmet_bytes = indexed_position(span.segment, self._first_dirty)
+            unmet_bytes = indexed_position(span.segment, self.first_dirty_offset)
             for batch in self._batches(opened, fates, unmet_bytes):  # to its end, full or not: records get numbers
                 self._map(batch)
             if self._is_full:
@@ -137,9 +128,9 @@ class KafkaFinder:
         for record in batch.records:
             if self._is_full:
                 return
-            if record.key is None or record.offset < self._first_dirty:
+            if record.key is None or record.offset < self.first_dirty_offset:
                 continue
-            if len(self._offsets) >= self._keys_max:
+            if len(self._offsets) >= self.keys_max:
                 self._is_full = True
                 return
             self._offsets[record.key] = self._latest_offset = record.offset
@@ -158,7 +149,7 @@ class KafkaFinder:
                     latest_offset=_NOT_IN_MAP if record.key is None else self._offsets.get(record.key, _NOT_IN_MAP),
                     map_end_offset=self._latest_offset,
                     delete_horizon_ms=batch.delete_horizon_ms,
-                    now_ms=self._horizons.now_ms,
+                    now_ms=self.horizons.now_ms,
                 )
                 if fate.is_kept:
                     kept.append(ordinal)
@@ -186,7 +177,7 @@ class KafkaFinder:
                 walk.add(slice_, is_ordinary=is_ordinary)
         if is_first:
             self._ordinals = walk.end_ordinal
-        self._progress(span.size_bytes)
+        self.progress(span.size_bytes)
 
     def _read(self, span: Span, slice_: Slice, row: int) -> _DecodedBatch:
         batch = slice_.table[row]
@@ -194,8 +185,8 @@ class KafkaFinder:
         if batch["fate"] > BatchFate.RETAIN_EMPTY:
             return _DecodedBatch(last_offset, first_ordinal, None, [])
         if slice_.is_legacy:
-            is_expired = modified_ms(span.segment) <= self._horizons.legacy_ms
-            records, horizon_ms = slice_.legacy_batch(row).records(), self._horizons.now_ms if is_expired else None
+            is_expired = modified_ms(span.segment) <= self.horizons.legacy_ms
+            records, horizon_ms = slice_.legacy_batch(row).records(), self.horizons.now_ms if is_expired else None
         else:
             found = slice_.v2_batch(row)
             records, horizon_ms = found.records(), found.header.delete_horizon_ms

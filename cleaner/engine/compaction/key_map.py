@@ -50,9 +50,14 @@ _SAFELY: Final = 0.98
 Secret = tuple[np.uint64, np.uint64]
 
 
+def secret_of(words: tuple[int, int]) -> Secret:
+    """Return two words as kernels take them."""
+    return np.uint64(words[0]), np.uint64(words[1])
+
+
 def new_secret() -> Secret:
     """Draw two words that nobody who writes records knows."""
-    return np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64))
+    return secret_of((secrets.randbits(64), secrets.randbits(64)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from storage.arrays import Words
 from storage.records.record import NO_TIMESTAMP
-from storage.scan.segments import SegmentReader
+from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Position, Slice
 from storage.segment import Segment
 
@@ -46,6 +47,12 @@ class OpenSpan:
 
     span: Span
     reader: SegmentReader
+
+    @classmethod
+    def of(cls, span: Span, stack: ExitStack, *, is_locked: bool, start: Position | None = None) -> OpenSpan:
+        """Open a span until the stack unwinds. Raises: as ``open_segment``."""
+        reader = open_segment(span.segment, span.upper_offset, is_locked=is_locked, start=start)
+        return cls(span, stack.enter_context(reader))
 
 
 @dataclass(frozen=True, slots=True)

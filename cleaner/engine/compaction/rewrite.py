@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress as select
 from pathlib import Path
 from typing import Final
@@ -78,41 +78,29 @@ class _Drafting:
         return self.slice_
 
 
+@dataclass(eq=False)
 class Rewriter:
     """Rewrites the groups of a round, each into one cleaned segment, in ascending order."""
 
-    def __init__(
-        self,
-        bitmap: Words,
-        horizons: Horizons,
-        tombstones: Tombstones,
-        fates: Fates,
-        crew: Crew,
-        progress: Callable[[int], None],
-        *,
-        upgrades: bool,
-    ) -> None:
-        """Prepare for a round.
+    bitmap: Words
+    """The survivors."""
+    horizons: Horizons
+    tombstones: Tombstones
+    """What is done with the tombstones that survived."""
+    fates: Fates
+    """Follows the transactions through all groups."""
+    crew: Crew
+    progress: Callable[[int], None]
+    """Told the bytes of every slice dealt with."""
+    upgrades: bool = field(kw_only=True)
+    """Whether v0 and v1 become v2."""
+    _outputs: Outputs = field(default_factory=Outputs)
+    _expiring: threading.Lock = field(default_factory=threading.Lock)
 
-        Args:
-            bitmap: the survivors.
-            horizons: of the round.
-            tombstones: what is done with those that survived.
-            fates: follows the transactions through all groups.
-            crew: does the work.
-            progress: told the bytes of every slice dealt with.
-            upgrades: whether v0 and v1 become v2.
-        """
-        self._bitmap = bitmap
-        self._horizons = horizons
-        self._tombstones = tombstones
-        self._now_ms = horizons.now_ms if tombstones is Tombstones.BY_HORIZON else NOTHING_IS_DUE
-        self._fates = fates
-        self._crew = crew
-        self._progress = progress
-        self._upgrades = upgrades
-        self._outputs = Outputs()
-        self._expiring = threading.Lock()
+    @property
+    def _now_ms(self) -> int:
+        """The moment by which horizons have come."""
+        return self.horizons.now_ms if self.tombstones is Tombstones.BY_HORIZON else NOTHING_IS_DUE
 
     def rewrite(self, group: Group, cleaned: CleanedSegment) -> bool:
         """Write the group's survivors. Return False, and write nothing, if the group is one segment that loses nothing.
@@ -130,7 +118,7 @@ class Rewriter:
                 reader.let_go()
             finally:
                 os.close(file)
-            cleaned.append_aborted(self._fates.take_retained())
+            cleaned.append_aborted(self.fates.take_retained())
         return is_changed
 
     def _rewrite_span(
@@ -140,11 +128,11 @@ class Rewriter:
         if skipped:
             is_changed = True
             stretches = ((one.start.position, one.end.position) for one in walked.slices[:skipped])
-            for _ in self._crew.in_order(lambda stretch: reader.leave(*stretch), stretches):
+            for _ in self.crew.in_order(lambda stretch: reader.leave(*stretch), stretches):
                 pass
-            self._progress(walked.slices[skipped - 1].end.position)
-        for _, (slice_, draft) in self._crew.in_order(self._draft, self._tasks(reader, walked, skipped)):
-            self._progress(slice_.size_bytes)
+            self.progress(walked.slices[skipped - 1].end.position)
+        for _, (slice_, draft) in self.crew.in_order(self._draft, self._tasks(reader, walked, skipped)):
+            self.progress(slice_.size_bytes)
             if draft is None:
                 if is_changed:
                     cleaned.append_copied(file, slice_.file_position, slice_.table)
@@ -162,7 +150,7 @@ class Rewriter:
         """Return the number of slices at the beginning that are dropped without another look."""
         for number, one in enumerate(walked.slices):
             first, end = one.start.ordinal, one.end.ordinal
-            if not one.is_ordinary or end > self._bitmap.size * 64 or count_bits(self._bitmap, first, end):
+            if not one.is_ordinary or end > self.bitmap.size * 64 or count_bits(self.bitmap, first, end):
                 return number
         return len(walked.slices)
 
@@ -173,12 +161,12 @@ class Rewriter:
             if not one.is_ordinary:
                 slice_ = task.read()
                 if not slice_.is_legacy:
-                    self._fates.dispose(slice_)
+                    self.fates.dispose(slice_)
             yield task
 
     def _draft(self, task: _Drafting) -> tuple[Slice, Draft | None]:
         """Return a slice and what it leaves; None if it keeps everything."""
-        with self._crew.hand() as (_, arena):
+        with self.crew.hand() as (_, arena):
             slice_ = task.read()
             if slice_.is_legacy:
                 self._decide_legacy(slice_, task.walked.tombstones, modified_ms(task.segment))
@@ -195,12 +183,12 @@ class Rewriter:
 
     def _decide(self, slice_: Slice, arena: Recoder) -> None:
         table = slice_.table
-        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._now_ms)
+        status, row = decide_batches(slice_.buf, table, 0, table.size, self.bitmap, self._now_ms)
         if status != Status.OK:
             raise slice_.fail(status, row)
         for row in np.flatnonzero(table["outcome"] == BatchAction.UNDECIDED).tolist():
             buf, _ = arena.fill(slice_, row, row + 1)
-            status, _ = decide_batches(buf, table, row, row + 1, self._bitmap, self._now_ms)
+            status, _ = decide_batches(buf, table, row, row + 1, self.bitmap, self._now_ms)
             if status != Status.OK:
                 raise slice_.fail(status, row)
             table["records_start"][row] = NOT_HERE
@@ -210,11 +198,11 @@ class Rewriter:
         stay."""
         table = slice_.table
         table["tombstones"] = 0
-        if self._tombstones is Tombstones.BY_HORIZON and source_ms <= self._horizons.legacy_ms:
+        if self.tombstones is Tombstones.BY_HORIZON and source_ms <= self.horizons.legacy_ms:
             self._expire_tombstones(slice_, np.flatnonzero(tombstones > 0).tolist())
-        status, row = decide_batches(slice_.buf, table, 0, table.size, self._bitmap, self._now_ms)
+        status, row = decide_batches(slice_.buf, table, 0, table.size, self.bitmap, self._now_ms)
         assert status == Status.OK, (status, row)
-        is_rebuilt = self._upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
+        is_rebuilt = self.upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
         table["outcome"][is_rebuilt & (table["outcome"] == BatchAction.COPY)] = BatchAction.REBUILD
 
     def _expire_tombstones(self, slice_: Slice, rows: Sequence[int]) -> None:
@@ -223,7 +211,7 @@ class Rewriter:
             for ordinal, record in enumerate(slice_.legacy_batch(row).records(MESSAGES_BYTES_MAX), first):
                 if record.is_tombstone:
                     with self._expiring:  # another slice's bits may lie in the same word
-                        self._bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
+                        self.bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
 
     def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Recoder) -> None:
         """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""
@@ -251,12 +239,12 @@ class Rewriter:
     def _rebuild_messages(self, slice_: Slice, row: int, draft: Draft) -> None:
         batch = slice_.legacy_batch(row)
         records = batch.records(MESSAGES_BYTES_MAX)
-        kept = list(select(records, _bits(self._bitmap, int(slice_.table["first_ordinal"][row]), len(records))))
-        data = upgraded(batch, kept, self._horizons.new_ms) if self._upgrades else rewritten(batch, kept)
+        kept = list(select(records, _bits(self.bitmap, int(slice_.table["first_ordinal"][row]), len(records))))
+        data = upgraded(batch, kept, self.horizons.new_ms) if self.upgrades else rewritten(batch, kept)
         draft.append(np.frombuffer(data, np.uint8), kept[-1].offset, newest_ms(batch, kept), len(kept))
 
     def _write_rows(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Recoder) -> None:
-        keep = self._bitmap, self._now_ms, self._horizons.stamped_ms
+        keep = self.bitmap, self._now_ms, self.horizons.stamped_ms
         while row < last:
             status, row, draft.position, draft.rows = arena.rewrite(
                 slice_, row, last, keep, (draft.out, draft.position, draft.written, draft.rows)
@@ -276,7 +264,7 @@ class Rewriter:
         records_bytes = int(table["records_end"][row] - table["records_start"][row])
         plain = arena.plain(records_bytes + _RECORD_GROWTH_MAX * int(table["record_count"][row]))
         status, plain_bytes, kept, base_ms, latest_ms = encode_records(
-            buf, table, row, self._bitmap, self._now_ms, self._horizons.stamped_ms, plain, 0
+            buf, table, row, self.bitmap, self._now_ms, self.horizons.stamped_ms, plain, 0
         )
         if status != Status.OK:
             raise slice_.fail(status, row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates, ends_of, resolve
@@ -32,7 +33,6 @@ from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
-from storage.scan.segments import open_segment
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
@@ -130,7 +130,7 @@ def copy_compacted(round_: Round, means: Means, target: IntoCopy) -> Compacted:
 def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -> Compacted:
     new_fates, pace = fates_maker(round_), Pace(means)
     with ExitStack() as mappings, Crew(means.threads) as crew:
-        spans = [_opened(span, mappings, is_locked=is_locked) for span in spans_of(round_)]
+        spans = [OpenSpan.of(span, mappings, is_locked=is_locked) for span in spans_of(round_)]
         horizons = horizons_of(round_)
         filters = mappings.enter_context(_filters(round_, spans, horizons) if is_locked else nullcontext())
         walks: list[Fates] = []
@@ -227,10 +227,6 @@ def _keep(kept: Walked | Spared, target: Destination) -> tuple[int, int]:
     return kept.span.size_bytes, kept.records
 
 
-def _opened(span: Span, mappings: ExitStack, *, is_locked: bool) -> OpenSpan:
-    return OpenSpan(span, mappings.enter_context(open_segment(span.segment, span.upper_offset, is_locked=is_locked)))
-
-
 def spans_of(round_: Round) -> list[Span]:
     """Return the segments of a round, each with the offset that it ends below."""
     planned = round_.compaction.round
@@ -261,7 +257,7 @@ def fates_maker(round_: Round) -> Callable[[], Fates]:
     end_offset = round_.compaction.round.end_offset
     aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)
     producers = ends_of(round_.producers)
-    return lambda: Fates(aborted, producers, end_offset, round_.now_ms, round_.log_start_offset)
+    return partial(Fates, aborted, producers, end_offset, round_.now_ms, round_.log_start_offset)
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:

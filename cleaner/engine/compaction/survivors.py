@@ -14,7 +14,7 @@ Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.passes import Marked, OpenSpan, Span, Spared, Survivors, Walk
+from storage.arrays import Words
 from storage.kernels.bitmap import new_bitmap, set_range
 from storage.scan.arena import Arena, Run
 from storage.scan.page_cache import available_bytes
@@ -55,45 +56,34 @@ class _Mapping:
     """All its batches are: see ``Fates.dispose``."""
 
 
+@dataclass(eq=False)
 class Finder:
     """Finds the survivors of one round."""
 
-    def __init__(
-        self,
-        spans: Sequence[OpenSpan],
-        first_dirty_offset: int,
-        key_map: KeyMap,
-        new_fates: Callable[[], Fates],
-        crew: Crew,
-        progress: Callable[[int], None],
-        filters: Filters | None = None,
-    ) -> None:
-        """Prepare for a round.
+    spans: Sequence[OpenSpan]
+    """Of the round, ascending."""
+    first_dirty_offset: int
+    """Where the dirty section starts; it may lie within a span."""
+    key_map: KeyMap
+    """Empty, with a share for each thread of the crew."""
+    new_fates: Callable[[], Fates]
+    """Makes the follower of transactions for one walk."""
+    crew: Crew
+    progress: Callable[[int], None]
+    """Told the bytes of every slice walked."""
+    filters: Filters | None = None
+    """Of the clean segments' keys; with the secret of the map."""
+    _spared: tuple[Spared, ...] = ()
+    _bitmap: Words = field(default_factory=lambda: new_bitmap(0))
+    _ordinals: int = 0
+    _last: SegmentReader | None = None
 
-        Args:
-            spans: of the round, ascending.
-            first_dirty_offset: where the dirty section starts; it may lie within a span.
-            key_map: empty, with a share for each thread of the crew.
-            new_fates: makes the follower of transactions for one walk.
-            crew: does the work.
-            progress: told the bytes of every slice walked.
-            filters: of the clean segments' keys; with the secret of the map.
-        """
-        self._spans = [_Surveyed(opened) for opened in spans]
-        self._dirty = [one for one in self._spans if is_dirty(one.opened.span, first_dirty_offset)]
-        self._clean = [one for one in self._spans if one.opened.span.base_offset < first_dirty_offset]
-        self._spared: tuple[Spared, ...] = ()
-        self._first_dirty = first_dirty_offset
-        self._end_offset = spans[-1].span.upper_offset
-        self._map = key_map
-        self._new_fates = new_fates
-        self._crew = crew
-        self._progress = progress
-        self._filters = filters
-        self._bitmap = new_bitmap(0)
-        self._ordinals = 0
-        self._last: SegmentReader | None = None
-        size_bytes = sum(opened.span.size_bytes for opened in spans)
+    def __post_init__(self) -> None:
+        """Prepare for a round."""
+        self._surveyed = [_Surveyed(opened) for opened in self.spans]
+        self._dirty = [one for one in self._surveyed if is_dirty(one.opened.span, self.first_dirty_offset)]
+        self._clean = [one for one in self._surveyed if one.opened.span.base_offset < self.first_dirty_offset]
+        size_bytes = sum(opened.span.size_bytes for opened in self.spans)
         self._is_large = size_bytes > available_bytes() * _MEMORY_SHARE
 
     def find(self) -> Survivors:
@@ -102,40 +92,42 @@ class Finder:
         Raises: CorruptBatch, NotYetSupported, PlanOutOfDate, UnreadableFile.
         """
         self._pass()
-        unkeyed, utilisation = self._map.unkeyed, self._map.utilisation
-        while not self._map.is_last_range:
-            self._map.begin_next_range()
+        unkeyed, utilisation = self.key_map.unkeyed, self.key_map.utilisation
+        while not self.key_map.is_last_range:
+            self.key_map.begin_next_range()
             self._pass()
         spared = {one.span.base_offset: one for one in self._spared}
-        walked = tuple(one.walk.walked if one.walk else spared[one.opened.span.base_offset] for one in self._spans)
-        return Survivors(self._bitmap, walked, unkeyed, self._end_offset, map_utilisation=utilisation)
+        walked = tuple(one.walk.walked if one.walk else spared[one.opened.span.base_offset] for one in self._surveyed)
+        return Survivors(self._bitmap, walked, unkeyed, self.spans[-1].span.upper_offset, map_utilisation=utilisation)
 
     def _pass(self) -> None:
         """Do one range of hashes: as many as the map holds."""
-        for task, _ in self._crew.in_order(self._map_keys, self._tasks(self._dirty)):
+        for task, _ in self.crew.in_order(self._map_keys, self._tasks(self._dirty)):
             self._finish(task)
-        if self._filters:
-            self._ask(self._filters)
-        for task, marked in self._crew.in_order(self._mark, self._tasks(self._clean)):
+        if self.filters:
+            self._ask(self.filters)
+        for task, marked in self.crew.in_order(self._mark, self._tasks(self._clean)):
             self._merge(task.slice_, marked)
-            if self._filters:
-                self._filters.add(task.walk, marked.kept_hashes)
+            if self.filters:
+                self.filters.add(task.walk, marked.kept_hashes)
             self._finish(task)
         self._let_go(self._last)
         self._make_room(self._ordinals)
-        self._map.collect(self._bitmap)
+        self.key_map.collect(self._bitmap)
 
     def _ask(self, filters: Filters) -> None:
         """Note the dirty section's keys. If the map holds all of them, spare the spans that have none of them."""
-        filters.add_mapped([one.walk for one in self._dirty if one.walk], self._map)
-        if self._map.is_first_range and self._map.is_last_range:
-            self._spared = filters.spare([one.opened.span for one in self._clean], self._first_dirty, self._map)
+        filters.add_mapped([one.walk for one in self._dirty if one.walk], self.key_map)
+        if self.key_map.is_first_range and self.key_map.is_last_range:
+            self._spared = filters.spare(
+                [one.opened.span for one in self._clean], self.first_dirty_offset, self.key_map
+            )
             spared = {one.span.base_offset for one in self._spared}
             self._clean = [one for one in self._clean if one.opened.span.base_offset not in spared]
 
     def _tasks(self, spans: Sequence[_Surveyed]) -> Iterator[_Mapping]:
         """Yield the slices of some spans, numbered and decided."""
-        fates = self._new_fates()
+        fates = self.new_fates()
         for one in spans:
             reader, is_first = one.opened.reader, one.walk is None
             walk = one.walk = one.walk or Walk.of(one.opened, self._ordinals)
@@ -150,13 +142,13 @@ class Finder:
     def _finish(self, task: _Mapping) -> None:
         if task.is_first:
             task.walk.add(task.slice_, is_ordinary=task.is_ordinary)
-            if self._filters:
-                quiet_until_ms = self._filters.quiet_until_ms(task.slice_)
+            if self.filters:
+                quiet_until_ms = self.filters.quiet_until_ms(task.slice_)
                 task.walk.quiet_until_ms = min(task.walk.quiet_until_ms, quiet_until_ms)
         if self._last is not task.reader:
             self._let_go(self._last)
             self._last = task.reader
-        self._progress(task.slice_.size_bytes)
+        self.progress(task.slice_.size_bytes)
 
     def _let_go(self, reader: SegmentReader | None) -> None:
         """Let go of the page cache between walks, if the log is so large that it would push out other files."""
@@ -164,25 +156,25 @@ class Finder:
             reader.let_go()
 
     def _map_keys(self, task: _Mapping) -> None:
-        with self._crew.hand() as (share, arena):
+        with self.crew.hand() as (share, arena):
             for run in _runs(task, task.slice_.table.size, arena):
-                self._map.add(task.slice_, run, self._first_dirty, share)
+                self.key_map.add(task.slice_, run, self.first_dirty_offset, share)
 
     def _mark(self, task: _Mapping) -> Marked:
         """Look up the keys of a slice. The first bit found stands for the first of the bitmap's word that the slice
         begins in."""
         slice_ = task.slice_
         table, (base, end) = slice_.table, _ordinals_of(slice_)
-        below = int(np.searchsorted(table["base_offset"], self._first_dirty))
+        below = int(np.searchsorted(table["base_offset"], self.first_dirty_offset))
         covered = new_bitmap(end - base)
         if below:
             first, last = int(table["first_ordinal"][0]), table[below - 1]
             set_range(covered, first - base, int(last["first_ordinal"] + last["record_count"]) - base)
-        records = int(table["record_count"].sum(dtype=np.int64)) if self._filters else 0
+        records = int(table["record_count"].sum(dtype=np.int64)) if self.filters else 0
         marked, kept, noted = covered.copy(), np.empty(records, np.uint64), 0
-        with self._crew.hand() as (share, arena):
+        with self.crew.hand() as (share, arena):
             for run in _runs(task, below, arena):
-                noted += self._map.mark(slice_, run, marked, base, kept[noted:], share)
+                noted += self.key_map.mark(slice_, run, marked, base, kept[noted:], share)
         return Marked(covered, covered ^ marked, kept[:noted])
 
     def _merge(self, slice_: Slice, marked: Marked) -> None:
@@ -190,7 +182,7 @@ class Finder:
         first, end = _ordinals_of(slice_)
         self._make_room(end)
         words = self._bitmap[first >> 6 : (first >> 6) + marked.covered.size]
-        if self._map.is_first_range:
+        if self.key_map.is_first_range:
             words |= marked.covered
         words &= ~marked.superseded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -34,82 +35,67 @@ class Destination(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class InPlace:
     """Swaps each group in; needs the lock."""
 
-    def __init__(
-        self,
-        listing: Listing,
-        index_interval_bytes: int,
-        fs: FileSystem,
-        *,
-        at_once: bool,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Write nothing yet.
-
-        Args:
-            listing: of the partition.
-            index_interval_bytes: of the topic.
-            fs: the disk.
-            at_once: unlink what a group replaces, since the next one may need the space.
-            stopping: asked before each swap.
-        """
-        self._stopping = stopping
-        self._listing = listing
-        self._interval_bytes = index_interval_bytes
-        self._fs = fs
-        self._is_at_once = at_once
-        self.freed_bytes = 0
-        """Of the files that were replaced and unlinked."""
+    listing: Listing
+    """Of the partition."""
+    index_interval_bytes: int
+    fs: FileSystem
+    at_once: bool = field(kw_only=True)
+    """Unlink what a group replaces, since the next one may need the space."""
+    stopping: Callable[[], bool] = field(default=lambda: False, kw_only=True)
+    """Asked before each swap."""
+    freed_bytes: int = 0
+    """Of the files that were replaced and unlinked."""
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Write ``.cleaned`` files beside the sources."""
-        return CleanedSegment(self._fs, self._listing.directory, base_offset, self._interval_bytes)
+        return CleanedSegment(self.fs, self.listing.directory, base_offset, self.index_interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Swap it in. Raises: Stopped, and nothing is swapped in; the last moment for that."""
         segments = [walked.span.segment for _, walked in group]
         sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
-        if self._stopping():
+        if self.stopping():
             cleaned.unseal()
             raise Stopped
         self._swap(segments, sealed)
-        if self._is_at_once:
+        if self.at_once:
             for reader, _ in group:
                 reader.close()
-            self.freed_bytes += remove_retired(self._fs, segments)
+            self.freed_bytes += remove_retired(self.fs, segments)
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
         """Swap in what another process wrote, fsynced, in this directory under names that mean nothing."""
-        self._swap(segments, renamed(self._fs, written, FileState.CLEANED))
-        if self._is_at_once:
-            self.freed_bytes += remove_retired(self._fs, segments)
+        self._swap(segments, renamed(self.fs, written, FileState.CLEANED))
+        if self.at_once:
+            self.freed_bytes += remove_retired(self.fs, segments)
 
     def _swap(self, segments: Sequence[Segment], sealed: Segment) -> None:
-        swap_in(self._fs, sealed, segments)
-        retire_snapshots(self._fs, self._listing, segments[1:])  # of bases that the group's segment took in
+        swap_in(self.fs, sealed, segments)
+        retire_snapshots(self.fs, self.listing, segments[1:])  # of bases that the group's segment took in
 
     def keep(self, segment: Segment) -> None:
         """It stays where it is."""
 
 
+@dataclass(eq=False)
 class IntoCopy:
     """Writes the segments of a copy, under their plain names: until its manifest is there, a copy is nothing."""
 
-    def __init__(
-        self, directory: Path, index_interval_bytes: int, fs: FileSystem, keep: Callable[[Segment], None]
-    ) -> None:
-        self._directory = directory
-        self._interval_bytes = index_interval_bytes
-        self._fs = fs
-        self._keep = keep
-        self.absorbed: list[Segment] = []
-        """Segments that others took in: their bases are no segment's any more."""
+    directory: Path
+    index_interval_bytes: int
+    fs: FileSystem
+    keep: Callable[[Segment], None]
+    """Copies a segment as it is."""
+    absorbed: list[Segment] = field(default_factory=list)
+    """Segments that others took in: their bases are no segment's any more."""
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Writes the files under their final names."""
-        return CleanedSegment(self._fs, self._directory, base_offset, self._interval_bytes, FileState.PLAIN)
+        return CleanedSegment(self.fs, self.directory, base_offset, self.index_interval_bytes, FileState.PLAIN)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Make it last; nothing is replaced."""
@@ -119,12 +105,8 @@ class IntoCopy:
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
         """Take what another process wrote, fsynced, in the copy under names that mean nothing."""
-        renamed(self._fs, written, FileState.PLAIN)
+        renamed(self.fs, written, FileState.PLAIN)
         self.absorbed += segments[1:]
-
-    def keep(self, segment: Segment) -> None:
-        """Copy it as it is."""
-        self._keep(segment)
 
 
 def renamed(fs: FileSystem, written: Segment, state: FileState) -> Segment:
@@ -136,16 +118,16 @@ def renamed(fs: FileSystem, written: Segment, state: FileState) -> Segment:
     return Segment(written.directory, written.base_offset, files)
 
 
+@dataclass(eq=False)
 class Nowhere:
     """Counts what would be written."""
 
-    def __init__(self, directory: Path, index_interval_bytes: int) -> None:
-        self._directory = directory
-        self._interval_bytes = index_interval_bytes
+    directory: Path
+    index_interval_bytes: int
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Only counts its bytes."""
-        return CleanedSegment(Unwritten(), self._directory, base_offset, self._interval_bytes)
+        return CleanedSegment(Unwritten(), self.directory, base_offset, self.index_interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Do nothing: nothing is written."""

@@ -10,24 +10,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from cleaner.engine.copy.manifest import Origin, damaged_files, read_manifest, read_origin
+from cleaner.engine.copy.manifest import IncompleteCopy, Manifest, damaged_files, read_manifest
+from cleaner.engine.copy.moment import CHECKPOINTS
 from cleaner.engine.inventory import is_named
-from cleaner.engine.journal import read_journal
+from cleaner.engine.journal import partition_of, read_journal
 from cleaner.errors import told
-from storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
+from storage.checkpoints import CorruptCheckpoint
 from storage.directory import followed
-from storage.errors import ErrorKind, LogCleanerError, NotALogDir, UnreadableFile
+from storage.errors import ErrorKind, LogCleanerError, NotALogDir
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
-from storage.log_dir import LogDir, Offsets, read_file
+from storage.log.topic_id import topic_id_if_readable
+from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_topic_partition,
 )
@@ -38,12 +37,6 @@ if TYPE_CHECKING:
     from cleaner.engine.compare.two_states import State
 
 
-OFFSET_CHECKPOINTS: Final = (
-    HIGH_WATERMARK_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 RetentionOf = Callable[[TopicPartition], int | None]
 
 
@@ -132,15 +125,17 @@ class ComparedDir:
         return [found for found, _ in self.log_dir.partitions()] if self.is_whole else self.partitions
 
     @cached_property
-    def origin(self) -> Origin | None:
-        """Return the log dir that this one is a copy of, if it is one. Raises: CorruptManifest, UnreadableFile."""
-        return read_origin(self.log_dir.path)
+    def manifest(self) -> Manifest | None:
+        """Return the manifest if this is a whole copy of a log dir. Raises: CorruptManifest, UnreadableFile."""
+        with suppress(IncompleteCopy):  # told by ``damaged_files``
+            return read_manifest(self.log_dir.path)
+        return None
 
     def is_copy_of(self, other: ComparedDir) -> bool:
         """Return whether this is a copy of the other place's log dir, as it lies there."""
-        if self.origin is None:
+        if self.manifest is None:
             return False
-        original = Path(self.origin.path)
+        original = Path(self.manifest.original)
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:
@@ -148,8 +143,8 @@ class ComparedDir:
 
         Raises: CorruptManifest, IncompleteCopy, UnreadableFile.
         """
-        files = read_manifest(self.log_dir.path) if self.is_whole else None
-        for name, how in damaged_files(self.log_dir.path, files or ()):
+        manifest = read_manifest(self.log_dir.path) if self.is_whole else None
+        for name, how in damaged_files(self.log_dir.path, manifest.files if manifest else ()):
             yield f"{self.log_dir.path / name}: {how}"
 
     def state(self, topic_partition: TopicPartition, since_ms: int | None = None) -> State:
@@ -176,8 +171,7 @@ class ComparedDir:
         """Yield when each compaction of the journal began, epoch ms, and its end offset. Raises: UnreadableFile."""
         found: dict[TopicPartition, list[tuple[int, int]]] = {}
         for entry in read_journal(self.log_dir.path):
-            name, end_offset, time_ms = entry.get("partition"), entry.get("end_offset"), entry.get("time_ms")
-            topic_partition = parse_topic_partition(name) if isinstance(name, str) else None
+            topic_partition, end_offset, time_ms = partition_of(entry), entry.get("end_offset"), entry.get("time_ms")
             if entry.get("what") == "compact" and topic_partition and type(end_offset) is type(time_ms) is int:
                 found.setdefault(topic_partition, []).append((time_ms, end_offset))
         return found
@@ -220,10 +214,10 @@ def _unlike_kinds(before: ComparedDir, after: ComparedDir) -> UnlikePlaces:
 def _known(place: ComparedDir) -> set[TopicPartition]:
     """Return the partitions that a log dir has or names: a lost one is still in its checkpoints, or is left out."""
     known = {topic_partition for topic_partition, _ in place.log_dir.partitions()}
-    for name in OFFSET_CHECKPOINTS:
+    for name in CHECKPOINTS:
         with suppress(CorruptCheckpoint):  # told when the partitions are compared
             known |= set(place.log_dir.offsets(name))
-    left_out = place.origin.left_out if place.origin else ()
+    left_out = place.manifest.left_out if place.manifest else ()
     return known | {parsed for name in left_out if (parsed := parse_topic_partition(name))}
 
 
@@ -261,7 +255,7 @@ def compared(
     from cleaner.engine.compare.lost_since import Between  # noqa: PLC0415 - loads the kernels
 
     is_copy_of_it = after.is_copy_of(before)
-    left_out = after.origin.left_out if after.origin and after.is_whole else frozenset()
+    left_out = after.manifest.left_out if after.manifest and after.is_whole else frozenset()
     for name, one, other in pairs(before, after):
         if other is not None:
             yield _compared(name, (before, one), (after, other), now_ms, Between(retention_ms_of(one), is_copy_of_it))
@@ -291,15 +285,6 @@ def _compared(
 
 def _check_topic_ids(before: Path, after: Path) -> None:
     """Refuse the directories of two topics, if both say whose they are. Raises: OtherTopicId."""
-    ids = _topic_id(before), _topic_id(after)
+    ids = topic_id_if_readable(before), topic_id_if_readable(after)
     if None not in ids and ids[0] != ids[1]:
         raise OtherTopicId(before, str(ids[0]), after, str(ids[1]))
-
-
-def _topic_id(directory: Path) -> str | None:
-    """Return the id in ``partition.metadata``; None if there is none that can be read."""
-    path = directory / PARTITION_METADATA_FILE
-    with suppress(UnreadableFile, CorruptCheckpoint):
-        data = read_file(path)
-        return None if data is None else parse_partition_metadata(data, path)
-    return None

@@ -67,7 +67,7 @@ class OpenedState:
         end = find_end(active, trust_index=False)
         segments = [*sealed, _shortened(active, active.log.identity.size_bytes - end.torn_bytes)]
         uppers = [*(segment.base_offset for segment in segments[1:]), OFFSET_END]
-        spans = [_opened(segment, upper, None, stack) for segment, upper in zip(segments, uppers, strict=True)]
+        spans = [OpenSpan.of(Span(*one), stack, is_locked=False) for one in zip(segments, uppers, strict=True)]
         return cls(state, tuple(spans), end.next_offset)
 
     def between(self, start_offset: int, end_offset: int, stack: ExitStack) -> Iterator[OpenSpan]:
@@ -80,12 +80,7 @@ class OpenedState:
             if upper > end_offset:
                 segment = _shortened(segment, _position_at(opened.span, end_offset).position)
             if first is None or first.position < segment.size_bytes:
-                yield _opened(segment, upper, first, stack)
-
-
-def _opened(segment: Segment, upper_offset: int, start: Position | None, stack: ExitStack) -> OpenSpan:
-    reader = open_segment(segment, upper_offset, is_locked=False, start=start)
-    return OpenSpan(Span(segment, upper_offset), stack.enter_context(reader))
+                yield OpenSpan.of(Span(segment, upper), stack, is_locked=False, start=first)
 
 
 def joined(before: OpenedState, after: OpenedState, stack: ExitStack) -> list[OpenSpan]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -77,39 +77,25 @@ class _Left:
     doomed: tuple[Segment, ...]
 
 
+@dataclass(eq=False)
 class Copier:
     """Writes one copy."""
 
-    def __init__(
-        self,
-        log_dir: LogDir,
-        plan: LogDirPlan,
-        moment: Moment,
-        request: Request,
-        means: Means,
-        tool_version: str,
-        compactor: Compactor,
-    ) -> None:
-        """Prepare it.
-
-        Args:
-            log_dir: the original, under its lock if it has one.
-            plan: what the copy leaves out.
-            moment: the original as it was before the plan was made.
-            request: as planned with.
-            means: of the execution.
-            tool_version: for the manifest.
-            compactor: carries the compactions out.
-        """
-        self._compactor = compactor
-        self._log_dir = log_dir
-        self._plan = plan
-        self._moment = moment
-        self._request = request
-        self._means = means
-        self._tool_version = tool_version
-        self._cleaned: dict[TopicPartition, int] = {}
-        self.results: dict[PartitionKey, PartitionResult] = {}
+    log_dir: LogDir
+    """The original, under its lock if it has one."""
+    plan: LogDirPlan
+    """The plan; the copy does without what it takes."""
+    moment: Moment
+    """The original as it was before the plan was made."""
+    request: Request
+    """The request that the plan was made for."""
+    means: Means
+    tool_version: str
+    """For the manifest."""
+    compactor: Compactor
+    results: dict[PartitionKey, PartitionResult] = field(default_factory=dict)
+    _cleaned: dict[TopicPartition, int] = field(default_factory=dict)
+    """The end of the round of each compacted partition."""
 
     def copy_to(self, path: Path) -> None:
         """Write the copy; ``results`` has an entry for every partition with work.
@@ -125,48 +111,48 @@ class Copier:
         except OutOfSpace as error:
             raise OutputFull(error.path, error.wanted_bytes) from error
         except (LogCleanerError, OSError):
-            self._moment.ensure_unchanged()  # a change is the cause to tell
+            self.moment.ensure_unchanged()  # a change is the cause to tell
             raise
 
     def _copy_to(self, path: Path) -> None:
-        self._moment.ensure_unchanged()
-        if {MANIFEST_FILE, INCOMPLETE_FILE} & self._moment.root.entries.keys() == {INCOMPLETE_FILE}:
-            raise IncompleteCopy(self._log_dir.path)
-        checkpoints, left_out = self._moment.offsets(), self._moment.left_out(self._names())
-        self._compactor.begin([self._log_dir.path])
+        self.moment.ensure_unchanged()
+        if {MANIFEST_FILE, INCOMPLETE_FILE} & self.moment.root.entries.keys() == {INCOMPLETE_FILE}:
+            raise IncompleteCopy(self.log_dir.path)
+        checkpoints, left_out = self.moment.offsets(), self.moment.left_out(self._names())
+        self.compactor.begin([self.log_dir.path])
         output = OutputDir.begin(
             path,
-            self._log_dir,
-            needed_bytes(self._plan, self._moment, lambda planned: self._left(planned).listing),
-            self._means.fs,
+            self.log_dir,
+            needed_bytes(self.plan, self.moment, lambda planned: self._left(planned).listing),
+            self.means.fs,
         )
         self._prepare(output)
-        copied = [self._partition(planned, output) for planned in self._plan.partitions]
+        copied = [self._partition(planned, output) for planned in self.plan.partitions]
         self._copy_metadata_log(output)
-        self._copy_files(set(self._moment.root.plain_files()) - _NOT_COPIED, self._log_dir.path, output)
+        self._copy_files(set(self.moment.root.plain_files()) - _NOT_COPIED, self.log_dir.path, output)
         self._write_checkpoints(checkpoints, set(left_out), output)
-        self._compactor.close()
-        made = self._request.now_ms, self._compactor.name, self._tool_version
-        manifest = manifest_of(self._plan, copied, output.path, left_out, made)
+        self.compactor.close()
+        made = self.request.now_ms, self.compactor.name, self.tool_version
+        manifest = manifest_of(self.plan, copied, output.path, left_out, made)
         output.settle()
-        self._moment.ensure_unchanged()
+        self.moment.ensure_unchanged()
         output.finish(manifest)
 
     def _prepare(self, output: OutputDir) -> None:
         """Make every directory, and have done what the compactions can share."""
         for name in self._names():
             output.make_dir(name)
-        if not self._means.stopping():
-            self._compactor.prepare(self._rounds(output), self._means)
+        if not self.means.stopping():
+            self.compactor.prepare(self._rounds(output), self.means)
 
     def _names(self) -> list[str]:
         """Return the names of the directories that the copy has."""
-        planned = [p if isinstance(p, UnreadablePartition) else p.facts for p in self._plan.partitions]
-        metadata = [METADATA_DIR] if METADATA_DIR in self._moment.directories else []
+        planned = [p if isinstance(p, UnreadablePartition) else p.facts for p in self.plan.partitions]
+        metadata = [METADATA_DIR] if METADATA_DIR in self.moment.directories else []
         return [str(facts.topic_partition) for facts in planned] + metadata
 
     def _rounds(self, output: OutputDir) -> Iterator[tuple[Round, Path]]:
-        for planned in self._plan.partitions:
+        for planned in self.plan.partitions:
             if isinstance(planned, PartitionPlan) and planned.compaction:
                 with suppress(LogCleanerError, OSError):  # told when its turn comes
                     round_ = self._round(planned, self._left(planned).listing)
@@ -176,41 +162,41 @@ class Copier:
         return _left_by_retention(self._recovered(planned), planned)
 
     def _recovered(self, planned: PartitionPlan) -> Listing:
-        return plan_recovery(self._moment.directories[str(planned.facts.topic_partition)].listing()).listing
+        return plan_recovery(self.moment.directories[str(planned.facts.topic_partition)].listing()).listing
 
     def _round(self, planned: PartitionPlan, listing: Listing) -> Round:
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels
 
-        return round_of(planned, listing, self._request, self._means)
+        return round_of(planned, listing, self.request, self.means)
 
     def _partition(self, planned: PartitionPlan | UnreadablePartition, output: OutputDir) -> PartitionCopy:
-        if self._means.stopping():
+        if self.means.stopping():
             raise Stopped
         if isinstance(planned, UnreadablePartition):
             return self._as_it_is(planned, output.path / str(planned.topic_partition), output, planned.error)
-        facts, start_seconds = planned.facts, self._means.clock.seconds()
+        facts, start_seconds = planned.facts, self.means.clock.seconds()
         name = str(facts.topic_partition)
         target = output.path / name
-        self._moment.directories[name].ensure_unchanged()
+        self.moment.directories[name].ensure_unchanged()
         try:
             result = self._cleaned_copy(planned, target, output)
         except (OutOfSpace, PlanOutOfDate, Stopped):
             raise
         except (LogCleanerError, OSError, MemoryError) as error:
-            self._moment.directories[name].ensure_unchanged()  # a change may look like damage
+            self.moment.directories[name].ensure_unchanged()  # a change may look like damage
             output.empty(target)
             self._cleaned.pop(facts.topic_partition, None)
-            self._tell("partition_failed", facts.topic_partition, error=told(error))
+            self.means.listener.event("partition_failed", **facts.topic_partition._asdict(), error=told(error))
             self.results[planned.key] = PartitionResult(Basis.DONE, error=told(error))
             return self._as_it_is(planned, target, output, told(error))
         if planned.has_work:
-            self.results[planned.key] = replace(result, seconds=self._means.clock.seconds() - start_seconds)
+            self.results[planned.key] = replace(result, seconds=self.means.clock.seconds() - start_seconds)
         return PartitionCopy(planned, name, compacted_to_offset=self._cleaned.get(facts.topic_partition))
 
     def _as_it_is(
         self, planned: PartitionPlan | UnreadablePartition, target: Path, output: OutputDir, error: str
     ) -> PartitionCopy:
-        directory = self._moment.directories[target.name]
+        directory = self.moment.directories[target.name]
         self._copy_files(directory.plain_files(), directory.path, output)
         return PartitionCopy(planned, target.name, error)
 
@@ -221,7 +207,7 @@ class Copier:
         for snapshot in left.listing.snapshots:
             if snapshot not in gone:
                 self._copy_listed(snapshot, target, output)
-        directory = self._moment.directories[target.name]
+        directory = self.moment.directories[target.name]
         self._copy_files(filter(is_of_the_partition, directory.plain_files()), directory.path, output)
         if planned.deletion:
             self._follow_deletion(planned, left.listing, target)
@@ -232,12 +218,9 @@ class Copier:
     ) -> tuple[Iterable[Segment], PartitionResult]:
         """Return the segments that others took in, and the figures."""
         keep = partial(self._copy_segment, target, output)
-        deletion, compaction = planned.deletion, planned.compaction
-        result = PartitionResult(
-            Basis.DONE,
-            deleted_segments=len(deletion.segments) if deletion else 0,
-            deleted_bytes=deletion.size_bytes if deletion else 0,
-        )
+        result, compaction = PartitionResult(Basis.DONE), planned.compaction
+        if planned.deletion:
+            result = result.with_deletion(planned.deletion, at_once=False)
         bases = {segment.base_offset for segment in compaction.segments} if compaction else set()
         for segment in left.listing.segments:
             if segment.base_offset not in bases:
@@ -246,7 +229,7 @@ class Copier:
             return (), result
         absorbed, done = self._compact(planned, left.listing, target, keep)
         self._cleaned[planned.facts.topic_partition] = done.end_offset
-        tell_compacted(self._means.listener, planned.facts.topic_partition, compaction, done)
+        tell_compacted(self.means.listener, planned.facts.topic_partition, compaction, done)
         return absorbed, result.with_compaction(compaction, done)
 
     def _compact(
@@ -254,31 +237,31 @@ class Copier:
     ) -> tuple[list[Segment], Compacted]:
         from cleaner.engine.compaction import IntoCopy  # noqa: PLC0415 - loads kernels
 
-        into = IntoCopy(target, planned.policy.index_interval_bytes, self._means.fs, keep)
-        done = self._compactor.copy_compacted(self._round(planned, listing), self._means, into)
+        into = IntoCopy(target, planned.policy.index_interval_bytes, self.means.fs, keep)
+        done = self.compactor.copy_compacted(self._round(planned, listing), self.means, into)
         return into.absorbed, done
 
     def _follow_deletion(self, planned: PartitionPlan, listing: Listing, target: Path) -> None:
         """Write the leader epochs and, if everything was deleted, the empty segment."""
-        deletion, fs = planned.deletion, self._means.fs
+        deletion, fs = planned.deletion, self.means.fs
         assert deletion is not None
         if (offset := deletion.roll_at_offset) is not None:
             if not any(snapshot.name.base_offset == offset for snapshot in listing.snapshots):
-                state = producer_state_of(planned.facts, self._recovered(planned), self._request.now_ms, self._means)
+                state = producer_state_of(planned.facts, self._recovered(planned), self.request.now_ms, self.means)
                 write_snapshot(fs, target, offset, state.to_snapshot_bytes())
             create_segment(fs, target, offset)
         truncate_leader_epochs(fs, target, deletion.new_log_start_offset)
 
     def _copy_metadata_log(self, output: OutputDir) -> None:
-        directory = self._moment.directories.get(METADATA_DIR)
+        directory = self.moment.directories.get(METADATA_DIR)
         if directory:
             self._copy_files(directory.plain_files(), directory.path, output)
 
     def _copy_files(self, names: Iterable[str], source: Path, output: OutputDir) -> None:
         """Copy files of one directory to where the copy has that directory."""
-        target = output.path / source.relative_to(self._log_dir.path)
+        target = output.path / source.relative_to(self.log_dir.path)
         for name in sorted(names):
-            output.copy(source / name, self._moment.entry(source / name), target / name)
+            output.copy(source / name, self.moment.entry(source / name), target / name)
 
     def _copy_segment(self, target: Path, output: OutputDir, segment: Segment) -> None:
         for kind in FileKind:
@@ -286,24 +269,21 @@ class Copier:
                 self._copy_listed(segment.files[kind], target, output)
 
     def _copy_listed(self, file: SegmentFile, target: Path, output: OutputDir) -> None:
-        output.copy(file.path, self._moment.entry(file.path), target / str(file.name))
+        output.copy(file.path, self.moment.entry(file.path), target / str(file.name))
 
     def _write_checkpoints(self, planned: Mapping[str, Offsets], left_out: set[str], output: OutputDir) -> None:
         """Write them as the original had them, without the partitions left out, and with what the plan changed."""
         failed = {key for key, result in self.results.items() if result.error}
-        done = [p for p in self._plan.partitions if isinstance(p, PartitionPlan) and p.key not in failed]
+        done = [p for p in self.plan.partitions if isinstance(p, PartitionPlan) and p.key not in failed]
         changes: dict[str, Mapping[TopicPartition, int | None]] = {
             LOG_START_OFFSET_CHECKPOINT: dict(log_starts_after([p for p in done if p.deletion])),
-            CLEANER_OFFSET_CHECKPOINT: dict(corrected_checkpoints(self._plan, failed)) | self._cleaned,
+            CLEANER_OFFSET_CHECKPOINT: dict(corrected_checkpoints(self.plan, failed)) | self._cleaned,
         }
         for name in CHECKPOINTS:
             offsets = {**planned.get(name, {}), **changes.get(name, {})}
             kept = {key: at for key, at in offsets.items() if at is not None and str(key) not in left_out}
             if kept or name in planned:
-                self._means.fs.replace_file(output.path / name, format_offset_checkpoint(kept), Purpose.COPY)
-
-    def _tell(self, event: str, topic_partition: TopicPartition, **fields: object) -> None:
-        self._means.listener.event(event, topic=topic_partition.topic, partition=topic_partition.partition, **fields)
+                self.means.fs.replace_file(output.path / name, format_offset_checkpoint(kept), Purpose.COPY)
 
 
 def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:

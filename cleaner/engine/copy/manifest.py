@@ -101,61 +101,41 @@ def manifest_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The facts that a copy keeps about the log dir that it was made of."""
+class Manifest:
+    """The facts that a copy keeps about itself and the log dir that it was made of."""
 
-    path: str
-    """Of the log dir, then."""
+    original: str
+    """The path of that log dir, then."""
     left_out: frozenset[str]
     """Its directories that were not copied."""
+    files: tuple[ManifestFile, ...]
+    """The files that the copy consists of."""
 
 
-def read_origin(root: Path) -> Origin | None:
-    """Return what a copy is a copy of; None if there is no manifest. Raises: CorruptManifest, UnreadableFile."""
-    path = root / MANIFEST_FILE
-    document = _document(path)
-    if document is None:
-        return None
-    try:
-        return Origin(str(document["original"]), frozenset(map(str, document["left_out"])))
-    except (KeyError, TypeError) as error:
-        raise CorruptManifest(path, f"not as it was written ({error})") from error
-
-
-def read_manifest(root: Path) -> tuple[ManifestFile, ...] | None:
-    """Return the files that a copy consists of; None if it has no manifest.
+def read_manifest(root: Path) -> Manifest | None:
+    """Return the manifest of a copy; None if there is none.
 
     Raises: CorruptManifest, UnreadableFile; IncompleteCopy where a copy was interrupted.
     """
     path = root / MANIFEST_FILE
-    document = _document(path)
-    if document is None:
+    data = read_file(path)
+    if data is None:
         if (root / INCOMPLETE_FILE).exists():
             raise IncompleteCopy(root)
         return None
     try:
+        document = json.loads(data)
+        if document["schema"] != SCHEMA:
+            raise CorruptManifest(path, f"schema {document['schema']!r} is not {SCHEMA}")
         lists = [document["files"], *(partition["files"] for partition in document["partitions"])]
-        return tuple(
+        files = [
             ManifestFile(str(entry["path"]), int(entry["bytes"]), str(entry["sha256"]))
             for entries in lists
             for entry in entries
-        )
+        ]
+        return Manifest(str(document["original"]), frozenset(map(str, document["left_out"])), tuple(files))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptManifest(path, f"not as it was written ({error})") from error
-
-
-def _document(path: Path) -> dict[str, Any] | None:
-    data = read_file(path)
-    if data is None:
-        return None
-    try:
-        document = json.loads(data)
-        schema = document["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptManifest(path, f"not as it was written ({error})") from error
-    if schema != SCHEMA:
-        raise CorruptManifest(path, f"schema {schema!r} is not {SCHEMA}")
-    return dict(document)
 
 
 def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:

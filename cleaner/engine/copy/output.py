@@ -9,7 +9,6 @@ Invariant:  a directory with a manifest is a whole copy; one without is none, wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -71,11 +70,9 @@ class OutputDir:
         fs.replace_file(path / INCOMPLETE_FILE, _INCOMPLETE_TEXT, Purpose.COPY)
         return cls(path, fs)
 
-    def make_dir(self, name: str) -> Path:
+    def make_dir(self, name: str) -> None:
         """Make a directory in the output, with the owner of the output."""
-        directory = self.path / name
-        self._fs.make_dir(directory, self.path, Purpose.COPY)
-        return directory
+        self._fs.make_dir(self.path / name, self.path, Purpose.COPY)
 
     def empty(self, directory: Path) -> None:
         """Take away what a failure left in one of its directories."""
@@ -111,7 +108,7 @@ class OutputDir:
 
     def settle(self) -> None:
         """Make the names of all that was copied last; every file was fsynced before."""
-        for directory in (*self.directories(), self.path):
+        for directory in (*filter(Path.is_dir, sorted(self.path.iterdir())), self.path):
             self._fs.fsync_dir(directory, Purpose.COPY)
 
     def finish(self, manifest: bytes) -> None:
@@ -119,10 +116,6 @@ class OutputDir:
         self._fs.replace_file(self.path / MANIFEST_FILE, manifest, Purpose.COPY)
         self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
         self._fs.fsync_dir(self.path, Purpose.COPY)
-
-    def directories(self) -> Iterator[Path]:
-        """Return the files in the directory, by name."""
-        yield from (path for path in sorted(self.path.iterdir()) if path.is_dir())
 
 
 def _open(source: Path) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import read_lines
+from cleaner.engine.journal import partition_of, read_lines
 from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, parse_topic_partition
+from storage.names import CLEANER_OFFSET_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
     for entry in read_lines(log_dir.path):
         if entry is None:
             damaged_lines += 1
-        elif "partition" not in entry or _is_wanted(entry["partition"], wanted):
+        elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
             entry.pop("undo", None)
             entries.append(entry)
     return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir))
@@ -53,8 +53,3 @@ def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:
     except CorruptCheckpoint:
         return {}
     return {str(topic_partition): cleaned.get(topic_partition, 0) for topic_partition, _ in log_dir.partitions()}
-
-
-def _is_wanted(name: object, wanted: Wanted) -> bool:
-    topic_partition = parse_topic_partition(name) if isinstance(name, str) else None
-    return topic_partition is not None and wanted(topic_partition)

@@ -15,24 +15,20 @@ Source: Kafka LogLoader.load, LeaderEpochFileCache.truncateFromStart, LogManager
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal, JournalFull
-from cleaner.engine.locks import Patience
-from cleaner.engine.outcome import Listener
+from cleaner.engine.locks import Locks, OwnLocks, guarded
+from cleaner.engine.means import Means
 from cleaner.engine.undo.restorable import RestoreResult, epochs_before, survey_restores
 from cleaner.errors import told
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts
 from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
-from storage.guarded import Guarded
-from storage.lock import LogDirLock
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log_dir import LogDir
 from storage.names import (
@@ -58,23 +54,12 @@ class NoSpaceToRestore(LogCleanerError):
 class Restorer:
     """Restores and releases partitions of some log dirs."""
 
-    def __init__(
-        self,
-        log_dirs: Sequence[LogDir],
-        fs: FileSystem,
-        clock: Clock,
-        listener: Listener,
-        *,
-        force_lock: bool = False,
-        patience: Patience | None = None,
-    ) -> None:
-        """Open nothing yet. Arguments as for ``Cleaner`` and ``OwnLocks``."""
-        self._patience = patience or (lambda take: take())
+    def __init__(self, log_dirs: Sequence[LogDir], means: Means, locks: Locks | None = None) -> None:
+        """Open nothing yet. ``locks``: of the log dirs; without it, the restorer takes them itself."""
         self._log_dirs = log_dirs
-        self._force_lock = force_lock
-        self._fs = self._unguarded = fs
-        self._clock = clock
-        self._listener = listener
+        self._means = means
+        self._fs = means.fs
+        self._locks = locks or OwnLocks()
 
     def plan(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
         """Plan the restore of the wanted partitions, and tell which are on hold. Takes no lock, and changes nothing.
@@ -106,54 +91,41 @@ class Restorer:
         with self._locked():
             return tuple(sorted({tp for log_dir in self._log_dirs for tp in self._release_in(log_dir, wanted)}))
 
-    def _lock(self, log_dir: LogDir) -> LogDirLock:
-        return log_dir.lock(self._unguarded, forced=self._force_lock)
-
-    def _locked(self) -> ExitStack:
-        locks = ExitStack()
-        try:
-            taken = {
-                log_dir.path: locks.enter_context(self._patience(partial(self._lock, log_dir)))
-                for log_dir in self._log_dirs
-            }
-        except BaseException:
-            locks.close()
-            raise
-        self._fs = Guarded(self._unguarded, taken)
-        return locks
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            taken = {d.path: stack.enter_context(self._locks.lock(d, self._means.fs)) for d in self._log_dirs}
+            self._fs = guarded(self._means.fs, taken)
+            yield
 
     def _restore_in(self, log_dir: LogDir, wanted: Wanted) -> Iterator[RestoreResult]:
-        journal = Journal(log_dir.path, self._fs)
-        try:
+        with closing(Journal(log_dir.path, self._fs)) as journal:
             for result in survey_restores(log_dir, wanted):
                 yield self._attempt(log_dir, result, journal)
-        finally:
-            journal.close()
 
     def _attempt(self, log_dir: LogDir, result: RestoreResult, journal: Journal) -> RestoreResult:
         """Restore one partition; its failure stops nobody else."""
         planned = result.restoration
-        topic, partition = result.topic_partition
+        place = result.topic_partition._asdict()
         if planned is None:
-            self._listener.event("partition_failed", topic=topic, partition=partition, error=result.error)
+            self._means.listener.event("partition_failed", **place, error=result.error)
         if planned is None or not planned.has_work:
             return result
         try:
-            _record(journal, self._clock.now_ms(), planned)
+            _record(journal, self._means.clock.now_ms(), planned)
             held_since_ms = self._hold(log_dir, planned.facts)
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as found:
             error = NoSpaceToRestore(found.path) if isinstance(found, OutOfSpace) else found
-            self._listener.event("partition_failed", topic=topic, partition=partition, error=told(error))
+            self._means.listener.event("partition_failed", **place, error=told(error))
             return replace(result, error=told(error))
         segments = len(planned.restorable)
-        fields = {"topic": topic, "partition": partition, "segments": segments, "bytes": planned.size_bytes}
-        self._listener.event("partition_restored", **fields)
+        self._means.listener.event("partition_restored", **place, segments=segments, bytes=planned.size_bytes)
         return replace(result, held_since_ms=held_since_ms, lapsed_since_ms=None, is_done=True)
 
     def _hold(self, log_dir: LogDir, facts: RestoreFacts) -> int:
         """Put a partition on hold, and return since when it is, epoch ms: a second restore does not change that."""
-        since_ms = self._clock.now_ms() if facts.held_since_ms is None else facts.held_since_ms
+        since_ms = self._means.clock.now_ms() if facts.held_since_ms is None else facts.held_since_ms
         holds = dict(log_dir.holds())
         ids = dict(log_dir.hold_ids(holds))
         if facts.topic_id:
@@ -168,15 +140,15 @@ class Restorer:
         if not released:
             return []
         with closing(Journal(log_dir.path, self._fs, may_wait=True)) as journal:  # it may let go what fills the disk
-            for topic, partition in released:
-                if not journal.record("release", self._clock.now_ms(), partition=f"{topic}-{partition}"):
-                    self._listener.event("journal_waits", topic=topic, partition=partition, what="release")
+            for topic_partition in released:
+                if not journal.record("release", self._means.clock.now_ms(), partition=str(topic_partition)):
+                    self._means.listener.event("journal_waits", **topic_partition._asdict(), what="release")
         try:
             log_dir.write_holds({tp: since for tp, since in holds.items() if tp not in released}, self._fs, ids)
         except OutOfSpace as error:
             raise NoSpaceToRestore(error.path) from error
-        for topic, partition in released:
-            self._listener.event("partition_released", topic=topic, partition=partition)
+        for topic_partition in released:
+            self._means.listener.event("partition_released", **topic_partition._asdict())
         return released
 
 
@@ -193,20 +165,13 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
     """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
-    topic_partition = planned.facts.topic_partition
-    before = planned.restorable[-1].deletion.cleaner_checkpoint
-    cleaned = dict(log_dir.offsets(CLEANER_OFFSET_CHECKPOINT))
-    if before is None:
-        cleaned.pop(topic_partition, None)
-    elif topic_partition in cleaned:
-        cleaned[topic_partition] = min(cleaned[topic_partition], before)
-    log_dir.write_offsets(CLEANER_OFFSET_CHECKPOINT, cleaned, fs)
-    log_starts = dict(log_dir.offsets(LOG_START_OFFSET_CHECKPOINT))
-    if planned.log_start_checkpoint is None:
-        log_starts.pop(topic_partition, None)
-    else:
-        log_starts[topic_partition] = planned.log_start_checkpoint
-    log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, log_starts, fs)
+    topic_partition, before = planned.facts.topic_partition, planned.restorable[-1].deletion.cleaner_checkpoint
+    cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
+    first_dirty = None if before is None or cleaned is None else min(cleaned, before)
+    changes = {CLEANER_OFFSET_CHECKPOINT: first_dirty, LOG_START_OFFSET_CHECKPOINT: planned.log_start_checkpoint}
+    for name, changed in changes.items():
+        offsets = {**log_dir.offsets(name), topic_partition: changed}
+        log_dir.write_offsets(name, {key: offset for key, offset in offsets.items() if offset is not None}, fs)
 
 
 def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> None:

@@ -18,15 +18,18 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's own examples have it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from cleaner.engine.means import Means
+from cleaner.engine.outcome import PartitionResult
+from cleaner.engine.rehearsal import Rehearsal
 from cleaner.report.findings import Analysis
 from cleaner.spark.analysis.fact_schema import KEY, STRETCH
-from cleaner.spark.analysis.savings import Rehearsed, rehearse
 from cleaner.spark.analysis.snapshot import PlannedRead
-from cleaner.spark.analysis.tables import Figures, Naming
+from cleaner.spark.analysis.tables import Figures, Naming, Rehearsed
 from cleaner.spark.errors import AnalysisFailed
 from cleaner.spark.session import cause_of
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
 from policies.config.policy import BrokerPolicy
+from policies.plan import PartitionPlan, Request
 from storage.records import ControlType
 from storage.scan.extents import Extent, packed
 
@@ -76,7 +79,7 @@ def _analysis(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, 
         tables["top_keys"] = named.top_keys(_rows(_top_keys(keys)))
     told("measuring compactions")
     rehearsed = _rehearsed(spark, snapshot, broker)
-    problems += [f"{named.of(one.place)}: {one.result.error}" for one in rehearsed if one.result.error]
+    problems += [f"{named.of(place)}: {result.error}" for place, result in rehearsed.items() if result.error]
     tables |= {"savings": named.savings(rehearsed), "retention": named.retention()}
     return Analysis(snapshot.now_ms, tables, tuple(dict.fromkeys(problems)))
 
@@ -222,10 +225,13 @@ def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
     return ranked.withColumn("by", F.lit(by))
 
 
-def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> list[Rehearsed]:
-    """Rehearse each partition with something to do, in a task of its own. Results are in the partitions' order."""
+def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> Rehearsed:
+    """Measure what a clean would save now: each partition with something to do in a task of its own, as a dry run."""
     working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
     now_ms = snapshot.now_ms
+
+    def measure(planned: PartitionPlan) -> PartitionResult:
+        return Rehearsal(Means(broker=broker), Request(now_ms)).result(planned, exact=True)
+
     tasks = spark.sparkContext.parallelize(working, max(len(working), 1))
-    found: list[Rehearsed] = tasks.map(lambda task: rehearse(*task, broker, now_ms)).collect()
-    return found
+    return dict(tasks.mapValues(measure).collect())

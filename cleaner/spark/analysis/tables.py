@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from datetime import date, timedelta
 from typing import Any, Final
 
+from cleaner.engine.outcome import PartitionResult
 from cleaner.report.findings import (
     Codec,
     CurveStep,
@@ -19,7 +20,6 @@ from cleaner.report.findings import (
     Timestamps,
     TopKey,
 )  # fmt: skip
-from cleaner.spark.analysis.savings import Rehearsed
 from cleaner.spark.analysis.snapshot import PlannedRead
 from policies.retention_curve import curve_by_size, curve_by_time
 from storage.codecs.compression import Compression
@@ -30,6 +30,8 @@ _EPOCH: Final = date(1970, 1, 1)
 Figures = Mapping[str, Any]
 """A row of an aggregation; ``place`` names the partition."""
 ByPlace = Mapping[int, Figures]
+Rehearsed = Mapping[int, PartitionResult]
+"""The results that the partitions' actions would have, by place."""
 
 
 class Naming:
@@ -44,20 +46,18 @@ class Naming:
 
     def sizes(self, sums: ByPlace) -> list[Finding]:
         """Return the sizes of each partition, with figures from the sums over it."""
-        of_batches = ("records", "batches", "batch_min_bytes", "batch_median_bytes", "batch_max_bytes")
-        none: Figures = {"records": 0, "batches": 0}
         rows: list[Finding] = []
         for place, planned in enumerate(self._snapshot.partitions):
-            facts, found = planned.facts, sums.get(place, none)
-            of_files = (planned.policy.cleanup_policy or None, len(facts.segments), facts.size_bytes)
-            batches: list[Any] = [found.get(name) for name in of_batches]
-            rows.append(Sizes(*self._name(place), *of_files, *batches))
+            facts, policy = planned.facts, planned.policy.cleanup_policy or None
+            of_files = {"cleanup_policy": policy, "segments": len(facts.segments), "size_bytes": facts.size_bytes}
+            figures = {"place": place, "records": 0, "batches": 0, **sums.get(place, {}), **of_files}
+            rows.append(self._row(Sizes, figures))
         return rows
 
     def days(self, figures: Iterable[Figures]) -> list[Finding]:
         """Return the days of each partition, ascending; records without a timestamp come first."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
-        return [Day(*self._name(row["place"]), _day(row["day"]), row["records"], row["size_bytes"]) for row in ordered]
+        return [self._row(Day, row, day=_day(row["day"])) for row in ordered]
 
     def codecs(self, figures: Iterable[Figures]) -> list[Finding]:
         """Return the codecs of each partition, in the order of Kafka's numbers for them."""
@@ -88,21 +88,14 @@ class Naming:
         ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
         return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
 
-    def savings(self, rehearsed: Sequence[Rehearsed]) -> list[Finding]:
+    def savings(self, rehearsed: Rehearsed) -> list[Finding]:
         """Return the savings of each partition that was rehearsed without an error."""
         rows: list[Finding] = []
-        for place, result in ((one.place, one.result) for one in rehearsed if one.result.error is None):
-            from_bytes, to_bytes = result.compacted_from_bytes, result.compacted_to_bytes
-            saved_bytes = result.deleted_bytes + from_bytes - to_bytes
-            figures = (
-                result.deleted_bytes,
-                from_bytes,
-                to_bytes,
-                saved_bytes,
-                result.records_read,
-                result.records_kept,
-            )
-            rows.append(Savings(*self._name(place), *figures, result.basis.value))
+        for place, result in rehearsed.items():
+            if result.error is None:
+                saved_bytes = result.deleted_bytes + result.compacted_from_bytes - result.compacted_to_bytes
+                figures = {"place": place, **asdict(result), "saved_bytes": saved_bytes, "basis": result.basis.value}
+                rows.append(self._row(Savings, figures))
         return rows
 
     def retention(self) -> list[Finding]:

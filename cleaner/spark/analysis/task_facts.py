@@ -102,7 +102,7 @@ def stretches(chunk: Chunk, place: int, now_ms: int) -> pa.RecordBatch:
     """Return the stretches of a chunk, in their order."""
     rows, ms = chunk.located[ROW], chunk.located[TIMESTAMP]
     days = ms // DAY_MS
-    starts = _starts(rows, days)
+    starts = np.flatnonzero(_changes(rows, days))
     batch = chunk.table[rows[starts]]
     counts, is_first = np.diff(starts, append=rows.size), _changes(rows[starts])
     columns = {
@@ -137,10 +137,6 @@ def _changes(*values: Integers) -> npt.NDArray[np.bool_]:
     changes = np.ones(values[0].size, np.bool_)
     changes[1:] = np.logical_or.reduce([value[1:] != value[:-1] for value in values])
     return changes
-
-
-def _starts(rows: Integers, days: Integers) -> Integers:
-    return np.flatnonzero(_changes(rows, days))
 
 
 def _shared(whole: Integers, counts: Integers, is_first: npt.NDArray[np.bool_]) -> Integers:

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner.errors import UnwritableFile
+from cleaner.errors import as_unwritable
 from cleaner.report.findings import TABLES, Analysis, Finding
 
 _TYPES: Final[dict[type, pa.DataType]] = {
@@ -27,11 +27,9 @@ def write_tables(analysis: Analysis, output: Path) -> None:
     name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
     for table, kind in TABLES.items():
         path = output / table / name
-        try:
+        with as_unwritable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, _arrow(kind, analysis))
-        except OSError as error:
-            raise UnwritableFile(path, error.strerror or str(error)) from error
+            _write(path, _arrow(table, kind, analysis))
 
 
 def _write(path: Path, table: pa.Table) -> None:
@@ -41,10 +39,9 @@ def _write(path: Path, table: pa.Table) -> None:
     hidden.replace(path)
 
 
-def _arrow(kind: type[Finding], analysis: Analysis) -> pa.Table:
+def _arrow(name: str, kind: type[Finding], analysis: Analysis) -> pa.Table:
     hints = get_type_hints(kind)
     columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
-    name = next(name for name, of in TABLES.items() if of is kind)
     rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]
     return pa.Table.from_pylist(rows, pa.schema([*columns, pa.field("analyzed_at", _MOMENT)]))
 

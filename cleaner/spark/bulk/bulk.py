@@ -30,9 +30,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cleaner.engine.compaction import Compacted, IntoCopy, Round, compact, copy_compacted
-from cleaner.engine.compaction.fates import ends_of
 from cleaner.engine.compaction.passes import Span
-from cleaner.engine.compaction.round import aborted_transactions, horizons_of, spans_of
+from cleaner.engine.compaction.round import fates_maker, horizons_of, spans_of
 from cleaner.engine.compaction.targets import InPlace
 from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import tasks
@@ -50,7 +49,6 @@ from cleaner.spark.bulk.work import (
 )
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from cleaner.spark.session import cause_of
-from policies.retain import ProducerEnd
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -222,16 +220,10 @@ def _survey_task(prepared: _Prepared) -> SurveyTask:
 
 
 def _setting(round_: Round, number: int, directory: Path) -> Setting:
-    planned = round_.compaction.round
-    aborted = aborted_transactions(round_.listing, round_.log_start_offset, planned.end_offset)
-    producers: dict[int, ProducerEnd] = ends_of(round_.producers)
     return Setting(
         number,
-        tuple(aborted),
-        producers,
-        planned.first_dirty_offset,
-        planned.end_offset,
-        round_.log_start_offset,
+        fates_maker(round_),
+        round_.compaction.round.first_dirty_offset,
         horizons_of(round_),
         round_.policy.index_interval_bytes,
         round_.policy.compaction_upgrade_format,

@@ -36,9 +36,6 @@ def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
 def _names_in(directory: Path) -> list[str]:
     """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
     with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
-        return [entry.name for entry in entries if entry.name.endswith(SCRATCH_SUFFIX) and _is_plain(entry)]
+        plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        return [name for name in plain if name.endswith(SCRATCH_SUFFIX)]
     return []
-
-
-def _is_plain(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file(follow_symlinks=False)

@@ -12,6 +12,7 @@ from pyspark import AccumulatorParam, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from cleaner.engine.compaction.key_map import secret_of
 from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk, units_by_number
 from cleaner.spark.bulk.work import PLACE_BITS, GroupWork, KeysFound, SpanWork
 from storage.errors import LogCleanerError
@@ -80,7 +81,7 @@ def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, in
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 unit, setting, span = spans.value[number]
-                yield from _walked(SpanWalk(span, setting, unit, _words(secret)), setting.round, span, answers)
+                yield from _walked(SpanWalk(span, setting, unit, secret_of(secret)), setting.round, span, answers)
 
     count = len(spans.value)
     tasks = min(count, _KEY_TASKS_A_SLOT * spark.sparkContext.defaultParallelism)
@@ -104,10 +105,6 @@ def _walked(walk: SpanWalk, round_: int, span: SpanWork, answers: Any) -> Iterat
         answers.add({span.number: error})
     else:
         answers.add({span.number: walk.found})
-
-
-def _words(secret: tuple[int, int]) -> tuple[np.uint64, np.uint64]:
-    return np.uint64(secret[0]), np.uint64(secret[1])
 
 
 def _bitmaps(survivors: DataFrame, units: Sequence[GroupWork], run: str, spark: SparkSession) -> dict[int, Path]:

@@ -65,7 +65,7 @@ def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
     segments = [span.segment for unit in task.units for span in unit]
     if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s in segments]):
         return error
-    fates = _fates(task.setting)
+    fates = task.setting.new_fates()
     try:
         surveyed = [[_surveyed(span, fates) for span in unit] for unit in task.units]
         resolve([fates], task.log, task.log_end_offset, lambda _: None, is_locked=False)
@@ -86,11 +86,6 @@ def _surveyed(span: Span, fates: Fates) -> Surveyed:
 
 def _reader(span: Span) -> SegmentReader:
     return open_segment(span.segment, span.upper_offset, is_locked=False)
-
-
-def _fates(setting: Setting) -> Fates:
-    now_ms = setting.horizons.now_ms
-    return Fates(list(setting.aborted), setting.producers, setting.end_offset, now_ms, setting.log_start_offset)
 
 
 class SpanWalk:
@@ -115,7 +110,7 @@ class SpanWalk:
 
         Raises: LogCleanerError.
         """
-        fates = _fates(self._setting)
+        fates = self._setting.new_fates()
         fates.follow_on(self._work.transactions)
         for slice_ in self._opened.reader.slices(checksums=Checksums.BY_CALLER, start=self._walk.start):
             is_ordinary = fates.dispose(slice_)
@@ -163,7 +158,7 @@ def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     unit, setting = task.unit, task.unit.setting
     group = [(_reader(walked.span), walked) for walked in task.walked]
     first, last = unit.spans[0].span.segment, unit.spans[-1].span.segment
-    fates = _fates(setting)
+    fates = setting.new_fates()
     fates.follow_on(unit.spans[0].transactions)
     cleaned = CleanedSegment(
         FileSystem(), setting.directory, first.base_offset, setting.index_interval_bytes,

@@ -7,13 +7,14 @@ Within a round, places ascend as offsets do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.passes import Horizons, Span, Walked
-from policies.retain import AbortedTransaction, ProducerEnd, TransactionFates
+from policies.retain import TransactionFates
 from storage.segment import Segment
 
 PLACE_BITS: Final = 40
@@ -25,11 +26,9 @@ class Setting:
 
     round: int
     """The number of the round in the run."""
-    aborted: tuple[AbortedTransaction, ...]
-    producers: Mapping[int, ProducerEnd]
+    new_fates: Callable[[], Fates]
+    """Makes the follower of transactions for one walk."""
     first_dirty_offset: int
-    end_offset: int
-    log_start_offset: int
     horizons: Horizons
     index_interval_bytes: int
     upgrades: bool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from cleaner.spark.table.options import Bound, Options
+from policies.config.config_sources import nearest
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.log import Log, SpecialTimestamp
 from storage.names import TopicPartition
@@ -41,8 +41,7 @@ def check_chosen(options: Options, found: Sequence[FoundPartition], *, may_come:
     if missing is None or (missing[0] == "subscribePattern" and may_come):
         return
     names = names_in(options.paths)
-    nearest = difflib.get_close_matches(missing[1], sorted({*map(str, names), *(name.topic for name in names)}), 1)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    hint = nearest(missing[1], dict.fromkeys(sorted({*map(str, names), *(name.topic for name in names)})))
     raise InvalidConfig(*missing, f"nothing of it in {', '.join(options.paths)}{hint}", "kafka-log")
 
 

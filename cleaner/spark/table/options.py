@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cleaner.arrow.schema import BATCH_COLUMNS, CORRUPT_BATCH, KEY_COLUMNS, RECORD_COLUMNS, TYPES
+from policies.config.config_sources import nearest
 from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.log import LogConfig, SpecialTimestamp
@@ -123,13 +123,6 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _compression(text: str) -> Compression:
-    names = {codec.name.lower(): codec for codec in Compression}
-    if text.lower() not in names:
-        raise ValueError(" or ".join(names))
-    return names[text.lower()]
-
-
 def _known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """Return the options under their names in ``names``. Raises: InvalidConfig for an unknown option."""
     return {_known_name(name, names): value for name, value in given.items()}
@@ -139,10 +132,7 @@ def _known_name(name: str, names: Sequence[str]) -> str:
     for known in names:
         if known.lower() == name.lower():
             return known
-    nearest = difflib.get_close_matches(name, names, 1)
-    raise InvalidConfig(
-        name, None, f"unknown option; did you mean {nearest[0]}?" if nearest else "unknown option", _WHERE
-    )
+    raise InvalidConfig(name, None, f"unknown option{nearest(name, dict.fromkeys(names))}", _WHERE)
 
 
 def _read(said: Mapping[str, str], name: str, parse: Callable[[str], Value], default: Value) -> Value:
@@ -154,10 +144,26 @@ def _read(said: Mapping[str, str], name: str, parse: Callable[[str], Value], def
         raise InvalidConfig(name, said[name], str(error), _WHERE) from error
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return text.lower() == "true"
+def _one_of(values: Mapping[str, Value]) -> Callable[[str], Value]:
+    """Return a parser of the words that stand for some values. Upper and lower case are the same."""
+
+    def parse(text: str) -> Value:
+        if text.lower() not in values:
+            raise ValueError(" or ".join(values))
+        return values[text.lower()]
+
+    return parse
+
+
+_boolean: Final = _one_of({"true": True, "false": False})
+_falls_back: Final = _one_of({"error": False, "latest": True})
+_compression: Final = _one_of({codec.name.lower(): codec for codec in Compression})
+
+
+def _isolation(text: str) -> bool:
+    if text not in ("read_committed", "read_uncommitted"):
+        raise ValueError("read_committed or read_uncommitted")
+    return text == "read_committed"
 
 
 def _positive(text: str) -> int:
@@ -170,12 +176,6 @@ def _epoch_ms(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _EPOCH_MS_MAX:
         raise ValueError("epoch ms, a whole number")
     return int(text)
-
-
-def _isolation(text: str) -> bool:
-    if text not in ("read_committed", "read_uncommitted"):
-        raise ValueError("read_committed or read_uncommitted")
-    return text == "read_committed"
 
 
 def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
@@ -218,27 +218,13 @@ def _column_names(text: str) -> tuple[str, ...]:
 
 
 def _starting(said: Mapping[str, str]) -> Bound | None:
-    """Return the beginning of a read: one time for all partitions wins, then times by partition, then offsets.
-
-    Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit.
-    """
-    strategy = _read(said, "startingOffsetsByTimestampStrategy", _strategy, False)
-    since_ms = _read(said, "startingTimestamp", _epoch_ms, None)
-    if since_ms is not None:
-        return Bound(None, since_ms, by_timestamp=True, falls_back=strategy)
-    by_time = _read(said, "startingOffsetsByTimestamp", _partition_map, None)
-    if by_time is not None:
-        return Bound(by_time, by_timestamp=True, falls_back=strategy)
-    return _read(said, "startingOffsets", _offsets, None)
+    falls_back = _read(said, "startingOffsetsByTimestampStrategy", _falls_back, False)
+    return _by_time(said, "starting", falls_back=falls_back) or _read(said, "startingOffsets", _offsets, None)
 
 
 def _ending(said: Mapping[str, str]) -> Bound:
-    until_ms = _read(said, "endingTimestamp", _epoch_ms, None)
-    if until_ms is not None:
-        return Bound(None, until_ms, by_timestamp=True)
-    by_time = _read(said, "endingOffsetsByTimestamp", _partition_map, None)
-    if by_time is not None:
-        return Bound(by_time, by_timestamp=True)
+    if bound := _by_time(said, "ending", falls_back=True):
+        return bound
     bound = _read(said, "endingOffsets", _offsets, LOG_END)
     is_earliest = bound.of_all == SpecialTimestamp.EARLIEST and bound.partitions is None
     if is_earliest or SpecialTimestamp.EARLIEST in (bound.partitions or {}).values():
@@ -246,10 +232,16 @@ def _ending(said: Mapping[str, str]) -> Bound:
     return bound
 
 
-def _strategy(text: str) -> bool:
-    if text.lower() not in ("error", "latest"):
-        raise ValueError("error or latest")
-    return text.lower() == "latest"
+def _by_time(said: Mapping[str, str], which: str, *, falls_back: bool) -> Bound | None:
+    """Return a bound that is a time: one for all partitions wins, then times by partition, then offsets.
+
+    Source: Spark KafkaSourceProvider.getKafkaOffsetRangeLimit.
+    """
+    of_all_ms = _read(said, f"{which}Timestamp", _epoch_ms, None)
+    if of_all_ms is not None:
+        return Bound(None, of_all_ms, by_timestamp=True, falls_back=falls_back)
+    by_partition = _read(said, f"{which}OffsetsByTimestamp", _partition_map, None)
+    return None if by_partition is None else Bound(by_partition, by_timestamp=True, falls_back=falls_back)
 
 
 def _offsets(text: str) -> Bound:

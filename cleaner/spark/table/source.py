@@ -15,7 +15,6 @@ from pyspark.sql.types import StructType
 from cleaner.arrow.schema import TYPES, ddl
 from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.bounds import check_chosen, check_named, range_of
-from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import Mode, Options, parse_options
 from cleaner.spark.table.pushdown import EVERYTHING, narrowing_of
 from cleaner.spark.table.reading import read_planned
@@ -93,13 +92,12 @@ class KafkaLogReader(DataSourceReader):
         check_named((self._options.starting, self._options.ending), found)
         wanted = [partition for partition in found if self._narrowing.wants(partition.topic_partition)]
         slices = [one for place in wanted for one in despite_vanishing(partial(self._slices, place))]
-        return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
+        return [InputPartition(together) for together in packed(slices, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
-        if isinstance(partition, SlicesInput):  # if there is none, Spark passes an empty one of its own
-            for slice_ in partition.value:
-                yield from read_planned(slice_, self._columns, self._options)
+        for slice_ in partition.value or ():  # if there is none, Spark passes an empty input of its own
+            yield from read_planned(slice_, self._columns, self._options)
 
     def _slices(self, partition: FoundPartition) -> list[Extent]:
         narrowing, options = self._narrowing, self._options

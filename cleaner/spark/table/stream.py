@@ -15,7 +15,6 @@ from pyspark.sql.streaming import datasource as limits
 
 from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
-from cleaner.spark.table.input import SlicesInput
 from cleaner.spark.table.options import LOG_END, Bound, Options
 from cleaner.spark.table.reading import read_offsets
 from storage.directory import despite_vanishing
@@ -99,7 +98,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
         there = [(found[name], range_) for name, range_ in wanted.items() if name in found]
         slices = [one for place in there for one in despite_vanishing(partial(self._slices, *place))]
-        return [SlicesInput(together) for together in packed(slices, self._options.partition_bytes_max)]
+        return [InputPartition(together) for together in packed(slices, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.config.file_states import state_of_directory, state_of_files
+from cleaner.config.file_states import state_of_directory, state_of_file
 from tests.partition_dirs import PartitionDir, keyed
 
 
@@ -40,7 +40,7 @@ def test_a_log_dir_changes_by_names_and_checkpoints(tmp_path, act, changes):
 
 
 def test_what_is_absent_has_a_state(tmp_path):
-    absent = state_of_files([tmp_path / "c.toml"])
+    absent = state_of_file(tmp_path / "c.toml")
     assert state_of_directory(tmp_path / "nowhere") == ()
     (tmp_path / "c.toml").write_text("")
-    assert state_of_files([tmp_path / "c.toml"]) != absent
+    assert state_of_file(tmp_path / "c.toml") != absent

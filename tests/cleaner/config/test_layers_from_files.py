@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.config.layers import Settings, build_layers
+from cleaner.config.layers import Settings, build_layers, with_cluster_metadata
 from cleaner.config.reader import load_layers
 from policies.config import config_layers
 from policies.config.config_sources import RawLayer, Said, StatedLayer
@@ -32,11 +32,9 @@ def test_each_source_becomes_its_layer_with_its_origin() -> None:
             defaults={"segment.ms": Said("5s", "c.toml line 2")},
         ),
         server_properties=parse_properties(b"#\nlog.retention.hours=2\n", "server.properties"),
-        cluster=CLUSTER,
-        node_id="1",
         set_options=["delete.retention.ms = 7"],
     )
-    policy = layers.policy_for("orders")
+    policy = with_cluster_metadata(layers, CLUSTER, "1").policy_for("orders")
     assert policy.cleanup_compact
     assert {key: policy.origin(key) for key in ("retention.ms", "segment.bytes", "cleanup.policy", "segment.ms")} == {
         "retention.ms": "/etc/server.properties line 2",
@@ -50,7 +48,7 @@ def test_each_source_becomes_its_layer_with_its_origin() -> None:
 
 @pytest.mark.parametrize("node_id", [None, "3"])
 def test_another_brokers_dynamic_configs_are_not_taken(node_id: str | None) -> None:
-    assert build_layers(Settings(), cluster=CLUSTER, node_id=node_id).policy_for("orders").segment_bytes == 20
+    assert with_cluster_metadata(build_layers(Settings()), CLUSTER, node_id).policy_for("orders").segment_bytes == 20
 
 
 def test_without_cluster_metadata_no_topic_is_known() -> None:

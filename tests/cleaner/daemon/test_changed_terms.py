@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,10 @@ def test_a_change_that_is_none_of_its_topic_s_lets_a_compaction_go_on(log_dir, m
 def test_the_child_ends_a_task_that_is_not_wanted_any_more_before_its_swap(log_dir):
     before, listener, over = file_names(log_dir / "state-0"), Listening(), threading.Event()
     slow = "log.cleaner.io.max.bytes.per.second=20"
-    with LogDir(log_dir).lock(FileSystem()) as lock, CompactingChild([lock.descriptor], Supervised()) as compactor:
+    with (
+        LogDir(log_dir).lock(FileSystem()) as lock,
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
+    ):
 
         def wanted() -> bool:
             return "compaction_begun" not in listener.names or over.is_set()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def nothing() -> None:
 
 def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
     listener, meanwhile = Listening(), []
-    with CompactingChild([lock.descriptor], Supervised()) as compactor:
+    with closing(CompactingChild([lock.descriptor], Supervised())) as compactor:
         done = compactor.compact(task(log_dir, lock.descriptor), listener, lambda: meanwhile.append(1))
         process, _ = compactor._child
         assert not compactor.compact(task(log_dir, lock.descriptor), listener, nothing).outcome.results
@@ -97,7 +98,10 @@ def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
 
 def test_what_the_child_is_not_given_the_lock_of_it_does_not_touch(log_dir, lock):
     other = os.open(log_dir / ".lock", os.O_RDWR)
-    with CompactingChild([other], Supervised()) as compactor, pytest.raises(CompactionRefused, match="held by"):
+    with (
+        closing(CompactingChild([other], Supervised())) as compactor,
+        pytest.raises(CompactionRefused, match="held by"),
+    ):
         compactor.compact(task(log_dir, other), Listening(), nothing)
     os.close(other)
 
@@ -120,7 +124,7 @@ def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch
     stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP); c.send(0)")
     started_seconds = time.monotonic()
     with (
-        CompactingChild([lock.descriptor], Supervised()) as compactor,
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
         pytest.raises(ChildDied, match="stood still for 1 s"),
     ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
@@ -134,7 +138,7 @@ def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log
     sleeps = "[time.sleep(0.3) for _ in range(8)]\n"
     stub(monkeypatch, f"c.send(0); c.recv()\n{works}{sleeps}sys.exit(3)")
     with (
-        CompactingChild([lock.descriptor], Supervised()) as compactor,
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
         pytest.raises(ChildDied, match="process exited with"),
     ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
@@ -147,7 +151,7 @@ def test_while_the_daemon_itself_is_busy_nobody_says_that_the_child_stands_still
     begun = "c.send(ToldEvent(Event.COMPACTION_BEGUN, {})); time.sleep(2.2); sys.exit(3)"
     stub(monkeypatch, f"{told}\nc.send(0); c.recv(); {begun}")
     with (
-        CompactingChild([lock.descriptor], Supervised()) as compactor,
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
         pytest.raises(ChildDied, match="process exited with"),
     ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), lambda: time.sleep(1.5))
@@ -175,7 +179,7 @@ def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir
 
     monkeypatch.setattr(subprocess.Popen, "kill", unkillable)
     stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP)")
-    with CompactingChild([lock.descriptor], pinged) as compactor, pytest.raises(ChildDied):
+    with closing(CompactingChild([lock.descriptor], pinged)) as compactor, pytest.raises(ChildDied):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
     assert len(set(pings_at_kill)) == 1
 
@@ -185,7 +189,10 @@ def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir
 )
 def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lock, monkeypatch, program, told):
     monkeypatch.setattr(sys, "executable", program)
-    with CompactingChild([lock.descriptor], Supervised()) as compactor, pytest.raises(CompactorUnstartable, match=told):
+    with (
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
+        pytest.raises(CompactorUnstartable, match=told),
+    ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
@@ -202,7 +209,7 @@ def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, loc
         stub(stubbed, code)
         with pytest.raises(ChildDied, match=told):
             compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
-    with compactor:
+    with closing(compactor):
         assert compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing).outcome.results
 
 
@@ -215,7 +222,7 @@ def test_a_child_that_somebody_tells_to_end_has_died_like_one_that_is_killed(log
 
     slow = task(log_dir, lock.descriptor, "log.cleaner.io.max.bytes.per.second=20")
     compactor = CompactingChild([lock.descriptor], Supervised())
-    with compactor, pytest.raises(ChildDied, match="killed by signal 15"):
+    with closing(compactor), pytest.raises(ChildDied, match="killed by signal 15"):
         compactor.compact(slow, Terminating(), nothing)
 
 
@@ -264,7 +271,7 @@ def test_a_child_whose_daemon_is_gone_already_ends_at_once():
 
 def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
     stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
-    with CompactingChild([lock.descriptor], Supervised()) as compactor:
+    with closing(CompactingChild([lock.descriptor], Supervised())) as compactor:
         compactor._child = compactor._started(nothing)
         compactor._kill_at_seconds = 0.0
         with pytest.raises(ChildDied, match="signal 9"):
@@ -283,7 +290,7 @@ def test_when_all_ends_the_child_is_asked_and_then_killed(log_dir, lock, monkeyp
     stub(monkeypatch, code)
     supervised = Supervised()
     threading.Timer(1.0, lambda: setattr(supervised, "is_stopping", True)).start()
-    with CompactingChild([lock.descriptor], supervised) as compactor, pytest.raises(ChildDied, match=told):
+    with closing(CompactingChild([lock.descriptor], supervised)) as compactor, pytest.raises(ChildDied, match=told):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 

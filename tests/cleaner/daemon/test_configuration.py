@@ -6,7 +6,7 @@ import pytest
 
 from cleaner.config.reader import load_layers
 from cleaner.config.settings import read_settings
-from cleaner.daemon.configuration import Configuration, reason_of
+from cleaner.daemon.configuration import Configuration, one_line
 from storage.errors import InvalidConfigs
 from tests.metadata_dirs import write_metadata
 from tests.partition_dirs import PartitionDir
@@ -55,8 +55,8 @@ def test_one_that_is_wrong_leaves_the_one_in_force(files):
     with pytest.raises(InvalidConfigs) as error:
         configuration.reload()
     assert configuration.loaded is before
-    assert "\n" not in reason_of(error.value)
-    assert "retention.bytes" in reason_of(error.value)
+    assert "\n" not in one_line(str(error.value))
+    assert "retention.bytes" in one_line(str(error.value))
 
 
 def test_it_is_stale_once_a_source_changed_and_not_after_it_was_read_or_refused(files):

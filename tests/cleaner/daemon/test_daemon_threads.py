@@ -14,7 +14,7 @@ from cleaner.config.layers import LoadedLayers, Settings
 from cleaner.daemon import daemon as module
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.daemon import Daemon
-from cleaner.daemon.observer import DaemonState, Unobserved
+from cleaner.daemon.observer import DaemonState, Observer
 from cleaner.daemon.worker import Worker
 from cleaner.engine.clock import SystemClock
 from storage.filesystem import FileSystem
@@ -23,7 +23,7 @@ from tests.cleaner.daemon.test_worker import Recorded
 from tests.partition_dirs import PartitionDir, committed, configured, keyed
 
 
-class States(Unobserved):
+class States(Observer):
     def __init__(self) -> None:
         self.states: list[DaemonState] = []
         self.deaths = 0

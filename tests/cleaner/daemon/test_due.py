@@ -397,5 +397,5 @@ def test_a_full_journal_is_no_success_and_takes_the_backlog_of_its_log_dir():
     failing = replace(QUIET, backlog=(partition.key,)).failed(work, "no", T0)
     log_dir = partition.key[0]
     assert failing.spent(job, plan, Outcome(False, {})).failures == {}
-    full = failing.spent(job, plan, Outcome(False, {}, full_log_dirs=(log_dir,)))
+    full = failing.spent(job, plan, Outcome(False, {}, full_log_dirs={log_dir: "no space"}))
     assert (set(full.failures), full.backlog) == ({work}, ())

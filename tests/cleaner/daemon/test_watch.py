@@ -16,9 +16,11 @@ from watchdog.events import (
 )
 
 from cleaner.daemon import watch as module
-from cleaner.daemon.watch import Happening, Seen, Watch, meaning
+from cleaner.daemon.watch import Seen, Watch, meaning
+from cleaner.events import Event
 from storage.names import TopicPartition
 
+APPEARED, VANISHED, FILES = Event.PARTITION_APPEARED, Event.PARTITION_VANISHED, Event.FILES_VANISHED
 DATA = Path("/data")
 BASE = "00000000000000000000"
 GOING, FUTURE = (f"a-0.0123456789abcdef0123456789abcdef-{suffix}" for suffix in ("delete", "future"))
@@ -31,18 +33,18 @@ def path(*parts: str) -> str:
 @pytest.mark.parametrize(
     ("story", "event", "expected"),
     [
-        ("a partition appears", DirCreatedEvent(path("a-0")), [Happening.APPEARED]),
-        ("a partition vanishes", DirDeletedEvent(path("a-0")), [Happening.VANISHED]),
-        ("a broker deletes one", DirMovedEvent(path("a-0"), path(GOING)), [Happening.VANISHED]),
-        ("a future replica becomes the live one", DirMovedEvent(path(FUTURE), path("a-0")), [Happening.APPEARED]),
-        ("a rename by hand", DirMovedEvent(path("a-0"), path("a-1")), [Happening.VANISHED, Happening.APPEARED]),
-        ("moved to another disk", DirMovedEvent(path("a-0"), "/elsewhere/a-0"), [Happening.VANISHED]),
+        ("a partition appears", DirCreatedEvent(path("a-0")), [APPEARED]),
+        ("a partition vanishes", DirDeletedEvent(path("a-0")), [VANISHED]),
+        ("a broker deletes one", DirMovedEvent(path("a-0"), path(GOING)), [VANISHED]),
+        ("a future replica becomes the live one", DirMovedEvent(path(FUTURE), path("a-0")), [APPEARED]),
+        ("a rename by hand", DirMovedEvent(path("a-0"), path("a-1")), [VANISHED, APPEARED]),
+        ("moved to another disk", DirMovedEvent(path("a-0"), "/elsewhere/a-0"), [VANISHED]),
         ("no partition", DirCreatedEvent(path("lost+found")), []),
         ("the log dir itself", DirDeletedEvent(path()), []),
         ("a directory in a partition", DirCreatedEvent(path("a-0", "b-0")), []),
-        ("a segment removed by hand", FileDeletedEvent(path("a-0", f"{BASE}.log")), [Happening.FILES]),
-        ("a segment moved away", FileMovedEvent(path("a-0", f"{BASE}.log"), "/elsewhere/x.log"), [Happening.FILES]),
-        ("a segment renamed", FileMovedEvent(path("a-0", f"{BASE}.log"), path("a-0", "old")), [Happening.FILES]),
+        ("a segment removed by hand", FileDeletedEvent(path("a-0", f"{BASE}.log")), [FILES]),
+        ("a segment moved away", FileMovedEvent(path("a-0", f"{BASE}.log"), "/elsewhere/x.log"), [FILES]),
+        ("a segment renamed", FileMovedEvent(path("a-0", f"{BASE}.log"), path("a-0", "old")), [FILES]),
         ("a segment retired", FileMovedEvent(path("a-0", f"{BASE}.log"), path("a-0", f"{BASE}.log.deleted")), []),
         ("a retired one removed", FileDeletedEvent(path("a-0", f"{BASE}.log.deleted")), []),
         ("a cleaned one discarded", FileDeletedEvent(path("a-0", f"{BASE}.log.cleaned")), []),
@@ -53,7 +55,7 @@ def path(*parts: str) -> str:
     ],
 )  # fmt: skip
 def test_what_an_event_means(story, event, expected):
-    assert [seen.change for seen in meaning(DATA, event)] == expected, story
+    assert [seen.event for seen in meaning(DATA, event)] == expected, story
 
 
 class Heard:
@@ -111,8 +113,8 @@ def test_changes_are_seen_with_inotify_and_without(heard, place):
 
     heard.wait(lambda: len(others()) == 2)
     assert others() == {
-        Seen(Happening.FILES, data, TopicPartition("a", 0)),
-        Seen(Happening.APPEARED, data, TopicPartition("b", 1)),
+        Seen(FILES, data, TopicPartition("a", 0)),
+        Seen(APPEARED, data, TopicPartition("b", 1)),
     }
 
 
@@ -136,7 +138,7 @@ def test_appends_are_not_watched(place):
     (place / "data" / "b-1").mkdir()
     heard.wait(lambda: heard.seen)
     heard.watch.close()
-    assert [seen.change for seen in heard.seen] == [Happening.APPEARED]
+    assert [seen.event for seen in heard.seen] == [APPEARED]
 
 
 def test_watching_the_same_begins_nothing_anew(place):

@@ -18,7 +18,7 @@ from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstarta
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.due import Schedule
 from cleaner.daemon.messages import Advanced, Done, TaskRefused, ToldEvent
-from cleaner.daemon.observer import JobDone, JobKind, Unobserved
+from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.telling import Teller
 from cleaner.daemon.worker import Worker
 from cleaner.engine.means import Means
@@ -95,7 +95,7 @@ class Recorded(EventLog):
         return next(fields for found, fields in self.events if found == name)
 
 
-class Observed(Unobserved):
+class Observed(Observer):
     def __init__(self) -> None:
         self.plans, self.runs, self.failures, self.deaths = 0, 0, list[tuple[JobKind, str]](), 0
         self.jobs: list[JobDone] = []

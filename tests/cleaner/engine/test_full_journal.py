@@ -98,7 +98,7 @@ def test_log_dir_whose_journal_finds_no_space_stays_as_it_is(disk):
     assert told.startswith(f"{log_dir}: {NO_JOURNAL}")
     assert "free" in told
     assert dict(outcome.results) == {}
-    assert outcome.full_log_dirs == (str(log_dir),)
+    assert outcome.full_log_dirs == {str(log_dir): told}
 
 
 def test_command_says_so_in_one_line_and_exits_1(disk, capsys):
@@ -263,7 +263,7 @@ def restorer(log_dir: Path, fs: FileSystem, events: list[tuple[str, object]] | N
             if events is not None:
                 events.append((name, fields.get("what")))
 
-    return Restorer([LogDir(log_dir)], fs, FakeClock(), Listening())
+    return Restorer([LogDir(log_dir)], Means(fs, FakeClock(), Listening()))
 
 
 def test_restore_that_cannot_be_written_down_changes_nothing(tmp_path):

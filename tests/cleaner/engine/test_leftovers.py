@@ -5,7 +5,7 @@ import pytest
 from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.leftovers import due_leftovers, sweep
+from cleaner.engine.leftovers import Leftovers, sweep
 from policies import Request
 from policies.config.configured import Configured
 from storage.errors import PlanOutOfDate
@@ -35,20 +35,20 @@ def names(directory, suffix):
 
 
 def test_leftovers_stay_until_their_delay_is_over(directory, renamed_ms):
-    swept = sweep(FileSystem(), list_partition(directory), renamed_ms - 1_000, DELAY_MS)
+    swept = sweep(FileSystem(), Leftovers(None, list_partition(directory), DELAY_MS, {}), renamed_ms - 1_000)
     assert (swept.files, swept.size_bytes) == (0, 0)
     assert len(names(directory, ".deleted")) == 3
 
 
 def test_leftovers_go_after_their_delay_and_nothing_else_does(directory, renamed_ms):
     size_bytes = sum((directory / name).stat().st_size for name in names(directory, ".deleted"))
-    swept = sweep(FileSystem(), list_partition(directory), renamed_ms + DELAY_MS, DELAY_MS)
+    swept = sweep(FileSystem(), Leftovers(None, list_partition(directory), DELAY_MS, {}), renamed_ms + DELAY_MS)
     assert (swept.files, swept.size_bytes) == (3, size_bytes)
     assert file_names(directory) == {f"{1:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
 
 
 def test_without_a_delay_they_go_at_once(directory, renamed_ms):
-    assert sweep(FileSystem(), list_partition(directory), renamed_ms, 0).files == 3
+    assert sweep(FileSystem(), Leftovers(None, list_partition(directory), 0, {}), renamed_ms).files == 3
 
 
 def test_time_of_the_records_does_not_matter_only_that_of_the_rename(directory, renamed_ms):
@@ -56,7 +56,7 @@ def test_time_of_the_records_does_not_matter_only_that_of_the_rename(directory, 
 
     for name in names(directory, ".deleted"):
         os.utime(directory / name, ns=(1, 1))
-    assert list(due_leftovers(list_partition(directory), renamed_ms - 1_000, DELAY_MS)) == []
+    assert list(Leftovers(None, list_partition(directory), DELAY_MS, {}).due(renamed_ms - 1_000)) == []
 
 
 def test_file_that_took_the_name_of_a_leftover_since_the_listing_stays(directory, renamed_ms):
@@ -65,7 +65,7 @@ def test_file_that_took_the_name_of_a_leftover_since_the_listing_stays(directory
     log.unlink()
     log.write_bytes(b"another")
     with pytest.raises(PlanOutOfDate, match="another size, time or file"):
-        sweep(FileSystem(), listing, renamed_ms, 0)
+        sweep(FileSystem(), Leftovers(None, listing, 0, {}), renamed_ms)
     assert log.read_bytes() == b"another"
 
 
@@ -73,7 +73,7 @@ def test_oldest_base_goes_first(tmp_path):
     made = PartitionDir(tmp_path)
     for base in (20, 0, 10):
         made.segment(base).log(base).rename(made.path / f"{base:020d}.log.deleted")
-    due = due_leftovers(list_partition(made.path), 1 << 60, 0)
+    due = Leftovers(None, list_partition(made.path), 0, {}).due(1 << 60)
     assert [file.name.base_offset for file in due] == [0, 10, 20]
 
 

@@ -30,7 +30,7 @@ def log_dirs(tmp_path):
 
 
 def restorer(log_dirs):
-    return Restorer([LogDir.open(path) for path in log_dirs], FileSystem(), FakeClock(), Silent())
+    return Restorer([LogDir.open(path) for path in log_dirs], Means(FileSystem(), FakeClock(), Silent()))
 
 
 def cleaner(log_dirs):

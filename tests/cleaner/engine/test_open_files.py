@@ -81,7 +81,7 @@ def open_files() -> set[str]:
 
 def restored(log_dir: Path) -> None:
     a_cleaner(log_dir, LAYERS).clean(request())
-    restorer = Restorer([LogDir.open(log_dir)], FileSystem(), FakeClock(), Silent())
+    restorer = Restorer([LogDir.open(log_dir)], Means(FileSystem(), FakeClock(), Silent()))
     assert [result.is_done for result in restorer.restore(lambda _: True) if result.restoration]
     assert restorer.release(lambda _: True)
 

@@ -9,6 +9,7 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import encode_entry, read_journal
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restorable import RestoreResult
 from cleaner.engine.undo.restore import Restorer
@@ -75,7 +76,7 @@ def held(path: Path, topic_id: str | None = OLD_ID) -> Path:
 
 
 def a_restorer(log_dir: Path, fs: FileSystem | None = None, now_ms: int = NOW_MS) -> Restorer:
-    return Restorer([LogDir.open(log_dir)], fs or FileSystem(), FakeClock(now_ms), Silent())
+    return Restorer([LogDir.open(log_dir)], Means(fs or FileSystem(), FakeClock(now_ms), Silent()))
 
 
 def everything(_: TopicPartition) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from cleaner.config.layers import Settings
-from cleaner.daemon.observer import DaemonState, Unobserved
+from cleaner.daemon.observer import DaemonState, Observer
 from cleaner.engine.outcome import Silent
 from cleaner.metrics.http import AddressNotThere, MetricsServer, observer_of
 from cleaner.metrics.registry import Metrics
@@ -200,7 +200,7 @@ def test_silent_connection_is_closed_after_a_while(server: MetricsServer, monkey
 
 def test_the_daemon_is_observed_only_where_somebody_listens() -> None:
     with observer_of(Settings(), Silent()) as observer:
-        assert isinstance(observer, Unobserved)
+        assert type(observer) is Observer
     with observer_of(Settings(metrics_listen="127.0.0.1:0"), Silent()) as observer:
         assert isinstance(observer, Metrics)
 

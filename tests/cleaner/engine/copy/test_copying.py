@@ -122,7 +122,7 @@ def test_what_a_cluster_was_interrupted_at_is_not_copied(tmp_path, original):
 
 def test_manifest_tells_every_file_with_its_hash_and_why_segments_went(tmp_path, original):
     copied(original, tmp_path / "copy")
-    files = read_manifest(tmp_path / "copy")
+    files = read_manifest(tmp_path / "copy").files
     on_disk = {p.relative_to(tmp_path / "copy").as_posix() for p in (tmp_path / "copy").rglob("*") if p.is_file()}
     assert {file.path for file in files} | {MANIFEST_FILE} == on_disk
     assert list(damaged_files(tmp_path / "copy", files)) == []
@@ -145,7 +145,7 @@ def test_copy_that_was_changed_since_is_told_by_its_manifest(tmp_path, original,
     (original / "meta.properties").write_bytes(b"version=0")
     copied(original, tmp_path / "copy")
     harm(tmp_path / "copy" / "meta.properties")
-    assert list(damaged_files(tmp_path / "copy", read_manifest(tmp_path / "copy"))) == [("meta.properties", told)]
+    assert list(damaged_files(tmp_path / "copy", read_manifest(tmp_path / "copy").files)) == [("meta.properties", told)]
 
 
 @pytest.mark.parametrize("garbled", [b"", b"[]", b'{"schema": "other/1"}', b'{"schema": "logcleaner.manifest/1"}'])

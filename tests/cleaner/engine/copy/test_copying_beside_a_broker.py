@@ -117,7 +117,7 @@ def test_lock_is_refused_to_others_until_the_copy_is_whole(tmp_path, original, n
 
     copied(original, tmp_path / "copy", layers=LAYERS, fs=Meanwhile(name, start_a_broker))
     assert refused == [name]
-    assert list(damaged_files(tmp_path / "copy", read_manifest(tmp_path / "copy"))) == []
+    assert list(damaged_files(tmp_path / "copy", read_manifest(tmp_path / "copy").files)) == []
     LogDir.open(original).lock(FileSystem()).release()
 
 

@@ -11,6 +11,7 @@ import pytest
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import Journal, encode_entry, read_journal
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
 from policies import Request
@@ -75,7 +76,7 @@ def data(log_dir):
 
 
 def a_restorer(log_dir, fs=None, now_ms=NOW_MS):
-    return Restorer([LogDir.open(log_dir)], fs or FileSystem(), FakeClock(now_ms), Silent())
+    return Restorer([LogDir.open(log_dir)], Means(fs or FileSystem(), FakeClock(now_ms), Silent()))
 
 
 def everything(_):
@@ -486,7 +487,7 @@ def test_line_of_a_restore_vouches_for_no_clock(tmp_path):
     layers = configured("clock.jump.max=30d", clicks=EXPIRING)
     right, wrong = (FakeClock(ms, Boot("this boot", ms - DAY_MS)) for ms in (NOW_MS, NOW_MS + 400 * DAY_MS))
     a_cleaner(log_dir, LAYERS, clock=right).clean(request())
-    restorer = Restorer([LogDir.open(log_dir)], FileSystem(), wrong, Silent())
+    restorer = Restorer([LogDir.open(log_dir)], Means(FileSystem(), wrong, Silent()))
     assert restorer.restore(everything)[0].is_done
     assert restorer.release(everything) == (CLICKS,)
     planned, _ = a_cleaner(log_dir, layers, clock=wrong).clean(request(wrong.now_ms()))
