@@ -29,7 +29,7 @@ STOP_SECONDS: Final = 0.8
 END_SECONDS: Final = 10.0
 """For an idle child to unload what it loaded, when there is no hurry."""
 SILENT_SECONDS_MAX: Final = 900.0
-"""A child that tells nothing for so long hangs. Compiling the kernels, once after an installation, takes a minute."""
+"""A child that tells nothing for so long hangs, though it may use its processor."""
 STILL_SECONDS_MAX: Final = 60.0
 """A child that gets no further for so long, by what the system says of it, is stopped or waits for a dead disk."""
 _UNKILLED_SECONDS_MAX: Final = 10.0

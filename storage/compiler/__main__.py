@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import PackageNotFoundError
 
 from storage.compiler.build import build, is_built
 
-if __name__ == "__main__" and not ("--if-needed" in sys.argv[1:] and is_built()):
-    build()
+if __name__ == "__main__":
+    try:
+        if "--if-needed" not in sys.argv[1:] or not is_built():
+            build()
+    except PackageNotFoundError as missing:
+        sys.exit(f"storage.compiler: {missing.name} is not installed; run: uv sync --group compiler")

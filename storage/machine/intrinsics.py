@@ -5,7 +5,7 @@ No instruction checks a bound: the caller proves that ``position + width <= len(
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import numpy as np
 from storage.arrays import Bytes
 from storage.machine.instruction import instruction
 
-HAS_CRC32C: Final = platform.machine() == "x86_64"
+HAS_CRC32C: Final = os.uname().machine == "x86_64"
 """Each x86-64 level at which kernels are compiled has the crc32 instruction (SSE4.2)."""
 
 # Unaligned loads (array, position).

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib
 import os
-import platform
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,7 +82,7 @@ def _build_id() -> str:
 
 def level_name() -> str:
     """Return the level whose library this process loads. Raises: KernelsUnusable."""
-    machine = platform.machine()
+    machine = os.uname().machine
     levels = LEVELS.get(machine, ())
     if not levels:
         known = ", ".join(LEVELS)

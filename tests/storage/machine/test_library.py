@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_a_damaged_library_is_an_error(tree: Path, content: bytes | None) -> Non
 
 def test_no_level_is_chosen_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(library.LEVEL_VARIABLE, raising=False)
-    monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(library.os, "uname", lambda: SimpleNamespace(machine="x86_64"))
     for number, chosen in ((2, "x86-64-v2"), (3, "x86-64-v3"), (4, "x86-64-v4")):
         monkeypatch.setattr(library, "_cpu_level", lambda _, number=number: number)
         assert library.level_name() == chosen
@@ -139,7 +140,7 @@ def test_no_level_is_chosen_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_lower_level_can_be_asked_for_and_no_higher_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(library.os, "uname", lambda: SimpleNamespace(machine="x86_64"))
     monkeypatch.setattr(library, "_cpu_level", lambda _: 3)
     monkeypatch.setenv(library.LEVEL_VARIABLE, "x86-64-v2")
     assert library.level_name() == "x86-64-v2"
@@ -150,7 +151,7 @@ def test_a_lower_level_can_be_asked_for_and_no_higher_one(monkeypatch: pytest.Mo
 
 
 def test_a_machine_without_kernels_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(library.os, "uname", lambda: SimpleNamespace(machine="riscv64"))
     with pytest.raises(KernelsUnusable, match="no kernels for riscv64; use a machine of: x86_64, aarch64"):
         library.level_name()
 
