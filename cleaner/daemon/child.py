@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -159,11 +160,11 @@ class CompactingChild:
     def _started(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
         """Start a child, and return it once it is ready for its first task. Raises: ChildDied."""
         ours, theirs = Pipe()
-        with theirs:
+        with theirs, _nothing_to_read() as stdin:
             process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "cleaner.daemon.compacting", str(os.getpid()), str(theirs.fileno())],
                 pass_fds=(theirs.fileno(), *self._locks),
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=sys.stderr,
                 env=_environment(),
             )
@@ -246,6 +247,17 @@ def _was_ended_early(done: Done, task: CompactionTask) -> bool:
     """Return whether a signal ended the task before its partition was compacted."""
     result = done.outcome.results.get(task.partition)
     return done.outcome.interrupted and not (result and (result.compacted_from_bytes or result.error))
+
+
+@contextmanager
+def _nothing_to_read() -> Iterator[int]:
+    """Yield a descriptor that is at its end, as /dev/null is, which a bare chroot does not have."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    try:
+        yield reading
+    finally:
+        os.close(reading)
 
 
 def _nothing() -> None:

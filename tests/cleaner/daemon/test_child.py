@@ -81,6 +81,13 @@ def nothing() -> None:
     pass
 
 
+def test_a_child_starts_where_there_is_no_dev_null(log_dir, lock, monkeypatch):
+    monkeypatch.setattr(os, "devnull", "/nowhere/null")  # as in a bare chroot
+    with closing(CompactingChild([lock.descriptor], Supervised())) as child:
+        done = child.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    assert done.outcome.results
+
+
 def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
     listener, meanwhile = Listening(), []
     with closing(CompactingChild([lock.descriptor], Supervised())) as compactor:
