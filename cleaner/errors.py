@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +50,15 @@ class ExtraMissing(LogCleanerError):
     extra: str
 
     def __str__(self) -> str:
-        return f"{self.what} needs {self.package}, which is not installed; pip install 'logcleaner[{self.extra}]'"
+        return f"{self.what} needs {self.package}, which is not installed; {how_to_install(self.extra)}"
+
+
+def how_to_install(extra: str) -> str:
+    """Return what to do to have the packages of an extra. A bundle (``packaging/bundle``) cannot be added to."""
+    command = f"pip install 'logcleaner[{extra}]'"
+    if "bundle" in sys._xoptions:
+        return f"{command} on a machine with Python 3.11 or newer, because it is not in the bundle"
+    return command
 
 
 def told(error: BaseException) -> str:

@@ -21,14 +21,14 @@ def program(name: str, package: str, *, below: str = "usr/bin") -> Path:
     """Path of a program; the test is skipped aloud where it cannot be had."""
     if found := shutil.which(name):
         return Path(found)
-    found_in = _unpacked(package) / below / name
+    found_in = unpacked(package) / below / name
     if not found_in.exists():
         pytest.skip(f"NOT RUN: package {package} has no {below}/{name}")
     return found_in
 
 
 @cache
-def _unpacked(package: str) -> Path:
+def unpacked(package: str) -> Path:
     """The package's files; fetched once, then from the user's cache."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = cache_home / "logcleaner-tests" / platform.machine() / package

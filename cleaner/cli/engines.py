@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from cleaner.errors import how_to_install
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
     except ImportError as error:
         from cleaner.spark.errors import SparkUnavailable
 
-        raise SparkUnavailable(f"{error.name} is not installed", "pip install 'logcleaner[spark]'") from error
+        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
     session = start_session(args.master or _EMBEDDED, {})
     try:
         yield Bulk(session)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cleaner.errors import how_to_install
 from cleaner.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -56,5 +57,5 @@ def _source() -> type[DataSource]:
     try:
         from cleaner.spark.table.source import KafkaLogSource  # noqa: PLC0415
     except ImportError as error:
-        raise SparkUnavailable(f"{error.name} is not installed", "pip install 'logcleaner[spark]'") from error
+        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
     return KafkaLogSource

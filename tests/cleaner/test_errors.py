@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import sys
 from pathlib import Path
 
 import pytest
 
-from cleaner.errors import told
+from cleaner.errors import how_to_install, told
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log.roll import create_segment
@@ -41,6 +42,15 @@ from tests.partition_dirs import (
 )
 def test_line_names_the_place_and_the_cause(error: Exception, line: str) -> None:
     assert told(error) == line
+
+
+def test_in_the_bundle_an_extra_is_to_be_installed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert how_to_install("spark") == "pip install 'logcleaner[spark]'"
+    monkeypatch.setitem(sys._xoptions, "bundle", True)
+    elsewhere = (
+        "pip install 'logcleaner[spark]' on a machine with Python 3.11 or newer, because it is not in the bundle"
+    )
+    assert how_to_install("spark") == elsewhere
 
 
 def test_segment_that_is_there_already_is_told_with_that_cause(tmp_path: Path) -> None:

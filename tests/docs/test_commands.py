@@ -27,6 +27,12 @@ from tests.docs.blocks import ROOT, Block, blocks, command_of_all_tests, inline_
 
 INSTALLS = "installs packages, which needs the network; tests/test_debian_package.py builds and installs the wheel"
 ROOT_OF_A_MACHINE = "changes the machine that it runs on, as root"
+BUNDLE = "tests/test_bundle.py makes the bundle, unpacks it and runs it"
+TO_ANOTHER_HOST = (
+    "ssh root@broker 'mkdir -p /run/tools && mount -t tmpfs -o size=200m tmpfs /run/tools'",
+    "zstd -dc logcleaner-*-linux-x86_64.tar.zst | ssh root@broker 'tar -x -C /run/tools'",
+    "ssh root@broker '/run/tools/logcleaner/logcleaner free --target 20GiB --log-dir /var/lib/kafka/data'",
+)
 CANNOT_RUN = {
     "sudo python3 -m venv /opt/logcleaner && sudo /opt/logcleaner/bin/pip install .": ROOT_OF_A_MACHINE,
     "sudo ln -s /opt/logcleaner/bin/logcleaner /usr/local/bin/": ROOT_OF_A_MACHINE,
@@ -36,6 +42,10 @@ CANNOT_RUN = {
     "uv build --wheel && packaging/debian-package dist/*.whl dist && sudo apt install ./dist/logcleaner_*.deb": (
         f"{ROOT_OF_A_MACHINE}; tests/test_debian_package.py builds and installs the package"
     ),
+    "uv build --wheel && packaging/bundle dist/*.whl dist": BUNDLE,
+    "tar --zstd -xf logcleaner-*-linux-x86_64.tar.zst": BUNDLE,
+    "logcleaner/logcleaner --help": BUNDLE,
+    **dict.fromkeys(TO_ANOTHER_HOST, f"needs a second host; {BUNDLE}"),
     command_of_all_tests(): "runs this very test; .ci/run takes the command from the README and runs it",
     ".venv/bin/uv run --locked python -m tests.benchmarks --gib 4 --rounds 5 --scratch /var/tmp/benchmark "
     "--json results.json": "takes hours and 40 GB; tests/benchmarks/test_command.py runs it on little",
