@@ -185,6 +185,13 @@ class EventLog:
             self._advance(done_bytes)
 
 
+def format_of(asked: str) -> LogFormat:
+    """Return the form that ``--log-format`` asks for; ``auto`` asks for JSON unless stderr is a terminal."""
+    if asked != "auto":
+        return LogFormat(asked)
+    return LogFormat.CONSOLE if sys.stderr.isatty() else LogFormat.JSON
+
+
 def format_under(environment: Mapping[str, str]) -> LogFormat:
     """Return JSON if stderr goes to systemd's journal, else the form for people."""
     return LogFormat.JSON if goes_to_journal(environment) else LogFormat.CONSOLE

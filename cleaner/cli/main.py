@@ -67,9 +67,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--log-format",
-        choices=("console", "json"),
+        choices=("console", "json", "auto"),
         default=argparse.SUPPRESS,
-        help="form of the log lines on stderr",
+        help="form of the log lines on stderr; auto: json unless stderr is a terminal",
     )
 
 

@@ -12,7 +12,7 @@ import cleaner.engine
 from cleaner import events
 from cleaner.cli.exit_status import complain
 from cleaner.cli.main import main
-from cleaner.events import Event, EventLog, LogFormat, format_under
+from cleaner.events import Event, EventLog, LogFormat, format_of, format_under
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,30 @@ def test_console_line_is_plain_where_stderr_is_no_terminal(capsys: pytest.Captur
     assert "partition_failed" in told
     assert "topic=orders" in told
     assert "\x1b" not in told
+
+
+def test_auto_is_json_unless_stderr_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, program = os.openpty()
+    with os.fdopen(terminal), os.fdopen(program, "w") as on_a_terminal:
+        monkeypatch.setattr(sys, "stderr", on_a_terminal)
+        assert format_of("auto") is LogFormat.CONSOLE
+        assert format_of("json") is LogFormat.JSON
+    with Path(os.devnull).open("w") as elsewhere:
+        monkeypatch.setattr(sys, "stderr", elsewhere)
+        assert format_of("auto") is LogFormat.JSON
+        assert format_of("console") is LogFormat.CONSOLE
+
+
+def test_what_stands_behind_the_command_wins_over_auto_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o777)
+    (tmp_path / "orders-0").mkdir()
+    command = ["--log-format", "auto", "clean", "--dry-run", "--log-dir", str(tmp_path)]
+    main(command)
+    assert json.loads(capsys.readouterr().err.splitlines()[0])["event"] == Event.WORLD_WRITABLE
+    main([*command, "--log-format", "console"])
+    assert not capsys.readouterr().err.startswith("{")
 
 
 @pytest.mark.parametrize("log_format", LogFormat)

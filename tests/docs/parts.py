@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.docs import configuration, metrics, options
+from tests.docs import configuration, manifests, metrics, options
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -16,6 +17,7 @@ PARTS: Final[dict[tuple[str, str], Callable[[], str]]] = {
     ("configuration.md", "keys"): configuration.keys,
     ("metrics.md", "metrics"): metrics.families,
     ("commands.md", "options"): options.options,
+    **{("kubernetes.md", name): partial(manifests.shown, name) for name in manifests.NAMES},
 }
 """Document and name of the part -> what makes the part."""
 

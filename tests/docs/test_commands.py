@@ -46,6 +46,10 @@ CANNOT_RUN = {
     "tar --zstd -xf logcleaner-*-linux-x86_64.tar.zst": BUNDLE,
     "logcleaner/logcleaner --help": BUNDLE,
     **dict.fromkeys(TO_ANOTHER_HOST, f"needs a second host; {BUNDLE}"),
+    "uv build --wheel && packaging/image dist/*.whl dist": "takes minutes; tests/packaging/test_image.py does the same",
+    "skopeo copy oci-archive:dist/logcleaner-0.1.0-oci.tar docker://registry.example.com/logcleaner:0.1.0": (
+        "needs a registry"
+    ),
     command_of_all_tests(): "runs this very test; .ci/run takes the command from the README and runs it",
     ".venv/bin/uv run --locked python -m tests.benchmarks --gib 4 --rounds 5 --scratch /var/tmp/benchmark "
     "--json results.json": "takes hours and 40 GB; tests/benchmarks/test_command.py runs it on little",
@@ -64,6 +68,8 @@ CANNOT_RUN = {
     ),
 }
 """Command -> why no test runs it."""
+NEEDS_A_CLUSTER = re.compile(r"^kubectl |\| kubectl ")
+"""What such a command hands in is checked in tests/packaging/test_kubernetes.py, and run in test_image.py."""
 ALTERED = (
     ("python3 -m venv .venv && .venv/bin/pip install -q . && ", ""),  # the rest of the line is run
     (".venv/bin/logcleaner", "logcleaner"),
@@ -159,7 +165,7 @@ def command_names() -> set[str]:
 
 
 def is_run(command: str) -> bool:
-    return command not in CANNOT_RUN and not needs_spark(command)
+    return command not in CANNOT_RUN and not needs_spark(command) and not NEEDS_A_CLUSTER.search(command)
 
 
 def with_something_to_run() -> list[Block]:
@@ -182,8 +188,9 @@ def test_what_is_listed_as_not_run_stands_in_a_document() -> None:
 
 
 def test_no_block_has_a_language_that_nothing_checks() -> None:
-    """``toml`` is checked here; ``sh`` and ``python`` here, and in tests/spark if they need Spark."""
-    assert languages() <= {"sh", "toml", "python", ""}
+    """``toml`` is checked here; ``sh`` and ``python`` here, and in tests/spark if they need Spark; ``yaml`` in
+    tests/packaging/test_kubernetes.py."""
+    assert languages() <= {"sh", "toml", "python", "yaml", ""}
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)

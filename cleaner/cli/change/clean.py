@@ -84,7 +84,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
-    from cleaner.events import EventLog, LogFormat
+    from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
     from storage.lock import LogDirLocked
 
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with opened_compactor(args) as compactor, ProgressBar() as bar:
-        listener = EventLog(args.verbose, LogFormat(args.log_format), bar.advance)
+        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
         one_for = "--output" if args.output else None
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for

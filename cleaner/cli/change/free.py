@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Delete if a target is not met, and show what was done."""
-    from cleaner.events import EventLog, LogFormat
+    from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
 
     confirm_force_lock(args)
     with ProgressBar() as bar:
-        listener = EventLog(args.verbose, LogFormat(args.log_format), bar.advance)
+        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         started_ms = clock_ms()
         volumes = cleaner.volumes()

@@ -47,14 +47,14 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.engine.locks import OwnLocks
     from cleaner.engine.means import Means
     from cleaner.engine.undo.restore import Restorer
-    from cleaner.events import EventLog, LogFormat
+    from cleaner.events import EventLog, format_of
 
     _check_usage(args)
     confirm_force_lock(args)
     log_dirs = open_log_dirs(args)
     check_remembered(args.topic, args.topic_partition, log_dirs)
     warn_of_symlinks(log_dirs)
-    listener = EventLog(args.verbose, LogFormat(args.log_format))
+    listener = EventLog(args.verbose, format_of(args.log_format))
     locks = OwnLocks(forced=args.force_lock, patience=Waiting())
     restorer = Restorer(log_dirs, Means(listener=listener), locks)
     return _release(args, restorer) if args.release else _restore(args, restorer)

@@ -45,9 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal. If the log is JSON, log an error that ends the daemon as an event, too."""
-    from cleaner.events import Event, EventLog, LogFormat, format_under
+    from cleaner.events import Event, EventLog, LogFormat, format_of, format_under
 
-    log_format = LogFormat.JSON if args.log_format == LogFormat.JSON else format_under(os.environ)
+    log_format = format_of(args.log_format)
+    if log_format is LogFormat.CONSOLE:
+        log_format = format_under(os.environ)
     log = EventLog(args.verbose + 1, log_format)
     try:
         return _serve(args, log)
