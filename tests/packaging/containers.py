@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -121,8 +122,11 @@ class Started:
     @property
     def pid(self) -> int:
         """The number that process 1 of the container has outside."""
-        of_unshare = self.process.pid
-        return int(Path(f"/proc/{of_unshare}/task/{of_unshare}/children").read_text().split()[0])
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        while not (found := children.read_text().split()):
+            assert self.process.poll() is None, "the container has ended"
+            time.sleep(0.01)
+        return int(found[0])
 
     def get(self, url: str) -> tuple[int, str]:
         """Return status and body of a page that the container serves."""

@@ -15,6 +15,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -56,29 +57,29 @@ class Archive:
         """Return what a descriptor describes."""
         return self.files[f"blobs/{descriptor['digest'].replace(':', '/')}"]
 
-    @property
+    @cached_property
     def index(self) -> Document:
         """The index of the archive."""
         return _parsed(self.files["index.json"])
 
-    @property
+    @cached_property
     def manifest(self) -> Document:
         """The manifest of the one image."""
         (descriptor,) = self.index["manifests"]
         return _parsed(self.blob(descriptor))
 
-    @property
+    @cached_property
     def config(self) -> Document:
         """The configuration of the one image."""
         return _parsed(self.blob(self.manifest["config"]))
 
-    @property
+    @cached_property
     def layer(self) -> bytes:
         """The one layer, as a tar file."""
         (descriptor,) = self.manifest["layers"]
         return gzip.decompress(self.blob(descriptor))
 
-    @property
+    @cached_property
     def entries(self) -> list[tarfile.TarInfo]:
         """The entries of the layer, in their order."""
         with tarfile.open(fileobj=io.BytesIO(self.layer)) as layer:

@@ -29,7 +29,7 @@ from tests.docs.manifests import FOLDER
 from tests.packaging.containers import Container, Volume
 from tests.packaging.manifests import PATCH, Run, documents, runs
 from tests.packaging.oci import Archive, problems_of
-from tests.small_disks import free_bytes
+from tests.small_disks import fill, free_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +38,7 @@ PACKED_BYTES_MAX = 45_000_000
 STOP_SECONDS_MAX = 2.0
 WAIT_SECONDS = 60
 SLACK_BYTES = 256 << 10
+PAGE_BYTES = 4096
 PROPERTIES = "node.id=1\nlog.dirs={log_dir}\nlog.retention.hours=168\n"
 
 
@@ -60,19 +61,26 @@ def unpacked(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Cont
     return Container.of(archive, tmp_path_factory.mktemp("root"))
 
 
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sample") / "demo"
+    make_demo(path, FileSystem(), int(time.time() * 1000), 1)
+    return path
+
+
 @pytest.fixture
-def demo(tmp_path: Path) -> Path:
+def demo(sample: Path, tmp_path: Path) -> Path:
     """A volume with a log directory, as the image's user owns it."""
-    return a_volume(tmp_path / "volume", "data", 1001, 0)
+    return a_volume(sample, tmp_path / "volume", "data", 1001, 0)
 
 
-def a_volume(directory: Path, log_dir: str, uid: int, gid: int) -> Path:
-    """Make a demo below a directory that is as Kubernetes leaves the root of a volume with this fsGroup."""
-    directory.mkdir(exist_ok=True)
-    make_demo(directory / log_dir, FileSystem(), int(time.time() * 1000), 1)
+def a_volume(sample: Path, directory: Path, log_dir: str, uid: int, gid: int) -> Path:
+    """Copy a log directory below a directory that is as Kubernetes leaves the root of a volume with this fsGroup."""
+    as_root_of_a_volume(directory, gid)
+    subprocess.run(["cp", "-a", sample, directory / log_dir], check=True)
     for path in (directory / log_dir, *(directory / log_dir).rglob("*")):
         os.chown(path, uid, gid)
-    return as_root_of_a_volume(directory, gid)
+    return directory
 
 
 def as_root_of_a_volume(directory: Path, group: int) -> Path:
@@ -83,11 +91,16 @@ def as_root_of_a_volume(directory: Path, group: int) -> Path:
 
 
 @contextmanager
-def full(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """Mount a tmpfs of this size for a volume that will fill it."""
+def a_full_volume(sample: Path, directory: Path, log_dir: str, uid: int, gid: int) -> Iterator[Path]:
+    """Copy a log directory onto a file system that then has no free byte."""
+    taken_bytes = sum(-(-path.stat().st_size // PAGE_BYTES) * PAGE_BYTES for path in sample.rglob("*"))
     directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", directory], check=True)
+    size = f"size={taken_bytes + SLACK_BYTES}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", directory], check=True)
     try:
+        a_volume(sample, directory, log_dir, uid, gid)
+        fill(directory)
+        assert free_bytes(directory) == 0
         yield directory
     finally:
         subprocess.run(["umount", "--lazy", directory], check=True)
@@ -122,27 +135,11 @@ def test_it_looks_compacts_and_restores_on_a_volume_and_writes_nowhere_else(unpa
     assert {name: at for name, at in content_of(unpacked.root).items() if not name.startswith("volume")} == before
 
 
-def test_it_frees_a_volume_without_a_free_byte(unpacked: Container, tmp_path: Path) -> None:
-    with a_full_volume(tmp_path, "data", 1001, 0) as volume:
-        assert free_bytes(volume) == 0
+def test_it_frees_a_volume_without_a_free_byte(unpacked: Container, sample: Path, tmp_path: Path) -> None:
+    with a_full_volume(sample, tmp_path / "full", "data", 1001, 0) as volume:
         container = unpacked.having(Volume(volume, "/full"))
         container.ok("free", "--target", "2MiB", "--log-dir", "/full/data")
         assert free_bytes(volume) >= 2 << 20
-
-
-@contextmanager
-def a_full_volume(tmp_path: Path, log_dir: str, uid: int, gid: int) -> Iterator[Path]:
-    sample = a_volume(tmp_path / "sample", log_dir, uid, gid)
-    taken_bytes = sum(-(-path.stat().st_size // 4096) * 4096 for path in sample.rglob("*") if path.is_file())
-    with full(tmp_path / "full", taken_bytes + SLACK_BYTES) as volume:
-        subprocess.run(["cp", "-a", f"{sample}/.", volume], check=True)
-        with (volume / "filler").open("wb", buffering=0) as filler:
-            try:
-                while filler.write(b"x" * 4096) == 4096:
-                    pass
-            except OSError:
-                pass
-        yield as_root_of_a_volume(volume, gid)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +148,15 @@ def a_full_volume(tmp_path: Path, log_dir: str, uid: int, gid: int) -> Iterator[
     ids=["openshift", "nobody"],
 )
 def test_any_user_will_do(
-    uid: int, gid: int, groups: tuple[int, ...], environment: tuple[str, ...], unpacked: Container, tmp_path: Path
+    uid: int,
+    gid: int,
+    groups: tuple[int, ...],
+    environment: tuple[str, ...],
+    unpacked: Container,
+    sample: Path,
+    tmp_path: Path,
 ) -> None:
-    volume = a_volume(tmp_path / "volume", "data", uid, gid)
+    volume = a_volume(sample, tmp_path / "volume", "data", uid, gid)
     container = replace(unpacked, uid=uid, gid=gid, groups=groups, environment=environment)
     container = container.having(Volume(volume, "/any"))
     assert re.search(r"^Compacted +4 partitions", container.ok("clean", "--log-dir", "/any/data"), re.MULTILINE)
@@ -250,14 +253,14 @@ def a_config_map(directory: Path, name: str, text: str) -> Path:
     [("rescue.yaml", "data", "server.properties"), ("strimzi-rescue.yaml", "kafka-log0", "server.config")],
 )
 def test_a_rescue_looks_and_then_frees(
-    manifest: str, log_dir: str, file: str, unpacked: Container, tmp_path: Path
+    manifest: str, log_dir: str, file: str, unpacked: Container, sample: Path, tmp_path: Path
 ) -> None:
     run = the_run(manifest)
     named = next(argument for argument in run.arguments if argument.startswith("--log-dir=")).partition("=")[2]
     assert Path(named).name == log_dir
     properties = a_config_map(tmp_path / "properties", file, PROPERTIES.format(log_dir=named))
-    with a_full_volume(tmp_path, log_dir, run.of("runAsUser"), run.of("runAsGroup")) as volume:
-        data = next(name for name in ("data", "data-0") if name in str(run.container["volumeMounts"]))
+    with a_full_volume(sample, tmp_path / "full", log_dir, run.of("runAsUser"), run.of("runAsGroup")) as volume:
+        (data,) = {mount["name"] for mount in run.container["volumeMounts"]} - {"properties"}
         container = in_a_pod(unpacked, run, **{data: volume, "properties": properties})
         at = content_of(volume)
         looked = container(*arguments_of(run))
@@ -269,11 +272,11 @@ def test_a_rescue_looks_and_then_frees(
         assert free_bytes(volume) >= size_bytes / 10
 
 
-def test_a_broker_is_observed_and_its_probes_answer(unpacked: Container, tmp_path: Path) -> None:
+def test_a_broker_is_observed_and_its_probes_answer(unpacked: Container, sample: Path, tmp_path: Path) -> None:
     run = the_run(PATCH)
     (config_map,) = documents("observe-config.yaml")
     ((name, text),) = config_map["data"].items()
-    volume = a_volume(tmp_path / "volume", "data", run.of("runAsUser"), run.of("runAsGroup"))
+    volume = a_volume(sample, tmp_path / "volume", "data", run.of("runAsUser"), run.of("runAsGroup"))
     at, log = content_of(volume), tmp_path / "observer.log"
     config = a_config_map(tmp_path / "config", name, text)
     container = in_a_pod(unpacked, run, data=volume, logcleaner=config)
@@ -296,10 +299,10 @@ def test_a_broker_is_observed_and_its_probes_answer(unpacked: Container, tmp_pat
     assert events == ["metrics_exposed", "daemon_started", "daemon_stopped"]
 
 
-def test_a_cold_copy_is_copied(unpacked: Container, tmp_path: Path) -> None:
+def test_a_cold_copy_is_copied(unpacked: Container, sample: Path, tmp_path: Path) -> None:
     run = the_run("cold-copies.yaml")
     uid, gid = run.of("runAsUser"), run.of("runAsGroup")
-    backup = a_volume(tmp_path / "backup", "data", uid, gid)
+    backup = a_volume(sample, tmp_path / "backup", "data", uid, gid)
     copies = as_root_of_a_volume(tmp_path / "copies", gid)
     properties = a_config_map(tmp_path / "properties", "server.properties", PROPERTIES.format(log_dir="/var/lib/kafka"))
     at = content_of(backup)
