@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -119,6 +120,39 @@ def test_the_archive_and_the_directory_of_a_bundle_give_the_same_image(bundle: P
         archive.add(bundle, "logcleaner")
     of_directory, of_archive = made(bundle, tmp_path / "a"), made(packed, tmp_path / "b")
     assert of_archive.read_bytes() == of_directory.read_bytes()
+
+
+def test_of_a_wheel_the_bundle_is_made_first(bundle: Path, tmp_path: Path) -> None:
+    packaging = tmp_path / "packaging"
+    packaging.mkdir()
+    shutil.copy(ROOT / "packaging/image", packaging)
+    (packaging / "bundle").write_text(
+        "import sys, tarfile, zstandard\n"
+        "print(sys.argv[1:])\n"
+        "out = open(sys.argv[2] + '/logcleaner-9.8.7-linux-x86_64.tar.zst', 'wb')\n"
+        "with zstandard.ZstdCompressor().stream_writer(out) as s, tarfile.open(fileobj=s, mode='w|') as archive:\n"
+        f"    archive.add({str(bundle)!r}, 'logcleaner')\n"
+    )
+    of_wheel = subprocess.run(
+        [sys.executable, packaging / "image", "a.whl", tmp_path / "a", "--uv", "/bin/uv"],
+        check=True, capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": COMMIT},
+    )  # fmt: skip
+    assert (
+        "'--uv', '/bin/uv']" in of_wheel.stderr
+    )  # what packaging/bundle tells is progress; stdout has the image alone
+    assert Path(of_wheel.stdout.strip()).read_bytes() == made(bundle, tmp_path / "b").read_bytes()
+
+
+def test_a_bundle_that_cannot_be_made_ends_it(tmp_path: Path) -> None:
+    packaging = tmp_path / "packaging"
+    packaging.mkdir()
+    shutil.copy(ROOT / "packaging/image", packaging)
+    (packaging / "bundle").write_text("import sys\nsys.exit('packaging/bundle: needs a compiler')\n")
+    command = [sys.executable, packaging / "image", "a.whl", tmp_path / "out"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "packaging/bundle: needs a compiler\n"
+    assert not (tmp_path / "out").exists()
 
 
 def test_when_and_by_whom_the_bundle_was_made_changes_nothing(bundle: Path, tmp_path: Path) -> None:
