@@ -5,6 +5,7 @@ It is unpacked, and started by ``unshare``, which needs root: read-only root, us
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -171,6 +172,20 @@ def test_another_user_than_the_owner_changes_nothing(unpacked: Container, demo: 
     assert done.returncode == 1
     assert "belongs to uid 1001 gid 0" in done.stderr
     assert content_of(demo) == at
+
+
+def test_the_lock_of_a_broker_in_another_container_holds(unpacked: Container, demo: Path) -> None:
+    """The JVM takes a POSIX record lock, as this process does, which lives in other namespaces than the container."""
+    at = content_of(demo)
+    container = unpacked.having(Volume(demo, "/locked"))
+    with (demo / "data/.lock").open("w") as lock:
+        os.chown(lock.fileno(), 1001, 0)
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        done = container("clean", "--log-dir", "/locked/data")
+    assert done.returncode == 3
+    assert "held by another logcleaner or a broker" in done.stderr
+    (demo / "data/.lock").unlink()
+    assert content_of(demo) | {"data": at["data"]} == at
 
 
 def test_events_are_json_unless_stderr_is_a_terminal(unpacked: Container, demo: Path) -> None:
