@@ -12,7 +12,8 @@ Where inotify is not to be had, or its limit is reached, directories are compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,6 +54,7 @@ _Target = tuple[Path, FileSystemEventHandler, bool]
 """A directory, who hears of it, and whether the directories in it are watched too."""
 CONFIG_POLL_SECONDS: Final = 5.0
 LOG_DIR_POLL_SECONDS: Final = 300.0
+_SYMLINKS_MAX: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class Watch:
     def _on_file(self, event: FileSystemEvent) -> None:
         """Hear of a directory of configuration files, where editors replace and write more than those."""
         files, _ = self._watched
-        if files & {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}:
+        paths = {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}
+        if any(paths.intersection(with_links(file)) for file in files):
             self.on_config()
 
     def _on_name(self, log_dir: Path, event: FileSystemEvent) -> None:
@@ -180,6 +183,22 @@ class Watch:
             observer.join()
             raise
         self._observers.append(observer)
+
+
+def with_links(file: Path) -> Iterator[Path]:
+    """Yield a file, and the symlinks beside it that lead to it.
+
+    The kubelet replaces the files of a ConfigMap by such a symlink: ``logcleaner.toml`` leads to
+    ``..data/logcleaner.toml``, and ``..data``, which alone is replaced, to the directory of the newest state.
+    """
+    yield file
+    with suppress(OSError):  # it is no symlink, or none any more
+        for _ in range(_SYMLINKS_MAX):
+            target = file.readlink()
+            if target.is_absolute() or target.parts[0] == os.pardir:
+                return
+            file = file.parent / target.parts[0]
+            yield file
 
 
 class _Hears(FileSystemEventHandler):

@@ -16,7 +16,7 @@ from watchdog.events import (
 )
 
 from cleaner.daemon import watch as module
-from cleaner.daemon.watch import Seen, Watch, meaning
+from cleaner.daemon.watch import Seen, Watch, meaning, with_links
 from cleaner.events import Event
 from storage.names import TopicPartition
 
@@ -126,6 +126,34 @@ def test_a_file_that_is_replaced_is_noticed(place):
     heard.wait(lambda: heard.config)
     heard.watch.close()
     assert (heard.seen, heard.polling) == ([], [])
+
+
+def test_a_config_map_that_the_kubelet_replaces_is_told(tmp_path, heard):
+    """In a volume with a ConfigMap only the symlink ``..data`` changes: it leads to the newest state of all files."""
+    numbers = itertools.count()
+
+    def replace() -> None:
+        state = tmp_path / f"..{next(numbers)}"
+        state.mkdir()
+        (state / "logcleaner.toml").write_text(f"# {state}")
+        (tmp_path / "..data_tmp").symlink_to(state.name)
+        (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+
+    replace()
+    (tmp_path / "logcleaner.toml").symlink_to("..data/logcleaner.toml")
+    heard.watch.start([tmp_path / "logcleaner.toml"], [])
+    heard.wait(lambda: heard.config or replace())  # polling begins with what it finds
+
+
+def test_symlinks_that_lead_in_a_circle_or_elsewhere_are_left(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert set(with_links(tmp_path / "a")) == {tmp_path / "a", tmp_path / "b"}
+    for target in ("/etc/passwd", "../c"):
+        (tmp_path / "c").unlink(missing_ok=True)
+        (tmp_path / "c").symlink_to(target)
+        assert set(with_links(tmp_path / "c")) == {tmp_path / "c"}
+    assert set(with_links(tmp_path / "gone")) == {tmp_path / "gone"}
 
 
 def test_appends_are_not_watched(place):
