@@ -178,6 +178,7 @@ def test_nothing_in_it_names_where_it_was_made(installed: Installed) -> None:
     assert [path for path in plain if re.search(rb"/tmp/tmp\.\w{10}\b", path.read_bytes())] == []
 
 
+@pytest.mark.timeout(1800)  # it looks at each of 5,000 files, which takes minutes on a busy machine
 def test_lintian_finds_no_error_and_the_overrides_hold_no_more_than_they_must(package: Path) -> None:
     if shutil.which("lintian") is None:
         pytest.skip("NOT RUN: there is no lintian here")

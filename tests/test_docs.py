@@ -48,6 +48,13 @@ def test_the_readme_keeps_its_order() -> None:
     ]  # fmt: skip
 
 
+def test_who_has_a_full_disk_reads_there_how_to_bring_the_tool_to_the_host() -> None:
+    in_trouble = README.partition("\n## The disk is full\n")[2].partition("\n## ")[0]
+    ways = re.findall(r"^- \*\*(.*?):\*\*", in_trouble.partition("\n### Bring it to the host\n")[2], re.MULTILINE)
+    assert len(ways) == 5
+    assert "(#the-disk-is-full)" in README.partition("\n## ")[0]
+
+
 def test_the_readme_leads_to_every_page_that_is_not_for_developers() -> None:
     assert {page for page in PAGES if page not in README and page not in REACHED_FROM_OTHERS} == set()
 

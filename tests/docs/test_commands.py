@@ -227,4 +227,4 @@ def test_every_command_in_running_text_is_one(command: str) -> None:
         case "python":
             assert importlib.util.find_spec(arguments[1]) is not None
         case _:
-            assert (program, arguments[0]) in {("pip", "install"), ("pipx", "install")}
+            assert (program, arguments[0]) in {("pip", "install"), ("pip", "wheel"), ("pipx", "install")}
