@@ -29,7 +29,7 @@ FILES = {
 """The files of a log dir: the root of storage, which imports none of its folders."""
 MAY_IMPORT = {
     "storage/machine": {"storage.machine", "storage.arrays", "storage.errors"},
-    "storage/compiler": {"storage.compiler", "storage.machine"},
+    "storage/compiler": {"storage.compiler", "storage.machine", "storage.errors"},
     "storage/kernels": {"storage.kernels", "storage.machine", "storage.arrays"},
     "storage/kernels/__init__.py": set(),
     "storage/kernels/status.py": set(),

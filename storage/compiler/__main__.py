@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from importlib.metadata import PackageNotFoundError
 
-from storage.compiler.build import build, is_built
+from storage.compiler.build import build
+from storage.errors import LogCleanerError
 
 if __name__ == "__main__":
     try:
-        if "--if-needed" not in sys.argv[1:] or not is_built():
-            build()
+        build(if_needed="--if-needed" in sys.argv[1:])
     except PackageNotFoundError as missing:
         sys.exit(f"storage.compiler: {missing.name} is not installed; run: uv sync --group compiler")
+    except LogCleanerError as refused:
+        sys.exit(f"storage.compiler: {refused}")

@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
 import os
-import platform
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from storage.compiler.linker import link
+from storage.errors import LogCleanerError
 from storage.machine.library import COMPILED, LEVELS, sources_hash
 
 _ROOT: Final = Path(__file__).parents[2]
 _TOOLS: Final = ("numba", "llvmlite", "ziglang")
-BUILD: Final = '''"""Written by storage.compiler: what the libraries beside this file were made of."""
+_SCRATCH: Final = ".compiling-"
+BUILD: Final = '''"""Written by storage.compiler: the libraries beside this file, and what they were made of."""
 
 BUILD_ID = "{build_id}"
 SOURCES = "{sources}"
+LIBRARIES = {libraries}
 '''
 
 
+class BuildRefused(LogCleanerError):
+    """The kernels cannot be compiled here, or not now."""
+
+    path: Path
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+
 def levels() -> tuple[str, ...]:
-    """Return the levels of this architecture. Raises: KeyError if it has none."""
-    return LEVELS[platform.machine()]
+    """Return the levels of this architecture. Raises: BuildRefused if it has none."""
+    machine = os.uname().machine
+    if machine not in LEVELS:
+        raise BuildRefused(_ROOT, f"no kernels for {machine}; known: {', '.join(LEVELS)}")
+    return LEVELS[machine]
 
 
 def build_id(sources: str) -> str:
@@ -39,39 +57,81 @@ def build_id(sources: str) -> str:
 
 
 def is_built(directory: Path = COMPILED) -> bool:
-    """Return whether the directory holds what these tools would make of these sources."""
+    """Return whether the directory holds, undamaged, what these tools would make of these sources."""
+    libraries = [directory / f"{level}.so" for level in levels()]
     module = directory / "build.py"
-    wanted = BUILD.format(build_id=build_id(sources_hash()), sources=sources_hash())
-    has_all = all((directory / f"{level}.so").is_file() for level in levels())
-    return has_all and module.is_file() and module.read_text("utf-8") == wanted
+    if not all(path.is_file() for path in (*libraries, module)):
+        return False
+    return module.read_text("utf-8") == _module(sources_hash(), libraries)
 
 
-def build(directory: Path = COMPILED, wanted: Iterable[str] | None = None) -> None:
+def _module(sources: str, libraries: Iterable[Path]) -> str:
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in libraries}
+    return BUILD.format(build_id=build_id(sources), sources=sources, libraries=digests)
+
+
+def build(directory: Path = COMPILED, wanted: Iterable[str] | None = None, *, if_needed: bool = False) -> None:
     """Compile and link the levels, as many at a time as there are CPUs, and replace those in the directory.
 
+    A second build in the same place waits for the first.
+
+    Args:
+        directory: made if it is missing.
+        wanted: some levels; all of this architecture without it.
+        if_needed: do nothing if the directory holds them already.
+
     Raises:
+        BuildRefused: the directory cannot be written, or the sources changed meanwhile.
         subprocess.CalledProcessError: a compiler or the linker failed. What it printed says why.
     """
+    if if_needed and is_built(directory):
+        return
+    for place in (directory.parent, directory):
+        if place.exists() and not os.access(place, os.W_OK):
+            owner = place.stat().st_uid
+            raise BuildRefused(place, f"cannot be written, it belongs to user {owner}; remove it, or be that user")
+    with _alone(directory.parent):
+        if not (if_needed and is_built(directory)):
+            _build(directory, tuple(wanted or levels()))
+
+
+def _build(directory: Path, names: Iterable[str]) -> None:
+    for left in directory.parent.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)
     sources = sources_hash()
-    identity = build_id(sources)
-    names = tuple(wanted or levels())
-    directory.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(lambda level: _library(level, identity, Path(scratch)), names))
+    scratch_of = tempfile.TemporaryDirectory(dir=directory.parent, prefix=_SCRATCH)
+    with scratch_of as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(lambda level: _library(level, build_id(sources), Path(scratch)), names))
+        if sources_hash() != sources:
+            raise BuildRefused(directory, "the sources changed while they were compiled; run it again")
         module = Path(scratch) / "build.py"
-        module.write_text(BUILD.format(build_id=identity, sources=sources), "utf-8")
+        module.write_text(_module(sources, made), "utf-8")
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o755)
         # the module comes last: until then the old one refuses the new libraries
         for path in (*made, module):
+            path.chmod(0o644)
             path.replace(directory / path.name)
         # two builds within a second give modules of one size and time, which Python takes for one
         Path(importlib.util.cache_from_source(str(directory / module.name))).unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _library(level: str, identity: str, scratch: Path) -> Path:
     from storage.compiler.level import environment  # noqa: PLC0415  (imports llvmlite)
 
     object_file, library = scratch / f"{level}.o", scratch / f"{level}.so"
-    variables = {**os.environ, **environment(level)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    variables = own | environment(level)
     command = [sys.executable, "-m", "storage.compiler.level", level, str(object_file), identity]
     subprocess.run(command, cwd=_ROOT, env=variables, check=True)  # noqa: S603
     link(object_file, library)

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from storage.errors import LogCleanerError
 
 COMPILED: Final = Path(__file__).with_name("compiled")
 BUILD_ID_SYMBOL: Final = "logcleaner_build_id"
+"""In each library, for who wants to know which build a file is of."""
 CPU_LEVEL_SYMBOL: Final = "storage.kernels.cpu_level.cpu_level"
 LEVEL_VARIABLE: Final = "LOGCLEANER_CPU_LEVEL"
 """Environment: a level below that of the CPU, to compare the kernels of two levels."""
@@ -36,9 +38,9 @@ _SOURCES: Final = ("arrays.py", "compiler/*.py", "machine/*.py", "kernels/*.py",
 class KernelsUnusable(LogCleanerError):
     """The compiled kernels are missing, belong to other sources, or do not run on this machine."""
 
-    def __init__(self, path: Path, cause: str, remedy: str) -> None:
-        super().__init__(path, cause, remedy)
-        self.path, self.cause, self.remedy = path, cause, remedy
+    path: Path
+    cause: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; {self.remedy}"
@@ -65,19 +67,26 @@ def has_compiler() -> bool:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    build_id = _build_id()
-    return _opened(level_name(), build_id)
+    return _opened(level_name())
 
 
-def _build_id() -> str:
+def _remedy() -> str:
+    return _BUILD_COMMAND if has_compiler() else _INSTALL
+
+
+@functools.cache
+def _digests() -> Mapping[str, str]:
+    """Return the SHA-256 of each library, as its build noted it. Raises: KernelsUnusable."""
     try:
         build = importlib.import_module(_BUILD_MODULE)
+        sources, digests = str(build.SOURCES), dict(build.LIBRARIES)
     except ModuleNotFoundError:
-        remedy = _BUILD_COMMAND if has_compiler() else _INSTALL
-        raise KernelsUnusable(COMPILED, "the kernels are not compiled", remedy) from None
-    if has_compiler() and sources_hash() != build.SOURCES:
+        raise KernelsUnusable(COMPILED, "the kernels are not compiled", _remedy()) from None
+    except (ImportError, SyntaxError, OSError, AttributeError, ValueError, TypeError) as error:
+        raise KernelsUnusable(COMPILED, f"build.py cannot be read: {error}", _remedy()) from error
+    if has_compiler() and sources != sources_hash():
         raise KernelsUnusable(COMPILED, "the kernels are of other sources than these", _BUILD_COMMAND)
-    return str(build.BUILD_ID)
+    return digests
 
 
 def level_name() -> str:
@@ -98,18 +107,17 @@ def level_name() -> str:
 
 def _cpu_level(baseline: str) -> int:
     result, error = ctypes.c_int64(), ctypes.c_void_p()
-    _opened(baseline, _build_id())[CPU_LEVEL_SYMBOL](ctypes.byref(result), ctypes.byref(error))
+    _opened(baseline)[CPU_LEVEL_SYMBOL](ctypes.byref(result), ctypes.byref(error))
     return result.value
 
 
-def _opened(level: str, build_id: str) -> ctypes.CDLL:
-    path = COMPILED / f"{level}.so"
+def _opened(level: str) -> ctypes.CDLL:
+    path, digests = COMPILED / f"{level}.so", _digests()
     try:
-        library = ctypes.CDLL(str(path))
-        # data is read before any code runs
-        found = (ctypes.c_char * len(build_id)).in_dll(library, BUILD_ID_SYMBOL).raw.decode("ascii", "replace")
-    except (OSError, ValueError) as error:
-        raise KernelsUnusable(path, f"cannot be loaded: {error}", "is it mounted noexec? else " + _INSTALL) from error
-    if found != build_id:
-        raise KernelsUnusable(path, "is of another build than the files beside it", _INSTALL)
-    return library
+        # a file cut short would end the process by SIGBUS while it is loaded
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest == digests.get(path.name):
+            return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise KernelsUnusable(path, f"cannot be loaded: {error}", "is it mounted noexec? else " + _remedy()) from error
+    raise KernelsUnusable(path, "is damaged, or of another build than build.py beside it", _remedy())

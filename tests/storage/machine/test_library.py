@@ -7,11 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from storage.compiler.build import BuildRefused, build, is_built
 from storage.machine import library
 from storage.machine.library import LEVELS, KernelsUnusable, sources_hash
 
@@ -114,18 +116,100 @@ def test_missing_kernels_are_an_error_that_says_what_to_do(tree: Path, installed
 
 def test_a_library_of_another_build_is_not_run(tree: Path) -> None:
     module = tree / "machine" / "compiled" / "build.py"
-    identity = library._build_id()
-    module.write_text(module.read_text().replace(identity, identity[::-1]))
-    assert "is of another build than the files beside it" in counted(tree)
+    text = module.read_text()
+    for digest in library._digests().values():
+        text = text.replace(digest, digest[::-1])
+    module.write_text(text)
+    assert counted(tree).endswith("or of another build than build.py beside it; run: python -m storage.compiler")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", None], ids=["empty", "cut short", "gone"])
-def test_a_damaged_library_is_an_error(tree: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize("content", ["", "SOURCES = ", "SOURCES = 1"], ids=["empty", "cut short", "no libraries"])
+def test_a_damaged_note_of_the_build_is_an_error(tree: Path, content: str) -> None:
+    (tree / "machine" / "compiled" / "build.py").write_text(content)
+    assert "KernelsUnusable" in counted(tree)
+    assert "build.py cannot be read" in counted(tree)
+
+
+@pytest.mark.parametrize("size", [0, 4, 60_000, -1, None], ids=["empty", "header", "half", "all but a byte", "gone"])
+def test_a_damaged_library_is_an_error(tree: Path, size: int | None) -> None:
+    as_installed(tree)
     for path in (tree / "machine" / "compiled").glob("*.so"):
+        data = path.read_bytes()
         path.unlink()
-        if content is not None:
-            path.write_bytes(content)
-    assert "cannot be loaded" in counted(tree)
+        if size is not None:
+            path.write_bytes(data[:size])
+    told = counted(tree)
+    if size is None:
+        assert "cannot be loaded" in told
+    elif size == 60_000:  # the baseline is smaller than that, and whole
+        assert f"{library.level_name()}.so: is damaged" in told
+    else:
+        assert "is damaged, or of another build than build.py beside it; install logcleaner again" in told
+
+
+def test_a_damaged_library_is_no_build(tmp_path: Path) -> None:
+    made = tmp_path / "compiled"
+    shutil.copytree(library.COMPILED, made)
+    assert is_built(made)
+    for path in made.glob("*.so"):
+        data = path.read_bytes()
+        path.write_bytes(data[:-1])
+        assert not is_built(made)
+        path.write_bytes(data)
+    (made / "build.py").write_text("")
+    assert not is_built(made)
+
+
+def test_a_build_where_nothing_can_be_written_says_so_before_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.compiler.build.os.access", lambda *_: False)
+    with pytest.raises(BuildRefused, match="cannot be written, it belongs to user"):
+        build(tmp_path / "compiled")
+
+
+def test_sources_that_change_while_they_are_compiled_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = iter(["before", "after"])
+    monkeypatch.setattr("storage.compiler.build.sources_hash", lambda: next(hashes))
+    monkeypatch.setattr("storage.compiler.build._library", lambda *_: tmp_path / "none")
+    with pytest.raises(BuildRefused, match="the sources changed while they were compiled; run it again"):
+        build(tmp_path / "compiled")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_sweeps_what_a_killed_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".compiling-killed").mkdir()
+    monkeypatch.setattr("storage.compiler.build._library", lambda level, _, scratch: made(scratch / f"{level}.so"))
+    build(tmp_path / "compiled", ["x86-64"])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["build.py", "compiled", "x86-64.so"]
+
+
+def made(path: Path) -> Path:
+    path.write_bytes(b"made")
+    return path
+
+
+def test_an_architecture_without_kernels_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.compiler.build.os.uname", lambda: SimpleNamespace(machine="riscv64"))
+    with pytest.raises(BuildRefused, match="no kernels for riscv64; known: x86_64, aarch64"):
+        build(tmp_path / "compiled")
+
+
+def test_an_edited_source_has_an_editable_install_built_anew() -> None:
+    project = tomllib.loads((STORAGE.parent / "pyproject.toml").read_text())
+    keys = {key.get("file") for key in project["tool"]["uv"]["cache-keys"]}
+    rooms = {Path(pattern).parent.name for pattern in library._SOURCES if "*" in pattern}
+    assert {"pyproject.toml", "hatch_build.py", "storage/arrays.py"} < keys
+    assert any(rooms == set(key[len("storage/{") : -len("}/*.py")].split(",")) for key in keys if "{" in key)
+
+
+def test_the_package_is_built_by_the_tools_of_the_working_copy() -> None:
+    project = tomllib.loads((STORAGE.parent / "pyproject.toml").read_text())
+    tools = set(project["dependency-groups"]["compiler"])
+    assert all("==" in tool for tool in tools)
+    assert tools < set(project["build-system"]["requires"])
 
 
 def test_no_level_is_chosen_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
