@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "storage/machine": {"storage.machine", "storage.arrays", "storage.errors"},
     "storage/compiler": {"storage.compiler", "storage.machine", "storage.errors"},
     "storage/kernels": {"storage.kernels", "storage.machine", "storage.arrays"},
-    "storage/kernels/__init__.py": set(),
+    "storage/kernels/__init__.py": {"storage.machine"},
     "storage/kernels/status.py": set(),
     "storage/codecs": {"storage.codecs", "storage.kernels", "storage.machine", "storage.arrays", "storage.errors"},
     "storage/records": {"storage.records", "storage.codecs", *FILES},

@@ -98,6 +98,9 @@ def lines_of(error: BaseException) -> list[str]:
         return [str(error)]
     if isinstance(error, OSError):
         return [told(error)]
+    if isinstance(error, ImportError) and error.path:
+        cause = f"{error.path}: cannot be loaded: {error}"
+        return [f"{cause}; is it mounted noexec, or for another CPU? else install logcleaner again"]
     return [f"bug: {type(error).__name__}: {error}; please report it with the traceback that -vv shows"]
 
 

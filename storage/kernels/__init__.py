@@ -10,3 +10,16 @@ and marks survivors, ``decide`` decides each batch, ``rebuild`` (called by ``sto
 it, ``index`` says which index entries it gets. Kernels hold no state and raise nothing: each returns a
 ``status.Status`` with the row where it stopped, and the caller makes the error.
 """
+
+
+def check_usable() -> None:
+    """Raise what keeps kernels from running: an installation that is not whole, or a CPU without SSE4.2.
+
+    To ask imports no numpy, which such a CPU cannot import either.
+
+    Raises:
+        KernelsUnusable: one line for the user.
+    """
+    from storage.machine import library  # noqa: PLC0415 - importing the package loads nothing
+
+    library.check()

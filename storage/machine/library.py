@@ -51,6 +51,11 @@ def entry(symbol: str) -> Any:
     return _library()[symbol]
 
 
+def check() -> None:
+    """Load the library of this CPU. Raises: KernelsUnusable."""
+    _library()
+
+
 def sources_hash(storage: Path = _STORAGE) -> str:
     """Return 16 hex digits that change with any source file that machine code is made of."""
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""One round of compaction over one partition: the hot path, and the only part of the engine that loads the kernels.
+"""One round of compaction over one partition: the hot path. It and ``compare`` alone load the kernels.
 
 Nouns: a *span* is a segment of the round with the offset that it ends below, a *group* the spans that become one
 segment; *survivors* are the records that stay; a *fate* is what transactions and producers say of a batch; a *cleaned*

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from storage.machine.library import KernelsUnusable
 from storage.records import Record, encode_batch
 from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, committed, keyed
 
@@ -177,3 +179,14 @@ def test_unkeyed_records_of_a_partition_directory_that_nothing_calls_compacted_a
     before = PartitionDir(tmp_path / "before").segment(0, *unkeyed)
     after = PartitionDir(tmp_path / "after").segment(0, unkeyed[0], unkeyed[2])
     assert main(["diff", str(before.path), str(after.path)]) == ExitStatus.DAMAGED
+
+
+def test_kernels_that_cannot_run_are_no_damage(sides, monkeypatch, capsys):
+    def unusable():
+        raise KernelsUnusable(Path("compiled"), "the kernels are not compiled", "install logcleaner again")
+
+    monkeypatch.setattr("cleaner.engine.compare.comparing.check_usable", unusable)
+    assert main(["diff", *sides(keyed(1, "a=2", "b=1"), 3)]) == ExitStatus.FAILED
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "logcleaner: compiled: the kernels are not compiled; install logcleaner again\n"

@@ -240,6 +240,24 @@ def test_a_machine_without_kernels_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         library.level_name()
 
 
+QEMU = shutil.which("qemu-x86_64")
+
+
+@pytest.mark.skipif(not QEMU, reason="NOT RUN: qemu-user is not installed, which can be any CPU")
+@pytest.mark.parametrize(("cpu", "level"), [("core2duo", ""), ("Nehalem", "x86-64-v2"), ("Haswell", "x86-64-v3")])
+def test_each_cpu_gets_its_level_or_one_line(cpu: str, level: str) -> None:
+    """To ask imports no numpy, which a CPU below v2 cannot even import."""
+    code = "from storage.machine import library; library.check(); print(library.level_name())"
+    ran = subprocess.run(
+        [str(QEMU), "-cpu", cpu, os.path.realpath(sys.executable), "-c", code],
+        cwd=STORAGE.parent,
+        check=False,
+        **OUTPUT,
+    )
+    told = (ran.stdout or ran.stderr).splitlines()[-1]
+    assert told.endswith(level or "this CPU has less than x86-64-v2 (SSE4.2, POPCNT); use a newer one")
+
+
 @pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86-64")
 def test_the_level_is_what_the_system_says_of_the_cpu() -> None:
     flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
