@@ -117,6 +117,7 @@ class Tree:
             "2",
             "--cov-context=test",
             "--cov-report=",
+            "--cov-fail-under=0",  # what the tests against Kafka reach is missing here
             *(f"--cov={name}" for name in _PACKAGES),
         ]
         if self.run(DIRECTORIES, options, None, COVERAGE_FILE=str(data), **{SECONDS: str(seconds)}) != _PASSED:
