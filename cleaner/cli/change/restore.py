@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> None:
     if args.all and args.topic_partition:
-        raise InvalidConfig("--all", None, f"goes without {OPERAND}")
+        raise InvalidConfig("--all", None, f"names every partition already: leave {OPERAND} out")
     if args.release and not (args.all or args.topic_partition):
         raise InvalidConfig("--release", None, f"needs {OPERAND} or --all")
 
