@@ -27,9 +27,13 @@ class States(Observer):
     def __init__(self) -> None:
         self.states: list[DaemonState] = []
         self.deaths = 0
+        self.states_when_configured: list[list[DaemonState]] = []
 
     def state(self, state: DaemonState) -> None:
         self.states.append(state)
+
+    def configured(self, now_ms: int, *, succeeded: bool) -> None:
+        self.states_when_configured.append(list(self.states))
 
     def worker_died(self, where: object = None) -> None:
         self.deaths += 1
@@ -108,6 +112,13 @@ def test_it_serves_until_it_is_asked_to_end(log_dir):
     assert (first.ready, first.reason, last.reason) == (False, "starting", "stopping")
     assert "serving 1 partitions" in [state.reason for state in running.observer.states]
     assert (running.log.names()[0], running.log.names()[-1]) == ("daemon_started", "daemon_stopped")
+
+
+def test_the_observer_knows_the_configuration_before_the_first_work(log_dir):
+    running = Running(log_dir)
+    running.run(running.is_ready)
+    states = running.observer.states_when_configured[0]
+    assert [(state.ready, state.reason) for state in states] == [(False, "starting")]
 
 
 def test_signals_ask_for_a_reload_and_for_everything_now(log_dir, monkeypatch):
