@@ -122,7 +122,8 @@ class Tree:
             "--cov-fail-under=0",  # what the tests against Kafka reach is missing here
             *(f"--cov={name}" for name in _PACKAGES),
         ]
-        if self.run((*DIRECTORIES, *_MORE_FILES), options, None, COVERAGE_FILE=str(data), **{SECONDS: str(seconds)}) != _PASSED:
+        files = {"COVERAGE_FILE": str(data), SECONDS: str(seconds)}
+        if self.run((*DIRECTORIES, *_MORE_FILES), options, None, **files) != _PASSED:
             raise SystemExit(f"The tests must pass before a mutant can fail them.\n{self.output[-4000:]}")
         return Map(_lines_of(data, self.path), json.loads(seconds.read_text()))
 
