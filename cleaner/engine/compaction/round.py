@@ -50,7 +50,7 @@ class Round:
     producers: ProducerState
     now_ms: int
     clock_ms: int
-    """The wall clock, epoch ms. With ``--now`` it may be later than ``now_ms``: ``delete.retention.ms`` counts from it."""
+    """The wall clock, epoch ms. ``--now`` may lie before it; ``delete.retention.ms`` counts from the later one."""
     log_end_offset: int
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
