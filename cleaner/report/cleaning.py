@@ -133,13 +133,13 @@ def _reason(reason: Reason) -> dict[str, Any]:
 
 
 def _limit(limit: Limit) -> dict[str, Any]:
-    value, actual = limit.value, limit.actual
+    stated, actual = limit
     return {
-        "key": limit.key,
-        "value": ",".join(value) if isinstance(value, tuple) else value,
-        "layer": limit.layer.title,
-        "file": limit.file,
-        "line": limit.line,
+        "key": stated.key,
+        "value": ",".join(stated.value) if isinstance(stated.value, tuple) else stated.value,
+        "layer": stated.layer.title,
+        "file": stated.file,
+        "line": stated.line,
         "actual": as_int64(actual) if isinstance(actual, int) else actual,
     }
 
