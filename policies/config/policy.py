@@ -63,6 +63,9 @@ class Stated:
         key: the topic key, or the broker key if topics do not have the key.
         origin: the place, such as ``server.properties line 12``.
         name: the key as written, such as ``log.retention.hours`` for ``retention.ms``.
+        file: the path of the file that states the value, or of the directory of the cluster metadata; None if no file
+            does, as for ``--set`` and Kafka's defaults.
+        line: the line of the file, from 1; None if it has no lines.
     """
 
     key: str
@@ -70,6 +73,8 @@ class Stated:
     layer: Layer
     origin: str
     name: str
+    file: str | None = None
+    line: int | None = None
 
     @property
     def shown(self) -> str:
