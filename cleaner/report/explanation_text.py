@@ -13,7 +13,7 @@ from policies.explaining.blockers import Blocker
 from policies.explaining.changes import ComingChange
 from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.fates import SegmentFate
-from policies.explaining.words import counted, limit, size
+from policies.explaining.words import counted, size
 from policies.facts import NO_TIMESTAMP
 from policies.plan import PartitionPlan
 from policies.reasons import Action, Reason, ReasonCode, duration, moment
@@ -85,14 +85,14 @@ def _policy(planned: PartitionPlan) -> Iterator[str]:
     if policy.unknown:
         yield "unknown"
         return
-    yield limit(policy, "cleanup.policy")
+    yield policy.value_of("cleanup.policy").sentence
     if policy.cleanup_delete:
-        yield from (limit(policy, key) for key in ("retention.ms", "retention.bytes"))
+        yield from (policy.value_of(key).sentence for key in ("retention.ms", "retention.bytes"))
     if policy.cleanup_compact:
-        yield limit(policy, "min.cleanable.dirty.ratio")
+        yield policy.value_of("min.cleanable.dirty.ratio").sentence
         for key in ("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"):
             if getattr(policy, TOPIC_KEY[key].field) != TOPIC_KEY[key].default:
-                yield limit(policy, key)
+                yield policy.value_of(key).sentence
 
 
 def _offsets(explained: PartitionExplanation) -> str:
@@ -214,7 +214,7 @@ def _told_by_retention(fate: SegmentFate, reason: Reason, planned: PartitionPlan
     facts = fate.facts._replace(newest_record_ms=max(fate.times.newest_ms, fate.facts.newest_record_ms))
     newest_ms, source = newest(facts, planned.policy, now_ms)
     what = source.removeprefix("its ")
-    return f"{what} {moment(newest_ms)}, {limit(planned.policy, 'retention.ms')}: {_expires(reason.until_ms, now_ms)}"
+    return f"{what} {moment(newest_ms)}, {planned.policy.value_of('retention.ms').sentence}: {_expires(reason.until_ms, now_ms)}"
 
 
 def _expires(at_ms: int, now_ms: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policies.config.policy import BrokerPolicy
 from policies.explaining.blockers import Blocker
 from policies.explaining.changes import ComingChange, coming_changes
 from policies.explaining.fates import Case, SegmentFate, case_of
@@ -36,17 +37,16 @@ class PartitionExplanation:
 
 
 def explain(
-    planned: PartitionPlan, seen: Observations, request: Request, *, is_cleaner_on: bool = True
+    planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy | None = None
 ) -> PartitionExplanation:
     """Explain a partition.
 
     Args:
         planned: the plan of ``clean`` for the partition.
         seen: what is known of it beside the facts of the plan.
-        request: as for the plan.
-        is_cleaner_on: ``log.cleaner.enable``.
+        request, broker: as for the plan.
     """
-    case = case_of(planned, seen, request, is_cleaner_on=is_cleaner_on)
+    case = case_of(planned, seen, request, broker or BrokerPolicy())
     blockers = tuple(_blockers(case)) if case.fates else ()
     changes = coming_changes(case)
     return PartitionExplanation(case.planned, case.intended, seen, case.fates, changes, blockers)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from policies.compaction import refusal
+from policies.config.policy import BrokerPolicy
 from policies.explaining.observations import Observations, SegmentTimes
 from policies.facts import PartitionFacts, SegmentFacts
 from policies.plan import PartitionPlan, Request, plan_partition
@@ -59,8 +60,7 @@ class Case:
     fates: tuple[SegmentFate, ...]
     seen: Observations
     request: Request
-    is_cleaner_on: bool
-    """``log.cleaner.enable``."""
+    broker: BrokerPolicy
 
     @property
     def facts(self) -> PartitionFacts:
@@ -86,22 +86,21 @@ class Case:
         """Return what ``clean --yes`` would do at another moment, if no file changed until then."""
         facts = with_times(self.facts, self.planned, self.seen)
         request = replace(self.request, now_ms=now_ms, confirmed=True)
-        return plan_partition(facts, self.planned.policy, request, is_cleaner_on=self.is_cleaner_on)
+        return plan_partition(facts, self.planned.policy, request, self.broker)
 
 
-def case_of(planned: PartitionPlan, seen: Observations, request: Request, *, is_cleaner_on: bool) -> Case:
+def case_of(planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy) -> Case:
     """Return the case of a partition.
 
     Args:
         planned: the plan of ``clean`` for the partition.
         seen: what is known of it besides.
-        request: as for the plan.
-        is_cleaner_on: ``log.cleaner.enable``.
+        request, broker: as for the plan.
     """
     confirmed = replace(request, confirmed=True)
-    intended = plan_partition(planned.facts, planned.policy, confirmed, is_cleaner_on=is_cleaner_on)
+    intended = plan_partition(planned.facts, planned.policy, confirmed, broker)
     planned = replace(planned, facts=intended.facts)  # with the high watermark that --assume-committed gave it
-    return Case(planned, intended, _fates(planned, intended, seen, request), seen, request, is_cleaner_on)
+    return Case(planned, intended, _fates(planned, intended, seen, request), seen, request, broker)
 
 
 def is_exempt(planned: PartitionPlan) -> bool:

@@ -11,7 +11,7 @@ from policies.explaining.dirtiness import bytes_missing, due_since
 from policies.explaining.fates import Case, SegmentFate
 from policies.explaining.observations import OpenTransaction
 from policies.explaining.rolling import Roll, roll_of
-from policies.explaining.words import counted, limit, size
+from policies.explaining.words import counted, size
 from policies.reasons import ReasonCode, duration, moment
 
 TRANSACTION_MS_MAX: Final = 900_000
@@ -141,7 +141,7 @@ def _lag(case: Case, section: Cleanable) -> Iterator[Blocker]:
     text = f"The newest record of segment {first.base_offset} {is_future}. It and all behind it wait: {size(held)}."
     remedy = "A shorter min.compaction.lag.ms lets it be compacted sooner."
     place = first.base_offset, waiting[-1].facts.base_offset, held
-    owner = limit(policy, "min.compaction.lag.ms")
+    owner = policy.value_of("min.compaction.lag.ms").sentence
     yield Blocker(BlockerCode.MIN_COMPACTION_LAG, owner, text, remedy, None, bound.until_ms, *place)
 
 
@@ -163,7 +163,7 @@ def _dirty_ratio(case: Case, section: Cleanable) -> Iterator[Blocker]:
         text += f"more than {least:g}: {size(missing)} more in closed segments.{has}"
     remedy = f"clean --force-compaction --topic {case.facts.topic_partition} compacts it now."
     place = dirty[0].facts.base_offset, dirty[-1].facts.base_offset, section.dirty_bytes
-    owner = limit(policy, "min.cleanable.dirty.ratio")
+    owner = policy.value_of("min.cleanable.dirty.ratio").sentence
     yield Blocker(BlockerCode.DIRTY_RATIO_LOW, owner, text, remedy, None, None, *place)
 
 
@@ -218,7 +218,7 @@ def _active_segment(case: Case) -> Iterator[Blocker]:
     )
     until_ms = None if is_over else roll.earliest_ms
     place = active.facts.base_offset, active.facts.base_offset, active.facts.size_bytes
-    yield Blocker(BlockerCode.ACTIVE_SEGMENT, limit(policy, roll.key), text, remedy, None, until_ms, *place)
+    yield Blocker(BlockerCode.ACTIVE_SEGMENT, policy.value_of(roll.key).sentence, text, remedy, None, until_ms, *place)
 
 
 def _since(active: SegmentFate) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.fates import Case
-from policies.explaining.words import counted, limit, size
+from policies.explaining.words import counted, size
 from policies.reasons import moment
 
 
@@ -16,7 +16,7 @@ def file_blockers(case: Case) -> Iterator[Blocker]:
     if waiting is None:
         return
     text = f"{counted(waiting.files, '.deleted file')} ({size(waiting.size_bytes)}) still lie here. "
-    delay = limit(case.planned.policy, "file.delete.delay.ms")
+    delay = case.planned.policy.value_of("file.delete.delay.ms").sentence
     is_over = waiting.last_due_ms <= now_ms
     text += (
         f"Their delay is over since {moment(waiting.last_due_ms)}"

@@ -36,7 +36,7 @@ def _exempt(case: Case, reason: Reason) -> Blocker:
             why, _, remedy = (policy.unknown_because or reason.text).partition("; ")
             return Blocker(BlockerCode.CONFIG_UNKNOWN, "the configuration", _sentence(why), _sentence(remedy), **kept)
         case ReasonCode.REMOTE_STORAGE:
-            owner = f"remote.storage.enable=true ({policy.origin('remote.storage.enable')})"
+            owner = policy.value_of("remote.storage.enable").sentence
             text = "Only the broker knows which segments it has uploaded, so logcleaner touches none."
             remedy = "Let the broker run: it alone deletes here, by local.retention.ms and local.retention.bytes."
             return Blocker(BlockerCode.REMOTE_STORAGE, owner, text, remedy, **kept)
@@ -45,7 +45,8 @@ def _exempt(case: Case, reason: Reason) -> Blocker:
                 "With log.cleaner.enable=false a compacted topic is neither compacted nor, as in Kafka, deleted from."
             )
             remedy = "Set log.cleaner.enable=true; --set log.cleaner.enable=true does it for one run of clean."
-            return Blocker(BlockerCode.CLEANER_DISABLED, "log.cleaner.enable=false", text, remedy, **kept)
+            owner = case.broker.value_of("log.cleaner.enable").sentence
+            return Blocker(BlockerCode.CLEANER_DISABLED, owner, text, remedy, **kept)
 
 
 def _guard(case: Case, guard: Reason) -> Blocker:
@@ -62,8 +63,7 @@ def _guard(case: Case, guard: Reason) -> Blocker:
             remedy = f"Name the configuration of the broker that wrote this log dir; {_CONFIRM}."
             return Blocker(BlockerCode.FOREIGN_CONFIG, "the configuration", text, remedy, **kept)
         case _:
-            policy = case.planned.policy
-            owner = f"max.delete.ratio={policy.shown('max.delete.ratio')} ({policy.origin('max.delete.ratio')})"
+            owner = case.planned.policy.value_of("max.delete.ratio").sentence
             remedy = f"Make sure that the limits are meant; then {_CONFIRM}."
             return Blocker(BlockerCode.MAX_DELETE_RATIO, owner, text, remedy, **kept)
 

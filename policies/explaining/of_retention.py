@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.fates import Case, SegmentFate
-from policies.explaining.words import counted, limit, size
+from policies.explaining.words import counted, size
 from policies.reasons import ReasonCode, duration, moment
 
 _COPIED_WITHIN_MS: Final = 600_000
@@ -28,7 +28,7 @@ def retention_blockers(case: Case) -> Iterator[Blocker]:
 
 
 def _policy_empty(case: Case) -> Blocker:
-    owner = limit(case.planned.policy, "cleanup.policy")
+    owner = case.planned.policy.value_of("cleanup.policy").sentence
     text = "An empty cleanup.policy deletes nothing and compacts nothing."
     remedy = "State cleanup.policy=delete, or compact, for the topic."
     return Blocker(BlockerCode.POLICY_EMPTY, owner, text, remedy, size_bytes=case.facts.size_bytes)
@@ -108,7 +108,7 @@ def _within_size(case: Case) -> Iterator[Blocker]:
         )
         share = limit_bytes // topic.partitions
         remedy = f"To keep {size(limit_bytes)} of the whole topic, set retention.bytes={share} ({size(share)})."
-    base, owner = oldest.base_offset, limit(policy, "retention.bytes")
+    base, owner = oldest.base_offset, policy.value_of("retention.bytes").sentence
     last = kept[-1].facts.base_offset
     yield Blocker(BlockerCode.WITHIN_SIZE, owner, text, remedy, None, None, base, last, all_bytes)
 
@@ -119,7 +119,7 @@ def _no_limit(case: Case) -> Iterator[Blocker]:
         return
     text = "Nobody limits the age or the size of the log: retention deletes nothing."
     remedy = "State retention.ms or retention.bytes for the topic; --server-properties FILE reads the broker's own."
-    owner = f"{limit(policy, 'retention.ms')}, {limit(policy, 'retention.bytes')}"
+    owner = f"{policy.value_of('retention.ms').sentence}, {policy.value_of('retention.bytes').sentence}"
     base = kept[0].facts.base_offset
     held = sum(fate.facts.size_bytes for fate in kept)
     last = kept[-1].facts.base_offset
@@ -137,12 +137,18 @@ def _active_segment(case: Case) -> Iterator[Blocker]:
         return
     text = (
         f"The active segment holds records since {moment(first_ms)}, {duration(now_ms - first_ms)} ago. A segment goes "
-        f"as a whole, once its newest record is older than {limit(policy, 'retention.ms')}."
+        f"as a whole, once its newest record is older than {policy.value_of('retention.ms').sentence}."
     )
     remedy = "A shorter segment.ms makes a broker begin segments more often, and so delete sooner."
     place = active.facts.base_offset, active.facts.base_offset, active.facts.size_bytes
     yield Blocker(
-        BlockerCode.ACTIVE_SEGMENT, limit(policy, "segment.ms"), text, remedy, first_ms, active.expires_ms, *place
+        BlockerCode.ACTIVE_SEGMENT,
+        policy.value_of("segment.ms").sentence,
+        text,
+        remedy,
+        first_ms,
+        active.expires_ms,
+        *place,
     )
 
 

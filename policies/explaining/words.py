@@ -1,10 +1,8 @@
-"""Sizes, counts and limits in the words of a sentence."""
+"""Write sizes and counts as the words of a sentence."""
 
 from __future__ import annotations
 
 from typing import Final
-
-from policies.config.policy import TopicPolicy
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -24,8 +22,3 @@ def size(size_bytes: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 segment``, ``1,200 segments``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def limit(policy: TopicPolicy, key: str) -> str:
-    """Return a value with the place that states it: ``retention.ms=3d (topic config)``."""
-    return f"{key}={policy.shown(key)} ({policy.origin(key)})"

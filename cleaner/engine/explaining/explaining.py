@@ -37,7 +37,7 @@ def explanations(
             partition,
             observe(log_dir.facts, partition, topic, look),
             planned.request,
-            is_cleaner_on=broker.log_cleaner_enable,
+            broker,
         )
         for log_dir in planned.log_dirs
         for partition in log_dir.partitions
