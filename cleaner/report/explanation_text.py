@@ -214,7 +214,8 @@ def _told_by_retention(fate: SegmentFate, reason: Reason, planned: PartitionPlan
     facts = fate.facts._replace(newest_record_ms=max(fate.times.newest_ms, fate.facts.newest_record_ms))
     newest_ms, source = newest(facts, planned.policy, now_ms)
     what = source.removeprefix("its ")
-    return f"{what} {moment(newest_ms)}, {planned.policy.value_of('retention.ms').sentence}: {_expires(reason.until_ms, now_ms)}"
+    limit = planned.policy.value_of("retention.ms").sentence
+    return f"{what} {moment(newest_ms)}, {limit}: {_expires(reason.until_ms, now_ms)}"
 
 
 def _expires(at_ms: int, now_ms: int) -> str:

@@ -68,17 +68,20 @@ def _of_compaction(case: Case, section: Cleanable) -> Iterator[ComingChange]:
     """Yield the end of the lag that bounds the dirty section, and the moment at which a round is due."""
     lag_ms = section.bound.until_ms if section.bound.code is ReasonCode.MIN_COMPACTION_LAG else None
     if lag_ms is not None:
-        yield _lag_over(case, section, lag_ms)
+        yield from _lag_over(case, section, lag_ms)
     if case.intended.compaction is None:
         yield from _round_due(case)
 
 
-def _lag_over(case: Case, section: Cleanable, at_ms: int) -> ComingChange:
+def _lag_over(case: Case, section: Cleanable, at_ms: int) -> Iterator[ComingChange]:
+    """Yield the end of a lag, unless the last stable offset then bounds the section at the same segment."""
     then = case.planned_at(at_ms)
     after = then.section.first_uncleanable_offset if then.section else section.first_uncleanable_offset
     freed = [fate for fate in case.fates if section.first_uncleanable_offset <= fate.facts.base_offset < after]
+    if not freed:
+        return
     what = f"min.compaction.lag.ms is over for {_segments(freed)}"
-    return ComingChange(at_ms, ChangeCode.COMPACTION_LAG_OVER, f"{what}: {_outcome(then)}", *_range(freed))
+    yield ComingChange(at_ms, ChangeCode.COMPACTION_LAG_OVER, f"{what}: {_outcome(then)}", *_range(freed))
 
 
 def _outcome(then: PartitionPlan) -> str:
