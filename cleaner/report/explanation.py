@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.engine.explaining.choosing import ChosenSegment
-from policies.config.config_keys import TOPIC_KEY
+from cleaner.report.cleaning import reason_fields
 from policies.config.policy import TopicPolicy
 from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.fates import SegmentFate
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
-from policies.reasons import Reason
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -82,6 +81,9 @@ def _partition(explained: PartitionExplanation, chosen: ChosenSegment | None) ->
         "first_uncleanable_offset": section.first_uncleanable_offset if section else None,
         "dirty_bytes": section.dirty_bytes if section else None,
         "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
+        "open_transactions": [transaction._asdict() for transaction in seen.transactions],
+        "delete_horizons": _with_bytes(seen.horizons._asdict()),
+        "deleted_files": _with_bytes(seen.waiting._asdict()) if seen.waiting else None,
         "changes": [_with_bytes(change._asdict()) for change in explained.changes],
         "blockers": [_with_bytes(blocker._asdict()) for blocker in explained.blockers],
         "segments": [_segment(fate, is_active=fate is explained.segments[-1]) for fate in told],
@@ -96,43 +98,33 @@ def _unreadable(failure: UnreadablePartition) -> dict[str, Any]:
 
 
 def _stated(policy: TopicPolicy, key: str) -> dict[str, Any]:
-    stated = policy.stated.get(key)
-    value = getattr(policy, TOPIC_KEY[key].field)
-    return {
-        "value": list(value) if isinstance(value, tuple) else value,
-        "layer": stated.layer.title if stated else None,
-        "origin": policy.origin(key),
-        "file": stated.file if stated else None,
-        "line": stated.line if stated else None,
-    }
+    stated = policy.value_of(key)
+    value = ",".join(stated.value) if isinstance(stated.value, tuple) else stated.value
+    return {"value": value, "layer": stated.layer.title, "file": stated.file, "line": stated.line}
 
 
 def _segment(fate: SegmentFate, *, is_active: bool) -> dict[str, Any]:
     facts = fate.facts
+    rules = {"retention": fate.retention, "compaction": fate.compaction}
     return {
         "base_offset": facts.base_offset,
-        "last_offset": fate.upper_offset - 1,
+        "last_offset_max": fate.upper_offset - 1 if facts.size_bytes else None,
+        "first_timestamp_ms": _known(fate.times.first_ms),
+        "newest_timestamp_ms": _known(fate.times.newest_ms),
+        "file_time_ms": facts.mtime_ms,
         "bytes": facts.size_bytes,
         "index_bytes": facts.companions_bytes,
         "disk_bytes": facts.disk_bytes,
-        "first_timestamp": _known(fate.times.first_ms),
-        "newest_timestamp": _known(fate.times.newest_ms),
-        "file_time": facts.mtime_ms,
         "is_active": is_active,
         "action": fate.verdict.action.value,
-        "reason": _reason(fate.verdict.reason),
-        "retention": _reason(fate.retention),
-        "compaction": _reason(fate.compaction),
+        "reason": reason_fields(fate.verdict.reason),
+        "rules": [{"rule": rule, **reason_fields(reason)} for rule, reason in rules.items() if reason is not None],
         "expires_ms": fate.expires_ms,
     }
 
 
 def _known(timestamp_ms: int) -> int | None:
     return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-
-
-def _reason(reason: Reason | None) -> dict[str, Any] | None:
-    return {"code": reason.code.value, "text": reason.text, "until_ms": reason.until_ms} if reason else None
 
 
 def _chosen(chosen: ChosenSegment) -> dict[str, Any]:
@@ -150,7 +142,7 @@ def _chosen(chosen: ChosenSegment) -> dict[str, Any]:
         "transactional_batches": contents.transactional_batches,
         "control_batches": contents.control_batches,
         "producers": contents.producers,
-        "delete_horizons": contents.stamped._asdict(),
+        "delete_horizons": _with_bytes(contents.stamped._asdict()),
         "problem": contents.problem,
     }
 

@@ -190,6 +190,8 @@ def _extent(fates: Sequence[SegmentFate]) -> str:
     newest_ms = max(fate.times.newest_ms for fate in fates)
     if newest_ms == NO_TIMESTAMP:
         return f"{offsets}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else offsets
+    if oldest_ms == NO_TIMESTAMP:
+        return f"{offsets}, records up to {moment(newest_ms)}"
     return f"{offsets}, {moment(min(oldest_ms, newest_ms))} to {moment(newest_ms)}"
 
 

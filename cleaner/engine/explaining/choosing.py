@@ -79,6 +79,8 @@ def _with_base(explained: PartitionExplanation, base_offset: int) -> SegmentFate
 
 def _holding(explained: PartitionExplanation, offset: int) -> SegmentFate:
     facts = explained.planned.facts
+    if facts.log_end_offset == facts.log_start_offset:
+        raise InvalidConfig("--offset", str(offset), f"the log of {_name(explained)} has no record")
     first = explained.segments[0].facts.base_offset if explained.segments else facts.log_end_offset
     if not first <= offset < facts.log_end_offset:
         ends = f"the log of {_name(explained)} has the offsets {first} to {facts.log_end_offset - 1}"
