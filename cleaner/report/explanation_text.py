@@ -217,7 +217,12 @@ def _told_by_retention(fate: SegmentFate, reason: Reason, planned: PartitionPlan
     newest_ms, source = newest(facts, planned.policy, now_ms)
     what = source.removeprefix("its ")
     limit = planned.policy.value_of("retention.ms").sentence
-    return f"{what} {moment(newest_ms)}, {limit}: {_expires(reason.until_ms, now_ms)}"
+    own_ms = newest_ms + planned.policy.retention_ms + 1
+    told = f"{what} {moment(newest_ms)}, {limit}"
+    if own_ms < reason.until_ms:
+        turn = f"old enough from {_shown(own_ms)} on, but older segments go first"
+        return f"{told}: {turn}; {_expires(reason.until_ms, now_ms)}"
+    return f"{told}: {_expires(reason.until_ms, now_ms)}"
 
 
 def _expires(at_ms: int, now_ms: int) -> str:

@@ -61,10 +61,11 @@ def _cleaner_behind(case: Case) -> Iterator[Blocker]:
         remedy = "Restart the broker, which starts its cleaner; or stop it, and run clean. log-cleaner.log says why."
     section = planned.section
     since = "It was never compacted" if section.is_first else f"It was compacted up to {section.first_dirty_offset}"
-    text = (
-        f"{since}. A round is due since {moment(due.since_ms)}: {size(section.dirty_bytes)} are dirty, and "
-        f"{counted(due.closed_since, 'segment')} more were closed since. {whose}"
-    )
+    text = f"{since}. A round is due since {moment(due.since_ms)}: {size(section.dirty_bytes)} are dirty"
+    if due.closed_since:
+        more = "was" if due.closed_since == 1 else "were"
+        text += f", and {counted(due.closed_since, 'more segment')} {more} closed since"
+    text += f". {whose}"
     bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
     yield Blocker(
         BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,

@@ -276,7 +276,7 @@ def test_a_cleaner_that_works_elsewhere_has_given_this_partition_up() -> None:
     dead = the(BlockerCode.CLEANER_BEHIND, closed(20, 1000), COMPACT, cleaner_checkpoint_ms=NOW_MS - DAY_MS)
     assert "the cleaner is dead, or off" in dead.text
     assert "It was never compacted. A round is due since 2027-01-15T07:59:40Z: 1,000 bytes are dirty" in dead.text
-    assert "19 segments more were closed since" in dead.text
+    assert "19 more segments were closed since" in dead.text
     given_up = the(BlockerCode.CLEANER_BEHIND, closed(20, 1000), COMPACT, cleaner_checkpoint_ms=NOW_MS)
     assert "so this one was given up" in given_up.text
     assert "log-cleaner.log" in given_up.remedy
