@@ -43,28 +43,28 @@ def bytes_missing(section: Cleanable, least_ratio: float) -> int | None:
 def due_since(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> Due | None:
     """Return since when a broker's cleaner would have begun a round; None if none is due.
 
-    A segment counts from the time of its newest record on, because the segment was closed soon after.
+    A segment counts from its file time on: it was written to until then, and closed soon after.
 
     Args:
         log: the partition, as retention leaves it.
         policy: states the ratio and the lags.
         section: the dirty section of the log.
     """
-    sealed = [s for s in log.segments[:-1] if s.base_offset < section.first_uncleanable_offset]
-    uppers = [s.base_offset for s in log.segments[1:]]
-    dirty = [s for s, upper in zip(sealed, uppers, strict=False) if upper > section.first_dirty_offset]
-    moments_ms: list[int] = []
+    uppers = [segment.base_offset for segment in log.segments[1:]]
+    dirty = [
+        segment
+        for segment, upper in zip(log.segments, uppers, strict=False)
+        if segment.base_offset < section.first_uncleanable_offset and upper > section.first_dirty_offset
+    ]
+    found: list[Due] = []
     dirty_bytes = 0
-    for segment in dirty:
+    for place, segment in enumerate(dirty, 1):
         dirty_bytes += segment.size_bytes
-        total_bytes = section.clean_bytes + dirty_bytes
-        if total_bytes and dirty_bytes / total_bytes > policy.min_cleanable_dirty_ratio:
-            moments_ms.append(segment.largest_timestamp_ms + policy.min_compaction_lag_ms)
-            break
-    first_batches_ms = [s.first_batch_ms for s in dirty if s.first_batch_ms > 0]
-    if first_batches_ms:
-        moments_ms.append(min(first_batches_ms) + policy.max_compaction_lag_ms + 1)
-    if not moments_ms:
-        return None
-    since_ms = min(moments_ms)
-    return Due(since_ms, sum(segment.largest_timestamp_ms > since_ms for segment in dirty))
+        total_bytes, least = section.clean_bytes + dirty_bytes, policy.min_cleanable_dirty_ratio
+        after = len(dirty) - place
+        if total_bytes and dirty_bytes / total_bytes > least:
+            lag_over_ms = segment.largest_timestamp_ms + policy.min_compaction_lag_ms
+            found.append(Due(max(segment.mtime_ms, lag_over_ms if policy.min_compaction_lag_ms else 0), after))
+        if segment.first_batch_ms > 0:
+            found.append(Due(max(segment.mtime_ms, segment.first_batch_ms + policy.max_compaction_lag_ms + 1), after))
+    return min(found, default=None)

@@ -19,6 +19,7 @@ TRANSACTION_MS_MAX: Final = 900_000
 LATE_MS: Final = 3_600_000
 """A round that is due for longer is late."""
 _HOLDS_BACK: Final = {
+    ReasonCode.NO_HIGH_WATERMARK: "without a high watermark nothing newer is compacted.",
     ReasonCode.OPEN_TRANSACTION: "the open transaction holds back what was closed since the last one.",
     ReasonCode.MIN_COMPACTION_LAG: "min.compaction.lag.ms holds back what was closed since the last one.",
     ReasonCode.ABOVE_HIGH_WATERMARK: "the high watermark holds back what was closed since the last one.",
@@ -49,7 +50,7 @@ def _cleaner_behind(case: Case) -> Iterator[Blocker]:
     if due is None or planned.compaction is None:
         return
     # beside a stopped broker nobody can clean: what counts is how long the log was written to since
-    alive_ms = now_ms if case.seen.locked_by else min(facts.active.largest_timestamp_ms, now_ms)
+    alive_ms = now_ms if case.seen.locked_by else min(facts.active.mtime_ms, now_ms)
     if alive_ms - due.since_ms < LATE_MS and due.closed_since < LATE_SEGMENTS:
         return
     noted_ms = case.seen.cleaner_checkpoint_ms

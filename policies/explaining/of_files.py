@@ -34,6 +34,8 @@ def file_blockers(case: Case) -> Iterator[Blocker]:
         remedy = "They stay as long as the partition is not touched; a broker that starts removes them."
     elif is_over:
         remedy = "clean, or the next start of a broker, removes them."
+    elif unknown:
+        remedy = "clean --delete-delay 0 removes them now; so does the next start of a broker."
     else:
         remedy = "clean --delete-delay 0 removes them now; until then restore can take a deletion back."
     owner = "a crash of the broker" if unknown and is_over and not case.seen.locked_by else delay
