@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
 from cleaner.engine.compactor import Compactor, Local
@@ -32,6 +32,10 @@ from policies.rescue import SpaceTarget, Volume
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
+from storage.names import TopicPartition
+
+if TYPE_CHECKING:
+    from policies.explaining.explanation import PartitionExplanation
 
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
@@ -108,6 +112,22 @@ class Cleaner:
             if uncleanable and not uncleanable.may_retry(list_partition(Path(key[0]) / str(key[1]))):
                 causes[key] = uncleanable.cause
         return causes
+
+    def explain(
+        self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
+    ) -> tuple[PartitionExplanation, ...]:
+        """Explain a partition, in each log dir that holds it; takes no lock and changes nothing.
+
+        Args:
+            planned: from ``plan``, with all that ``clean`` would be asked.
+            wanted: the partition.
+            exact: look for delete horizons in all of it, however large it is.
+
+        Raises: UnreadableFile, PartitionChanged.
+        """
+        from cleaner.engine.explaining.explaining import explanations  # noqa: PLC0415 - no other command needs it
+
+        return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
 
     def would_do(self, plan: Plan, *, exact: bool = False) -> Outcome:
         """Return what executing a plan would do; nothing is done.

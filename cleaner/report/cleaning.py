@@ -119,11 +119,12 @@ def _segment(planned: PartitionPlan, place: int) -> dict[str, Any]:
         "newest_timestamp_ms": None if newest_ms == NO_TIMESTAMP else newest_ms,
         "bytes": verdict.size_bytes,
         "action": verdict.action.value,
-        "reason": _reason(verdict.reason),
+        "reason": reason_fields(verdict.reason),
     }
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
+def reason_fields(reason: Reason) -> dict[str, Any]:
+    """Return a reason with its limit, as every document tells it."""
     return {
         "code": reason.code.value,
         "text": reason.text,
