@@ -97,7 +97,7 @@ def add_topics_argument(group: argparse._ActionsContainer) -> None:
         nargs="+",
         default=[],
         metavar="GLOB",
-        help="take only the topics or partitions with these names",
+        help="take only the topics, or partitions, with these names, e.g. clicks, clicks-0, 'click*'",
     )
 
 
@@ -207,10 +207,12 @@ def reader_of(
     return ConfigurationReader(read_settings, args.log_dir, args.set_options, keeps_settings=keeps_settings)
 
 
-def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
+def read_configuration(
+    reader: ConfigurationReader, args: argparse.Namespace, *, log_dirs_needed: bool = True
+) -> LoadedLayers:
     """Read the configuration. If a file cannot be read, name its option in the error.
 
-    Raises: InvalidConfig if no log dir is named; as ``ConfigurationReader.read``.
+    Raises: InvalidConfig if a log dir is needed and none is named; as ``ConfigurationReader.read``.
     """
     try:
         loaded = reader.read()
@@ -223,7 +225,7 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
         from storage.log_dir import forbidden
 
         raise forbidden(Path(error.filename).parent, error) from error
-    if not loaded.log_dirs:
+    if log_dirs_needed and not loaded.log_dirs:
         raise InvalidConfig("log.dirs", None, "no log dir is named; add --log-dir DIR, or --config FILE with log.dirs")
     return loaded
 
@@ -237,6 +239,11 @@ def _settings(args: argparse.Namespace) -> Settings:
         from cleaner.config.settings import read_settings
 
         settings = read_settings(args.config)
+    return overridden(settings, args)
+
+
+def overridden(settings: Settings, args: argparse.Namespace) -> Settings:
+    """Return the settings of a file with what the command line says instead."""
     return replace(
         settings,
         server_properties=args.server_properties or settings.server_properties,

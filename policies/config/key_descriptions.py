@@ -9,6 +9,20 @@ from typing import Final
 from policies.config.config_keys import DOUBLE_MAX, LONG_MAX, NO_LIMIT, ConfigKey, ValueKind, ValueUnit
 from policies.config.config_values import show_value
 
+FILE_SETTINGS: Final = {
+    "server.properties": "the broker's own file; logcleaner reads it for values and for Kafka's defaults",
+    "cluster.metadata": "whether logcleaner reads per-topic configurations from `__cluster_metadata-0`",
+    "kafka.defaults": "states that the broker runs on Kafka's defaults: `retention.ms` is 7 days",
+}
+"""Key above all tables of the configuration file, which is no key of Kafka -> what it does."""
+METRICS_SETTINGS: Final = {
+    "listen": "where the daemon serves metrics; no port without it",
+    "per.partition": "how many series each partition has: `few`, `all` or `none`",
+    "textfile": "where `clean` and `free` write the same metrics",
+}
+"""Key of ``[metrics]`` -> what it does."""
+SETTINGS: Final = {**FILE_SETTINGS, **{f"metrics.{key}": does for key, does in METRICS_SETTINGS.items()}}
+"""Key of the configuration file that no layer states -> what it does."""
 MEANINGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "what happens to old records: `delete` by age and size, `compact` by key, or both",
     "retention.ms": "how old the newest record of a segment may be; -1 is no limit",

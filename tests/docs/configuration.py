@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cleaner.config.settings import _File, _Metrics
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
-from policies.config.key_descriptions import MEANINGS, default_of, type_of
+from policies.config.key_descriptions import FILE_SETTINGS, MEANINGS, METRICS_SETTINGS, default_of, type_of
 from policies.config.policy import Layer
 from tests.docs.tables import table
-
-OF_THE_FILE: Final = {
-    "server.properties": "the broker's own file; logcleaner reads it for values and for Kafka's defaults",
-    "cluster.metadata": "whether logcleaner reads per-topic configurations from `__cluster_metadata-0`",
-    "kafka.defaults": "states that the broker runs on Kafka's defaults: `retention.ms` is 7 days",
-}
-OF_METRICS: Final = {
-    "listen": "where the daemon serves metrics; no port without it",
-    "per.partition": "how many series each partition has: `few`, `all` or `none`",
-    "textfile": "where `clean` and `free` write the same metrics",
-}
 
 
 def layers() -> str:
@@ -34,8 +23,8 @@ def keys() -> str:
     of_brokers = [key for key in BROKER_KEYS if key.name in MEANINGS]
     others = [key for key in (*TOPIC_KEYS, *BROKER_KEYS) if key.name not in MEANINGS]
     sections = [
-        ("Keys above all tables", "These are no keys of Kafka.", _of_file(_File, OF_THE_FILE)),
-        ("Keys of `[metrics]`", "", _of_file(_Metrics, OF_METRICS)),
+        ("Keys above all tables", "These are no keys of Kafka.", _of_file(_File, FILE_SETTINGS)),
+        ("Keys of `[metrics]`", "", _of_file(_Metrics, METRICS_SETTINGS)),
         ("Topic keys", f"For `[defaults]`, `[topics]` and `--set`. {_OURS}", _acted_on(of_topics)),
         ("Broker keys", f"For all topics alike. {_OURS}", _acted_on(of_brokers)),
         ("Keys that change nothing", "logcleaner reads and checks these, and does not act on them.", _others(others)),
@@ -58,7 +47,7 @@ def _others(keys_: Iterable[ConfigKey]) -> str:
     )
 
 
-def _of_file(model: type[_File | _Metrics], meanings: dict[str, str]) -> str:
+def _of_file(model: type[_File | _Metrics], meanings: Mapping[str, str]) -> str:
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     return table(
         ("Key", "Default", ""),
