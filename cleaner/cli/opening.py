@@ -85,7 +85,10 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         help="directories of the broker's log.dirs; they replace the configured ones",
     )
     group.add_argument(
-        "--config", type=Path, metavar="FILE", help="read this configuration file (TOML with Kafka's keys)"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="read this configuration file: TOML with Kafka's keys; its [topics] match topics, not partitions",
     )
 
 
@@ -97,7 +100,7 @@ def add_topics_argument(group: argparse._ActionsContainer) -> None:
         nargs="+",
         default=[],
         metavar="GLOB",
-        help="take only the topics, or partitions, with these names, e.g. clicks, clicks-0, 'click*'",
+        help="take only what these globs match: topics (clicks) or partitions (clicks-0, 'clicks-*')",
     )
 
 
