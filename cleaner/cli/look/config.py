@@ -84,7 +84,7 @@ def _show(args: argparse.Namespace) -> int:
     report = ConfigurationReport(scopes, _read(loaded), every_key=args.all)
     show(report, as_json=args.json, width_piped=_WIDE)
     warn_of_patterns(loaded)
-    return _tell(missing)
+    return _tell(loaded, missing)
 
 
 def _explain(args: argparse.Namespace) -> int:
@@ -109,7 +109,7 @@ def _explain(args: argparse.Namespace) -> int:
         (scope,) = _scopes(loaded, [None], key)
         known = topics_of(loaded) if key in TOPIC_KEY else None
         show(KeyReport(scope, _read(loaded), loaded.layers.differing(key, known or ())), as_json=args.json)
-    return _tell(missing)
+    return _tell(loaded, missing)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -121,6 +121,7 @@ def _check(args: argparse.Namespace) -> int:
     found = [str(path) for path in (settings.path, settings.server_properties) if path]
     if args.log_dir:
         loaded, _ = _load(args)
+        _warn_of_another_broker(loaded)
         check_patterns(loaded)
         found = [*_files(loaded), *(f"the topics of {path}" for path in loaded.log_dirs)]
     sys.stdout.write(f"no problem found in {', '.join(found) or '--set'}\n")
@@ -168,7 +169,17 @@ def _files(loaded: LoadedLayers) -> list[str]:
     return [*map(str, loaded.files), *cluster]
 
 
-def _tell(missing: Sequence[Missing]) -> int:
+def _warn_of_another_broker(loaded: LoadedLayers) -> None:
+    """Warn where the values may be those of another broker, so that a run would not act on them without ``--yes``."""
+    from policies.guards import config_guard
+
+    for path, facts in loaded.facts.items():
+        if reason := config_guard(facts):
+            complain(f"{reason.code}: {path}: {reason.text}; a run that changes the log dir needs --yes")
+
+
+def _tell(loaded: LoadedLayers, missing: Sequence[Missing]) -> int:
+    _warn_of_another_broker(loaded)
     for error in missing:
         complain(str(error))
     return ExitStatus.FAILED if missing else ExitStatus.DONE

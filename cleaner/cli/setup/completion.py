@@ -1,7 +1,7 @@
 """The command ``completion``: it prints the script that teaches a shell to complete ``logcleaner``.
 
-The script knows commands, options and configuration keys. At a topic or a partition it asks logcleaner itself, by the
-hidden option ``--offer``.
+The script knows commands, options and configuration keys. At a topic or a partition it asks logcleaner itself, by
+``--offer``.
 """
 
 from __future__ import annotations
@@ -65,8 +65,13 @@ complete -o bashdefault -F _logcleaner logcleaner
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``completion``."""
     parser.add_argument("shell", choices=_SHELLS, help="the shell that will read the script")
-    parser.add_argument("--offer", choices=("topics", "partitions"), help=argparse.SUPPRESS)
-    parser.add_argument("--word", default="", help=argparse.SUPPRESS)
+    group = parser.add_argument_group("used by the scripts")
+    group.add_argument(
+        "--offer",
+        choices=("topics", "partitions"),
+        help="print the names that the log dirs on the line COMMAND_LINE have, and no script",
+    )
+    group.add_argument("--word", default="", metavar="TEXT", help="offer only names that begin so")
 
 
 def run(args: argparse.Namespace) -> int:
