@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.report.totals import Totals
-from policies.facts import UnreadablePartition
+from policies.facts import NO_TIMESTAMP, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
-from policies.reasons import Verdict
+from policies.reasons import Limit, Reason, as_int64
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -86,7 +86,7 @@ def _partition(planned: PartitionPlan | UnreadablePartition, outcome: Outcome) -
         "first_dirty_offset": section.first_dirty_offset if section else None,
         "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
         "error": result.error if result else None,
-        "segments": [_segment(verdict) for verdict in planned.verdicts],
+        "segments": [_segment(planned, place) for place in range(len(planned.verdicts))],
         "result": _result(result) if result else None,
     }
 
@@ -110,13 +110,37 @@ def _unreadable(partition: UnreadablePartition) -> dict[str, Any]:
     }
 
 
-def _segment(verdict: Verdict) -> dict[str, Any]:
-    reason = verdict.reason
+def _segment(planned: PartitionPlan, place: int) -> dict[str, Any]:
+    verdict, facts = planned.verdicts[place], planned.facts
+    newest_ms = facts.segments[place].newest_record_ms
     return {
         "base_offset": verdict.base_offset,
+        "last_offset_max": facts.upper_offset(place) - 1 if verdict.size_bytes else None,
+        "newest_timestamp_ms": None if newest_ms == NO_TIMESTAMP else newest_ms,
         "bytes": verdict.size_bytes,
         "action": verdict.action.value,
-        "reason": {"code": reason.code.value, "text": reason.text, "until_ms": reason.until_ms},
+        "reason": _reason(verdict.reason),
+    }
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {
+        "code": reason.code.value,
+        "text": reason.text,
+        "until_ms": reason.until_ms,
+        "limit": _limit(reason.limit) if reason.limit else None,
+    }
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    stated, actual = limit
+    return {
+        "key": stated.key,
+        "value": ",".join(stated.value) if isinstance(stated.value, tuple) else stated.value,
+        "layer": stated.layer.title,
+        "file": stated.file,
+        "line": stated.line,
+        "actual": as_int64(actual) if isinstance(actual, int) else actual,
     }
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS
+from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS, ConfigKey
 from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
 from policies.config.explanation import Exclusion, Explanation, LayerValue
 from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
@@ -233,10 +233,13 @@ def key_of(name: str) -> str:
 
 
 def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
-    title = Layer.KAFKA_DEFAULT.title
-    keys = (*TOPIC_KEYS, *BROKER_KEYS)
-    defaults = {key.name: Stated(key.name, key.default, Layer.KAFKA_DEFAULT, title, key.name) for key in keys}
+    defaults = {key.name: _default(key) for key in (*TOPIC_KEYS, *BROKER_KEYS)}
     return defaults if limits_stated else {**defaults, **_NO_LIMITS}
+
+
+def _default(key: ConfigKey) -> Stated:
+    origin = "logcleaner's default" if key.ours else Layer.KAFKA_DEFAULT.title
+    return Stated(key.name, key.default, Layer.KAFKA_DEFAULT, origin, key.name)
 
 
 def _read(raw: Mapping[Layer, RawLayer], problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:

@@ -12,13 +12,13 @@ from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS
 from policies.config.key_descriptions import MEANINGS
 from tests.docs import picture
 from tests.docs.blocks import ROOT
-from tests.docs.parts import DOCS, documents, with_parts
+from tests.docs.parts import DOCS, pages, with_parts
 
 REMEDY = "run python -m tests.docs and commit what it writes"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize("name", documents())
+@pytest.mark.parametrize("name", pages())
 def test_the_generated_parts_of_a_page_are_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text("utf-8") == with_parts(name), REMEDY
 
