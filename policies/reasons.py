@@ -53,6 +53,7 @@ class ReasonCode(StrEnum):
     CLOCK_JUMPED = "CLOCK_JUMPED"
     FOREIGN_CONFIG = "FOREIGN_CONFIG"
     MAX_DELETE_RATIO = "MAX_DELETE_RATIO"
+    MAX_UNKEYED_RATIO = "MAX_UNKEYED_RATIO"
 
 
 class Reason(NamedTuple):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from policies.plan import Compaction, Deletion, PartitionKey
+from policies.reasons import Reason
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted
@@ -42,6 +43,8 @@ class PartitionResult:
     seconds: float = 0.0
     error: str | None = None
     """Why the partition, or its compaction, was left as it was."""
+    guard: Reason | None = None
+    """The guard rail that held the compaction back once it had read the records; nothing was compacted then."""
     is_corrupt: bool = False
     """The cause is damage in the files: another attempt fails, too, until they change."""
 
@@ -91,6 +94,11 @@ class Outcome:
     """Who carried the compactions out."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
+
+    @property
+    def guards(self) -> Mapping[PartitionKey, Reason]:
+        """The guard rails that held compactions back while they ran."""
+        return {key: result.guard for key, result in self.results.items() if result.guard}
 
 
 class Listener(Protocol):
