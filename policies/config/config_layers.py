@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS
 from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
-from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
+from policies.config.policy import NOBODY, OUR_DEFAULT, BrokerPolicy, Layer, Stated, TopicPolicy
 from storage.errors import InvalidConfig, InvalidConfigs
 
 _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
@@ -232,9 +232,12 @@ def key_of(name: str) -> str:
 
 
 def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
-    title = Layer.KAFKA_DEFAULT.title
-    keys = (*TOPIC_KEYS, *BROKER_KEYS)
-    defaults = {key.name: Stated(key.name, key.default, Layer.KAFKA_DEFAULT, title, key.name) for key in keys}
+    defaults = {
+        key.name: Stated(
+            key.name, key.default, Layer.KAFKA_DEFAULT, OUR_DEFAULT if key.ours else Layer.KAFKA_DEFAULT.title, key.name
+        )
+        for key in (*TOPIC_KEYS, *BROKER_KEYS)
+    }
     return defaults if limits_stated else {**defaults, **_NO_LIMITS}
 
 

@@ -19,12 +19,15 @@ from policies.config.config_keys import (
     LONG_MAX,
     NO_LIMIT,
     TOPIC_KEY,
+    ConfigKey,
     Value,
 )
 from policies.config.config_values import show_value
 
 NOBODY: Final = "nobody stated it"
 """The origin of a limit that no layer stated."""
+OUR_DEFAULT: Final = "logcleaner's default"
+"""The origin of a default of a key that Kafka does not know."""
 
 
 class Layer(IntEnum):
@@ -80,6 +83,11 @@ class Stated:
     def shown(self) -> str:
         """The value in people's words."""
         return show_value(TOPIC_KEY.get(self.key) or BROKER_KEY[self.key], self.value)
+
+    @property
+    def sentence(self) -> str:
+        """Key, value and place: ``retention.ms=3d (server.properties line 12)``."""
+        return f"{self.key}={self.shown} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +173,11 @@ class TopicPolicy:
 
     def origin(self, key: str) -> str:
         """Return the place that stated the value of a topic key."""
-        return self.stated[key].origin if key in self.stated else NOBODY
+        return self.value_of(key).origin
+
+    def value_of(self, key: str) -> Stated:
+        """Return the value of a topic key with its place, also if no layer stated it."""
+        return self.stated.get(key) or _unstated(TOPIC_KEY[key], self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,4 +208,12 @@ class BrokerPolicy:
 
     def origin(self, key: str) -> str:
         """Return the place that stated the value of a broker key."""
-        return self.stated[key].origin if key in self.stated else NOBODY
+        return self.value_of(key).origin
+
+    def value_of(self, key: str) -> Stated:
+        """Return the value of a broker key with its place, also if no layer stated it."""
+        return self.stated.get(key) or _unstated(BROKER_KEY[key], self)
+
+
+def _unstated(key: ConfigKey, policy: TopicPolicy | BrokerPolicy) -> Stated:
+    return Stated(key.name, getattr(policy, key.field), Layer.KAFKA_DEFAULT, NOBODY, key.name)
