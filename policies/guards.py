@@ -1,15 +1,15 @@
 """Guard rails: they hold a plan back that the configuration allows, until a person says ``--yes``.
 
 Pure functions: each takes facts, and returns the reason to stop or None. The plan asks the guard rails, so that a dry
-run and a run agree. One of them needs what only a compaction reads: ``unkeyed_guard``. The round asks it before its first
-write; a later plan asks it again, with the count of the round that it held back.
+run and a run agree. One of them needs what only a compaction reads: ``unkeyed_guard``. The round asks it before its
+first write; a later plan asks it again, with the count of the round that it held back.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
@@ -17,6 +17,8 @@ from policies.reasons import Action, Limit, Reason, ReasonCode, duration, moment
 
 if TYPE_CHECKING:
     from policies.plan import PartitionPlan, Request
+
+_KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
@@ -92,6 +94,11 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
     stated = policy.value_of("max.delete.ratio")
     text = f"{what}, more than {stated.sentence} allows without --yes"
     return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, deleted_bytes / all_bytes))
+
+
+def may_drop_unkeyed(planned: PartitionPlan) -> bool:
+    """Return whether a compaction may meet records without a key: any but that of a topic which Kafka itself writes."""
+    return planned.compaction is not None and planned.facts.topic_partition.topic not in _KEYED_TOPICS
 
 
 def unkeyed_guard(count: KeyCount, policy: TopicPolicy) -> Reason | None:

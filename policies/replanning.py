@@ -1,7 +1,7 @@
 """What becomes of a plan while it is carried out.
 
-Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held back,
-once they had read the records, are no part of the plan any more.
+Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held
+back, once they had read the records, are no part of the plan any more.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ from cleaner.engine.deletion import (
     truncate_leader_epochs,
 )
 from cleaner.engine.inventory import producer_state_of
-from cleaner.engine.journal import HELD_BACK, Journal, JournalFull, compaction_entry, deletion_entry
+from cleaner.engine.journal import GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
-from cleaner.engine.uncleanable import HeldBack, Uncleanable, held_back_entry
+from cleaner.engine.uncleanable import HeldBack, Uncleanable, guarded_entry
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
 from policies.facts import PartitionFacts
@@ -298,7 +298,7 @@ class Executor:
             done = self._compactor.compact(round_, means or self._means)
         except HeldBack as held:
             with suppress(JournalFull):  # told already
-                self._record(HELD_BACK, facts.topic_partition, **held_back_entry(partition, listing, held))
+                self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))
             return replace(before, guard=held.guard)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)

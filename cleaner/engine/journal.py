@@ -25,7 +25,7 @@ from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, parse_topic_partition
 
-HELD_BACK: Final = "held_back"
+GUARDED: Final = "guarded"
 """The kind of the line behind that of a compaction which a guard rail then held back: the compaction did nothing."""
 SIZE_MAX_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 256 << 20
@@ -68,7 +68,7 @@ class Journal:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``held_back``, ``recover``, ``restore``, ``release``, ``failed``, or
+            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``failed``, or
                 ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.

@@ -75,6 +75,16 @@ class PartitionResult:
             map_utilisation=done.map_utilisation,
         )
 
+    def following(self, before: PartitionResult) -> PartitionResult:
+        """Return the figures of two runs over a partition: this one, and the one before, which compacted nothing."""
+        return replace(
+            self,
+            deleted_segments=before.deleted_segments + self.deleted_segments,
+            deleted_bytes=before.deleted_bytes + self.deleted_bytes,
+            freed_bytes=before.freed_bytes + self.freed_bytes,
+            seconds=before.seconds + self.seconds,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -99,6 +109,18 @@ class Outcome:
     def guards(self) -> Mapping[PartitionKey, Reason]:
         """The guard rails that held compactions back while they ran."""
         return {key: result.guard for key, result in self.results.items() if result.guard}
+
+    def followed_by(self, second: Outcome) -> Outcome:
+        """Return the outcome of two runs, of which the second did what guard rails had held back in this one."""
+        later = {key: r.following(self.results[key]) if key in self.results else r for key, r in second.results.items()}
+        return replace(
+            second,
+            results={**self.results, **later},
+            swept_bytes=self.swept_bytes + second.swept_bytes,
+            seconds=self.seconds + second.seconds,
+            errors=tuple(dict.fromkeys((*self.errors, *second.errors))),
+            full_log_dirs={**self.full_log_dirs, **second.full_log_dirs},
+        )
 
 
 class Listener(Protocol):

@@ -3,8 +3,8 @@
 Damage: a run from the command line tries every time, and leaves a line in the journal for ``topics``. Who runs round
 after round would read the same damage over and over.
 
-Too many records without a key: the round that counted them leaves a line in the journal. As long as the same round would
-read the same files, every later plan has the count from there: it knows, without reading them, what the guard rail says.
+Too many records without a key: the round that counted them leaves a line in the journal. As long as the same round
+would read the same files, every later plan has the count from there, and knows what the guard rail says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from cleaner.engine.journal import HELD_BACK, partition_of, read_entries
+from cleaner.engine.journal import GUARDED, partition_of, read_entries
 from policies.facts import CountedRound, KeyCount
 from policies.plan import PartitionPlan
 from policies.reasons import Reason
@@ -78,8 +78,8 @@ class CountedFiles(NamedTuple):
         return self.round if _fingerprint(listing) == self.fingerprint else None
 
 
-def held_back_entry(planned: PartitionPlan, listing: Listing, held: HeldBack) -> dict[str, object]:
-    """Return the fields of a ``held_back`` line. ``listing``: made under the lock, before the round read anything."""
+def guarded_entry(planned: PartitionPlan, listing: Listing, held: HeldBack) -> dict[str, object]:
+    """Return the fields of a ``guarded`` line. ``listing``: made under the lock, before the round read anything."""
     assert planned.compaction is not None
     return {
         "code": held.guard.code.value,
@@ -93,9 +93,9 @@ def held_back_entry(planned: PartitionPlan, listing: Listing, held: HeldBack) ->
 
 
 def counts_in(log_dir: Path) -> dict[TopicPartition, CountedFiles]:
-    """Return the newest count of each partition, by the ``held_back`` lines of a journal. Raises: UnreadableFile."""
+    """Return the newest count of each partition, by the ``guarded`` lines of a journal. Raises: UnreadableFile."""
     found: dict[TopicPartition, CountedFiles] = {}
-    for entry in read_entries(log_dir, HELD_BACK):
+    for entry in read_entries(log_dir, GUARDED):
         match entry:
             case {
                 "first_dirty_offset": int(first_dirty_offset),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner.engine.deletion import retired_snapshots
-from cleaner.engine.journal import HELD_BACK, partition_of, read_journal, read_lines
+from cleaner.engine.journal import GUARDED, partition_of, read_journal, read_lines
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
@@ -85,7 +85,7 @@ def journalled_deletions(
         elif entry["what"] == "compact":
             without_the_newest[topic_partition] = before_compaction[topic_partition]
             before_compaction[topic_partition] = len(found[topic_partition])
-        elif entry["what"] == HELD_BACK and topic_partition in without_the_newest:
+        elif entry["what"] == GUARDED and topic_partition in without_the_newest:
             before_compaction[topic_partition] = without_the_newest.pop(topic_partition)
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
             found[topic_partition].append(deletion)

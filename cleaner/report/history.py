@@ -14,7 +14,7 @@ from policies.reasons import moment
 
 SCHEMA: Final = "logcleaner.history/1"
 _ALWAYS: Final = {"recover": "finished or undid an interrupted step", "release": "no longer on hold"}
-_COLUMNS: Final = "{:<20}  {:<9}  {:>10}  "
+_COLUMNS: Final = "{:<20}  {:<7}  {:>10}  "
 _WHY_COLUMN: Final = len(_COLUMNS.format("", "", ""))
 
 
@@ -77,10 +77,8 @@ def _why(entry: Mapping[str, Any]) -> str:
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
-        case "failed":
-            return str(entry.get("error"))
-        case "held_back":
-            return f"{entry.get('code')}: {entry.get('text')}"
+        case "failed" | "guarded":
+            return str(entry.get("error", entry.get("text")))
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
         case what:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import HELD_BACK, partition_of, read_lines
+from cleaner.engine.journal import GUARDED, partition_of, read_lines
 from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT
@@ -45,7 +45,7 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
             damaged_lines += 1
         elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
             entry.pop("undo", None)
-            if entry["what"] == HELD_BACK:
+            if entry["what"] == GUARDED:
                 _leave_out_newest_compaction(entries, entry.get("partition"))
             entries.append(entry)
     return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir))

@@ -61,7 +61,7 @@ def test_each_record_counts_once_wherever_the_dirty_section_starts(
     monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", slots_log2)
     monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 900)
     directory = PartitionDir(tmp_path)
-    records = drawn(random.Random(7), directory, lambda batch: form.encode(batch))
+    records = drawn(random.Random(7), directory, form.encode)
     expected = KeyCount(len(records), sum(record.key is None for record in records))
     assert 0 < expected.unkeyed < expected.records
     for first_dirty in range(0, directory.end_offset, 17):
