@@ -169,7 +169,7 @@ def _result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None
         if result.records_unkeyed:
             words += f", {result.records_unkeyed:,} without a key go"
         if page.every_segment and result.basis is Basis.ESTIMATE and may_drop_unkeyed(planned):
-            words += ", records without a key: not known without --exact"
+            words += ", records without a key not counted"
         page.note(words, _STYLES[Action.COMPACT])
     if result.error:
         page.note(f"FAILED: {result.error}", "bold red")
@@ -247,8 +247,8 @@ def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
     """Add a line if the records that a compacted topic cannot keep were not counted."""
     estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
     if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
-        unknown = f"how many records without a key {counted(partitions, 'partition')} would lose"
-        page.line(f"Not known without --exact: {unknown}.")
+        lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
+        page.line(f"{lost}: not known without --exact.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

@@ -173,8 +173,11 @@ def test_dry_run_without_reading_does_not_know(log_dir):
     assert not list(would.guards)
     results = [partition["result"]["records_unkeyed"] for partition in report.document()["partitions"]]
     assert results == [None, None]
-    assert text_of(report, 200).count("records without a key 2 partitions would lose") == 1
-    assert text_of(report, 200, every_segment=True).count("records without a key: not known without --exact") == 2
+    assert (
+        text_of(report, 200).count("Records without a key that 2 partitions would lose: not known without --exact.")
+        == 1
+    )
+    assert text_of(report, 200, every_segment=True).count(", records without a key not counted") == 2
 
 
 def test_topics_that_kafka_writes_hold_no_record_without_a_key(tmp_path):
