@@ -36,9 +36,14 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the bar away; further bytes bring another one."""
         if self._progress:
             with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()
+        self._progress, self._done_bytes, self._start_seconds = None, 0, stopwatch()
 
 
 def _started(doing: str) -> Progress:

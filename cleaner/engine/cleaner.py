@@ -28,6 +28,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
+from policies.replanning import held_back
 from policies.rescue import SpaceTarget, Volume
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
@@ -130,7 +131,7 @@ class Cleaner:
         return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
 
     def would_do(self, plan: Plan, *, exact: bool = False) -> Outcome:
-        """Return what executing a plan would do; nothing is done.
+        """Return what executing a plan would do; nothing is done. ``held_back`` takes from the plan what it found.
 
         Args:
             plan: from ``plan``.
@@ -158,7 +159,7 @@ class Cleaner:
             ]
             planned = spend(planned, executors, lambda: self.plan(request))
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(
+        outcome = Outcome(
             False,
             {key: result for executor in executors for key, result in executor.results.items()},
             begun.swept_bytes,
@@ -169,6 +170,7 @@ class Cleaner:
             self._compactor.name,
             {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
         )
+        return held_back(planned, outcome.guards), outcome
 
     def remove_journalled(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and unlink the ``.deleted`` files that the journal names and whose delay is over.
@@ -225,7 +227,8 @@ class Cleaner:
                 with suppress(Stopped), closing(self._compactor):
                     copier.copy_to(output)
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
+        outcome = Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
+        return held_back(planned, outcome.guards), outcome
 
     def volumes(self) -> tuple[Volume, ...]:
         """Return the file systems of the log dirs, as they are now."""

@@ -6,12 +6,13 @@ import fnmatch
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
+from cleaner.engine.uncleanable import CountedFiles, counts_in
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
@@ -105,10 +106,14 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
     try:
         checkpoints = log_dir.checkpoints()
-        found = list(log_dir.partitions())
+        found, counts = list(log_dir.partitions()), counts_in(log_dir.path)
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
-    surveyed = (_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found if survey.wants(tp))
+    surveyed = (
+        _survey_partition(log_dir, tp, path, checkpoints, survey, counts.get(tp))
+        for tp, path in found
+        if survey.wants(tp)
+    )
     partitions = tuple(partition for partition in surveyed if partition is not None)
     size_bytes = sum(
         p.size_bytes
@@ -145,7 +150,12 @@ def _newest_file_ms(partition: Path) -> int:
 
 
 def _survey_partition(
-    log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
+    log_dir: LogDir,
+    topic_partition: TopicPartition,
+    path: Path,
+    checkpoints: Checkpoints,
+    survey: Survey,
+    counted: CountedFiles | None,
 ) -> PartitionFacts | UnreadablePartition | None:
     """Return the partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
     listing: Listing | None = None
@@ -153,7 +163,8 @@ def _survey_partition(
     def survey_now() -> PartitionFacts:
         nonlocal listing
         listing = list_partition(path)
-        return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        facts = survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        return replace(facts, counted=counted.of(listing)) if counted else facts
 
     try:
         return despite_vanishing(survey_now)

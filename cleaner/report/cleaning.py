@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.totals import Totals
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
@@ -37,7 +37,7 @@ class CleaningReport:
 
         A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
-        compaction drops records without a key, and the data was read.
+        compaction drops records without a key, or as null if the data was not read, so that nobody knows.
         """
         plan, outcome = self.plan, self.outcome
         return {
@@ -155,9 +155,15 @@ def _result(result: PartitionResult) -> dict[str, Any]:
         "compacted_to_bytes": result.compacted_to_bytes,
         "records_read": result.records_read,
         "records_kept": result.records_kept,
-        **({"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}),
+        **_unkeyed(result),
         "seconds": round(result.seconds, 3),
     }
+
+
+def _unkeyed(result: PartitionResult) -> dict[str, int | None]:
+    if result.compacted_from_bytes and result.basis is Basis.ESTIMATE:
+        return {"records_unkeyed": None}
+    return {"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}
 
 
 def _totals(totals: Totals, outcome: Outcome) -> dict[str, Any]:

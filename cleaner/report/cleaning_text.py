@@ -13,6 +13,7 @@ from cleaner.report.page import YEAR_9999_MS, Page, counted, size
 from cleaner.report.runs import Stretch, folded, runs_of
 from cleaner.report.totals import Totals
 from policies.facts import UnreadablePartition
+from policies.guards import may_drop_unkeyed
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Action, Reason, ReasonCode, duration, moment
 from policies.steps import scratch_bytes
@@ -129,7 +130,7 @@ def _partition(planned: PartitionPlan, outcome: Outcome, page: Page) -> None:
         words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {facts.cleaner_checkpoint}"
         page.note(f"{words} becomes {planned.checkpoint_offset}")
     if result := outcome.results.get((facts.log_dir, facts.topic_partition)):
-        _result(result, page)
+        _result(planned, result, page)
 
 
 def _run(run: Stretch, columns: int, page: Page) -> None:
@@ -159,7 +160,7 @@ def _policy(planned: PartitionPlan) -> str:
     return planned.policy.cleanup_policy or "no policy"
 
 
-def _result(result: PartitionResult, page: Page) -> None:
+def _result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None:
     if result.compacted_from_bytes:
         at_most = "at most " if result.basis is Basis.ESTIMATE else ""
         words = f"compaction: {size(result.compacted_from_bytes)} to {at_most}{size(result.compacted_to_bytes)}"
@@ -167,6 +168,8 @@ def _result(result: PartitionResult, page: Page) -> None:
             words += f", {result.records_kept:,} of {result.records_read:,} records stay"
         if result.records_unkeyed:
             words += f", {result.records_unkeyed:,} without a key go"
+        if page.every_segment and result.basis is Basis.ESTIMATE and may_drop_unkeyed(planned):
+            words += ", records without a key not counted"
         page.note(words, _STYLES[Action.COMPACT])
     if result.error:
         page.note(f"FAILED: {result.error}", "bold red")
@@ -235,8 +238,17 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
         _deletion_note(plan, totals, outcome, page)
     if outcome.dry_run and totals.is_estimate:
         page.line("The compacted size is not known without reading the data; --exact reads it.")
+        _uncounted(plan, outcome, page)
     if outcome.dry_run and has_work:
         page.line("DRY RUN - nothing was changed. To do it, run the same command without --dry-run.", "bold yellow")
+
+
+def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
+    """Add a line if the records that a compacted topic cannot keep were not counted."""
+    estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
+    if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
+        lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
+        page.line(f"{lost}: not known without --exact.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS, ConfigKey
 from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
 from policies.config.explanation import Exclusion, Explanation, LayerValue
-from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
+from policies.config.policy import NOBODY, OUR_DEFAULT, BrokerPolicy, Layer, Stated, TopicPolicy
 from storage.errors import InvalidConfig, InvalidConfigs
 
 _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
@@ -238,7 +238,7 @@ def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
 
 
 def _default(key: ConfigKey) -> Stated:
-    origin = "logcleaner's default" if key.ours else Layer.KAFKA_DEFAULT.title
+    origin = OUR_DEFAULT if key.ours else Layer.KAFKA_DEFAULT.title
     return Stated(key.name, key.default, Layer.KAFKA_DEFAULT, origin, key.name)
 
 

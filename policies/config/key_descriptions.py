@@ -40,6 +40,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "compaction.rounds": "`kafka` ends a round where Kafka's offset map would be full",
     "retention.future.timestamps": "`mtime`: if a segment's newest record lies in the future, the file's time counts",
     "max.delete.ratio": "a plan that takes more than this share of a partition's bytes waits for `--yes`",
+    "max.unkeyed.ratio": "a compaction that would drop more than this share of the records of its round, because they "
+    "have no key, waits for `--yes`; 1 lets everything through",
     "log.dirs": "the log directories",
     "metadata.log.dir": "the directory of the metadata log, if it is not in one of `log.dirs`",
     "log.retention.check.interval.ms": "how often the daemon applies retention",

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.confirming import (
+    add_danger_arguments,
+    confirm,
+    confirm_force_lock,
+    confirm_guards,
+    confirm_held_back,
+    tell_guards,
+)
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
@@ -18,7 +25,7 @@ from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
-from storage.errors import InvalidConfig
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
 
 if TYPE_CHECKING:
@@ -102,6 +109,9 @@ def run(args: argparse.Namespace) -> int:
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
+            bar.stop()
+            if again := confirm_held_back(args, plan, outcome, confirmed):
+                plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
@@ -151,14 +161,32 @@ def _request(args: argparse.Namespace) -> Request:
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
     """Carry out the request. Return plan, outcome, and the exit status of a signal that came meanwhile, else 0."""
     if args.dry_run:
+        from policies.replanning import held_back
+
         plan = cleaner.plan(request)
-        return plan, cleaner.would_do(plan, exact=args.exact), 0
+        outcome = cleaner.would_do(plan, exact=args.exact)
+        return held_back(plan, outcome.guards), outcome, 0
     with stopping_on_signals(cleaner) as signals:
         if args.output:
             plan, outcome = cleaner.copy(request, args.output, tool_version=__version__)
         else:
             plan, outcome = cleaner.clean(request)
     return plan, outcome, 128 + signals[0] if signals else 0
+
+
+def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request) -> tuple[Plan, Outcome, int]:
+    """Do what guard rails had held back. Return what came of both runs, as ``_act`` does."""
+    from policies.replanning import limited_to, replanned
+
+    keys = outcome.guards.keys()
+    try:
+        with stopping_on_signals(cleaner) as signals:
+            second_plan, second = cleaner.clean(request)
+    except LogCleanerError as error:  # a broker may have started; the first run is to be told all the same
+        return plan, replace(outcome, errors=(*outcome.errors, str(error))), 0
+    deleted = {key: outcome.results[key].deleted_segments for key in keys}
+    plan = replanned(plan, limited_to(second_plan, keys), deleted)
+    return plan, outcome.followed_by(second), 128 + signals[0] if signals else 0
 
 
 def _tell_output(output: Path) -> None:
