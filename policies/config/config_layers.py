@@ -103,6 +103,18 @@ class ConfigLayers:
         """
         return self._with_cluster(sources, [])
 
+    def overridden(self, value: Stated) -> ConfigLayers:
+        """Return these layers with one more value of ``--set``, which wins over its others.
+
+        Raises:
+            InvalidConfigs: the value contradicts the other layers.
+        """
+        overrides = {**self.broad[Layer.SET], value.key: value}
+        layers = replace(self, broad={**self.broad, Layer.SET: overrides})
+        if problems := tuple(_contradictions(layers)):
+            raise InvalidConfigs(problems)
+        return layers
+
     def _with_cluster(self, sources: ConfigSources, problems: list[InvalidConfig]) -> ConfigLayers:
         stated: dict[Layer, RawLayer] = {
             Layer.CLUSTER_DEFAULT: sources.cluster_default,
@@ -134,7 +146,7 @@ class ConfigLayers:
 
     def _resolved(self, topic: str, *, compacted_before: bool) -> TopicPolicy:
         layers = self.of_topic(topic)
-        if _is_internal(topic):
+        if is_internal(topic):
             layers = [_RETENTION_UNSTATED, *map(_without_barred, layers)]
         stated = _strongest(layers)
         because = self._unknown_because(topic, stated["cleanup.policy"], compacted_before=compacted_before)
@@ -159,12 +171,12 @@ class ConfigLayers:
 
     def _values(self, topic: str | None) -> Iterator[LayerValue]:
         """Yield every value that was stated for a topic, lowest layer first."""
-        is_internal = topic is not None and _is_internal(topic)
-        if is_internal:
+        is_kafkas_own = topic is not None and is_internal(topic)
+        if is_kafkas_own:
             yield from (LayerValue(stated, applies=True) for stated in _RETENTION_UNSTATED.values())
         for layer in self.of_topic(topic):
             for stated in layer.values():
-                yield LayerValue(stated, applies=not (is_internal and _is_barred(stated)))
+                yield LayerValue(stated, applies=not (is_kafkas_own and _is_barred(stated)))
 
     def of_topic(self, topic: str | None) -> list[StatedLayer]:
         """Return the layers that hold for a topic, the strongest last. None stands for a topic that no layer names."""
@@ -206,7 +218,8 @@ class ConfigLayers:
         return None
 
 
-def _is_internal(topic: str) -> bool:
+def is_internal(topic: str) -> bool:
+    """Return whether a topic is one of Kafka's own, which are named ``__*``."""
     return topic.startswith("__")
 
 

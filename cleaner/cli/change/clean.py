@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
+from cleaner.cli.change.asking import add_what_if_argument, asked, with_answers
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock, confirm_guards, tell_guards
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
@@ -52,6 +53,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exact", action="store_true", help="with --dry-run: read the data to find the exact compacted size"
     )
+    add_what_if_argument(group)
     group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
     group.add_argument("--force-compaction", action="store_true", help="compact at any dirty ratio")
     group.add_argument(
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from storage.lock import LogDirLocked
 
     _check_usage(args)
-    request = _request(args)
+    request, questions = _request(args), asked(args)
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
@@ -102,12 +104,13 @@ def run(args: argparse.Namespace) -> int:
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
+            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    show(CleaningReport(plan, outcome), as_json=args.json, every_segment=args.verbose > 0)
+    show(with_answers(CleaningReport(plan, outcome), answered), as_json=args.json, every_segment=args.verbose > 0)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)
@@ -120,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
+    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code), ("--what-if", args.what_if)):
         if given and not args.dry_run:
             raise InvalidConfig(option, None, "needs --dry-run")
     if args.force_compaction and args.only == "retention":
