@@ -108,7 +108,7 @@ def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
 
 
 def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
-    """Tell, a line for each key of ``--set``, what it changes and which topics of the run it hits."""
+    """Tell, a line for each topic key of ``--set``, what it changes and which topics of the run it hits."""
     from cleaner.engine.inventory import is_named
     from policies.config.overrides import overrides
     from storage.log_dir import LogDir

@@ -1,4 +1,4 @@
-"""What ``--set`` changes against the configuration in force: the topics that it hits, and those that it does not."""
+"""Compare ``--set`` with the configuration in force: find the topics that it hits, and those that it does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.config.policy import Layer, Stated, TopicPolicy
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What one key of ``--set`` changes.
+    """The effect of one key of ``--set``.
 
     Attributes:
         stated: the value of ``--set``.
@@ -22,7 +22,6 @@ class Override:
         same: topics that have this value in force anyway.
         barred: topics named ``__*``, which take ``retention.*`` from no ``--set``.
         unknown: topics of which nothing is touched, since their configuration is unknown.
-        broker_before: the value in force without it, of a key for all topics alike; None for a topic key.
     """
 
     stated: Stated
@@ -31,16 +30,11 @@ class Override:
     same: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    broker_before: Stated | None = None
 
     @property
     def told(self) -> str:
-        """What it changes, in one sentence."""
-        said = f"{self.stated.key}={self.stated.shown}"
-        if self.broker_before is not None:
-            is_same = self.broker_before.value == self.stated.value
-            return f"{said}: {'as it is' if is_same else f'{self.broker_before.shown} before'}, for all topics alike"
-        return f"{said}: {'; '.join(self._parts())}"
+        """The effect in one sentence."""
+        return f"{self.stated.key}={self.stated.shown}: {'; '.join(self._parts())}"
 
     def _parts(self) -> Iterator[str]:
         by_value: dict[str, list[str]] = {}
@@ -53,8 +47,8 @@ class Override:
         if self.same:
             yield f"the same before: {_counted(self.same)}"
         if self.idle:
-            which = "compacted only" if self.stated.key in _OF_RETENTION else "not compacted"
-            yield f"without effect: {_counted(self.idle)}, {which}"
+            lacking = "delete" if self.stated.key in _OF_RETENTION else "compact"
+            yield f"without effect: {_counted(self.idle)} without {lacking} in cleanup.policy"
         if self.barred:
             yield f"not hit: {_counted(self.barred)} named __*, which take it only from {_BY_NAME}"
         if self.unknown:
@@ -83,24 +77,20 @@ def _named(topics: Sequence[str]) -> str:
 
 
 def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ...]:
-    """Return what each key of ``--set`` changes.
+    """Return what each topic key of ``--set`` changes.
 
     Args:
         layers: the configuration, with ``--set``.
         topics: the names of the topics of the run.
     """
-    stated = layers.broad[Layer.SET]
-    if not stated:
+    found = {key: Override(stated) for key, stated in layers.broad[Layer.SET].items() if key in TOPIC_KEY}
+    if not found:
         return ()
     without = replace(layers, broad={**layers.broad, Layer.SET: {}})
-    broker = without.broker_policy().stated
-    found = {
-        key: Override(value, broker_before=None if key in TOPIC_KEY else broker[key]) for key, value in stated.items()
-    }
     for topic in sorted(set(topics)):
         policy, before = layers.policy_for(topic), without.policy_for(topic)
-        for key in found.keys() & TOPIC_KEY.keys():
-            _sort_in(topic, policy, before, found[key])
+        for override in found.values():
+            _sort_in(topic, policy, before, override)
     return tuple(found.values())
 
 

@@ -15,7 +15,7 @@ from policies.reasons import as_int64
 
 
 class LongRun(NamedTuple):
-    """What partitions come to hold, in bytes of ``.log`` files.
+    """The size that partitions come to, in bytes of ``.log`` files.
 
     Attributes:
         size_bytes: what those come to hold whose limits, or whose rate of 0, keep them at a size.

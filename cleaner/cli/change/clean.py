@@ -14,6 +14,7 @@ from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
+from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -101,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
+        tell_overrides(loaded, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)

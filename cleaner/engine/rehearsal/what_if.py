@@ -1,4 +1,4 @@
-"""What a run would do with another value of a key: the same facts, planned again.
+"""Plan the same facts again with other values of a key, and say what such runs would do.
 
 An answer is the plan that ``--set KEY=VALUE`` would give, and its figures, so it is what such a run does. The facts are
 those of the plan in force. Some facts are read only where a policy needs them (``inventory.Needs``); where the other

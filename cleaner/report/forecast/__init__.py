@@ -1,1 +1,1 @@
-"""What will be, told: how long a disk lasts, what a later run would do, what a run with other values would do."""
+"""Renderers of forecasts: how long a disk lasts, what a later run does, what a run with other values does."""

@@ -1,4 +1,4 @@
-"""How long the file systems last, as JSON."""
+"""The time that file systems last, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the file systems last, in words; and the words of a dry run for a later moment."""
+"""The time that file systems last, in words; and the words of a dry run for a later moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def lines(runways: Sequence[Runway], page: Page, label: str = "Runway", width: i
         width: of the label's column.
     """
     for runway in runways:
-        words = f"{', '.join(runway.log_dirs)}: {_told(runway)}"
+        whose = f"{', '.join(runway.log_dirs)}: " if len(runways) > 1 else ""
+        words = f"{whose}{_told(runway)}"
         page.line(f"{label:{width}}  {words}", hanging=width + 2)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from cleaner.printable import printable
 from cleaner.report.forecast.runways import lasts, opening
-from cleaner.report.forecast.what_if import Supposals, Supposed, Supposition
+from cleaner.report.forecast.suppositions import Supposals, Supposed, Supposition
 from cleaner.report.page import Page, counted, size
 from policies.config.config_layers import is_internal
 from policies.forecast.births import DAY_MS, WINDOW_MS
@@ -162,7 +162,8 @@ class _Table:
             f"{answer.value.shown if answer.value else _AS_NOW}: {lasts(answer.outcome.runways[place])}"
             for answer in self._supposals.all
         ]
-        return f"Runway of {paths}: {'; '.join(lasting)}"
+        whose = f" of {paths}" if len(self._supposals.in_force.outcome.runways) > 1 else ""
+        return f"Runway{whose}: {'; '.join(lasting)}"
 
     def _note_troubles(self) -> None:
         """Add what keeps partitions from being planned; values of which the same is to be said share a line."""
