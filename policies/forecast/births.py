@@ -17,6 +17,8 @@ WINDOW_MS: Final = 7 * DAY_MS
 """The rate is that of these last days: a week has every day of the week once."""
 SPAN_MS_MIN: Final = 6 * 3_600_000
 """Over a shorter time, a burst would pass for the rule."""
+SPAN_OF_THE_REST_MS_MIN: Final = 3_600_000
+"""The same for a log whose older segments are gone: its limits leave no longer time to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,9 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
     """Return what was written lately; None if the log tells too little.
 
     It counts the segments behind the newest one that is older than the window, else those behind the oldest one. Their
-    bytes were written after the newest record of that one. With one segment only, or within six hours, nothing is
-    known, unless that segment is older than the window: then nothing was written since.
+    bytes were written after the newest record of that one. With one segment only nothing is known, unless that is older
+    than the window: then nothing was written since. Nor is anything known within six hours; within one hour, if older
+    segments were deleted.
 
     Args:
         log: the facts of one partition.
@@ -52,7 +55,8 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
         if age_ms >= WINDOW_MS:
             return Births(born_bytes, age_ms)
         if place == 0:
-            return Births(born_bytes, age_ms) if len(log.segments) > 1 and age_ms >= SPAN_MS_MIN else None
+            least_ms = SPAN_OF_THE_REST_MS_MIN if log.log_start_offset else SPAN_MS_MIN
+            return Births(born_bytes, age_ms) if len(log.segments) > 1 and age_ms >= least_ms else None
         born_bytes += segment.size_bytes
     return None
 
