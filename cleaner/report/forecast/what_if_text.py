@@ -6,7 +6,7 @@ A topic has a line for the configuration in force, and one for each other value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.printable import printable
 from cleaner.report.forecast.runways import lasts, opening
@@ -16,12 +16,9 @@ from policies.config.config_layers import is_internal
 from policies.forecast.births import DAY_MS, WINDOW_MS
 from policies.forecast.long_run import LongRun
 
-_TOPIC_LINES_MAX: Final = 40
+_TOPIC_LINES_MAX: Final = 36
 """So many lines of topics a table has at most, unless every topic is asked for (``-v``)."""
-_NUMBER_WIDTH: Final = 10
-_LONG_RUN_WIDTH: Final = 13
 _TOPIC_WIDTH_MIN: Final = 12
-_TOPIC_WIDTH_MAX: Final = 30
 _AS_NOW: Final = "as now"
 
 
@@ -44,19 +41,22 @@ def fill(page: Page, questions: Sequence[Supposals]) -> None:
     page.line("DRY RUN - nothing was changed.", "bold yellow")
 
 
+class _Line(NamedTuple):
+    """A line of the table: topic, value, and the figures."""
+
+    topic: str
+    value: str
+    cells: tuple[str, ...]
+    is_bold: bool = False
+
+
 class _Table:
     """The table of one question, while it is written."""
 
     def __init__(self, page: Page, supposals: Supposals) -> None:
         self._page = page
         self._supposals = supposals
-        self._compacts = any(s.compacted_bytes for answer in supposals.all for s in answer.topics.values())
-        labels = [label for topic in supposals.in_force.topics for label, _ in self._rows(topic)]
-        self._label_width = max(map(len, [supposals.question.key, _AS_NOW, *labels]))
-        numbers = _LONG_RUN_WIDTH + 1 + (_NUMBER_WIDTH + 1) * (3 if self._compacts else 2)
-        longest = max(map(len, [*map(printable, supposals.in_force.topics), "all 0,000 topics"]))
-        room = max(page.width - self._label_width - 1 - numbers - 1, _TOPIC_WIDTH_MIN)
-        self._topic_width = min(longest, room, _TOPIC_WIDTH_MAX)
+        self._compacts = len({answer.total.compacted_bytes for answer in supposals.all}) > 1
 
     def fill(self) -> None:
         """Add the question, the rows and the notes."""
@@ -65,31 +65,48 @@ class _Table:
         asked = " or ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
         page.line(f"What if {question.key} were {asked}?", "bold")
         page.line()
-        heading = ("FREED", *(("COMPACTED",) if self._compacts else ()), "KEPT", "LONG RUN")
-        self._line("TOPIC", question.key, heading, "bold")
-        self._totals()
         changed, same = self._sorted()
         shown = changed if page.every_segment else changed[: self._topics_max()]
+        lines = [self._heading(), *self._totals()]
         for topic in shown:
-            self._topic(list(self._rows(topic)), topic)
+            lines += self._topic(topic)
         if page.every_segment:
             for topic in same:
-                self._topic(list(self._rows(topic))[:1], topic)
-        else:
+                lines += self._topic(topic)[:1]
+        self._write(lines)
+        if not page.every_segment:
             self._rest(changed[len(shown) :], "change less")
             self._rest(same, "would not change")
         self._notes()
 
-    def _topic(self, rows: Sequence[tuple[str, Supposed]], topic: str) -> None:
-        for place, (label, supposed) in enumerate(rows):
-            self._line("" if place else topic, label, self._cells(supposed), "" if place else "bold")
+    def _write(self, lines: Sequence[_Line]) -> None:
+        """Add lines with aligned columns; topics share what the other columns leave."""
+        value_width = max(len(line.value) for line in lines)
+        widths = [max(map(len, column)) for column in zip(*(line.cells for line in lines), strict=True)]
+        room = self._page.width - value_width - 1 - sum(width + 2 for width in widths)
+        topic_width = min(max(len(line.topic) for line in lines), max(room, _TOPIC_WIDTH_MIN))
+        for topic, value, cells, is_bold in lines:
+            figures = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            text = f"{_shortened(topic, topic_width):{topic_width}} {value:{value_width}}{figures}"
+            self._page.text.append(f"{text}\n", "bold" if is_bold else "")
 
-    def _totals(self) -> None:
+    def _heading(self) -> _Line:
+        columns = ("FREED", *(("COMPACTED",) if self._compacts else ()), "KEPT", "LONG RUN")
+        return _Line("TOPIC", "VALUE", columns, is_bold=True)
+
+    def _topic(self, topic: str) -> list[_Line]:
+        rows = enumerate(self._rows(topic))
+        return [
+            _Line("" if place else printable(topic), label, self._cells(supposed), not place)
+            for place, (label, supposed) in rows
+        ]
+
+    def _totals(self) -> Iterator[_Line]:
         number = len(self._supposals.in_force.topics)
         for place, answer in enumerate(self._supposals.all):
             label = answer.value.shown if answer.value else _AS_NOW
             name = "" if place else f"all {counted(number, 'topic')}"
-            self._line(name, label, self._cells(answer.total), "" if place else "bold")
+            yield _Line(name, label, self._cells(answer.total), not place)
 
     def _topics_max(self) -> int:
         return max(_TOPIC_LINES_MAX // len(self._supposals.all), 1)
@@ -128,13 +145,6 @@ class _Table:
             _long_run(supposed.long_run, supposed.partitions),
         )
 
-    def _line(self, topic: str, label: str, cells: Sequence[str], style: str = "") -> None:
-        *numbers, last = cells
-        columns = "".join(f" {cell:>{_NUMBER_WIDTH}}" for cell in numbers)
-        name = _shortened(printable(topic), self._topic_width)
-        text = f"{name:{self._topic_width}} {label:{self._label_width}}{columns} {last:>{_LONG_RUN_WIDTH}}"
-        self._page.text.append(f"{text}\n", style)
-
     def _rest(self, topics: Sequence[str], words: str) -> None:
         if topics:
             size_bytes = sum(self._supposals.in_force.topics[topic].size_bytes for topic in topics)
@@ -150,11 +160,12 @@ class _Table:
         if internal := [topic for topic in unhit if is_internal(topic)]:
             where = "which take it only from the cluster metadata or their exact name under [topics]"
             page.line(f"Not hit: {counted(len(internal), 'topic')} named __*, {where}", hanging=2)
-        if unknown := in_force.total.long_run.unknown:
-            why = "they are compacted, not touched, or written for too short a time"
-            page.line(f"* without {counted(unknown, 'partition')} whose long run is not known: {why}", hanging=2)
+        if any(0 < (found := answer.total).long_run.unknown < found.partitions for answer in self._supposals.all):
+            why = "compacted, not touched, or written for too short a time"
+            page.line(f"* without the partitions whose long run is not known: {why}", hanging=2)
         if any(answer.total.is_estimate for answer in self._supposals.all):
-            page.line("COMPACTED is what a run would read and rewrite. What of it goes is not in FREED: add --exact.")
+            column = "COMPACTED is what a run would read and rewrite. " if self._compacts else ""
+            page.line(f"{column}FREED leaves out what compactions would free: add --exact.")
 
     def _runway(self, place: int) -> str:
         paths = ", ".join(self._supposals.in_force.outcome.runways[place].log_dirs)
@@ -192,7 +203,7 @@ def _is_hit(answer: Supposition, topic: str) -> bool:
 
 
 def _long_run(found: LongRun, partitions: int) -> str:
-    if found.unknown == partitions:
+    if found.unknown and found.unknown == partitions:
         return "not known"
     some = " *" if found.unknown else ""
     if found.growing_bytes_per_day:
