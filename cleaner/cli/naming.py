@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.parser import did_you_mean, nearest
+from cleaner.journald import Level
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.names import TopicPartition
 
@@ -156,6 +157,18 @@ def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
     if paths := symlinks_in(log_dirs):
         are = "is a symlink" if len(paths) == 1 else "are symlinks"
         complain(f"{', '.join(map(str, paths))} {are}, which is not followed: left out; {_MOVE}")
+
+
+def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
+    """Tell, a line for each topic key of ``--set``, what it changes and which topics of the run it hits."""
+    from cleaner.engine.inventory import is_named
+    from policies.config.overrides import overrides
+    from storage.log_dir import LogDir
+
+    found = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
+    topics = {topic_partition.topic for topic_partition in found if is_named(topic_partition, globs)}
+    for override in overrides(loaded.layers, topics):
+        complain(f"--set {override.told}", Level.INFO)
 
 
 def symlinks_in(log_dirs: Iterable[LogDir]) -> list[Path]:

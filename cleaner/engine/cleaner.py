@@ -21,11 +21,14 @@ from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
+from cleaner.engine.rehearsal.what_if import Answered, Supposing
 from cleaner.engine.spending import spend
 from cleaner.engine.uncleanable import uncleanable_in
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
+from policies.forecast.runway import Runway, runway
+from policies.forecast.what_if import Question
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
 from policies.replanning import held_back
@@ -141,7 +144,29 @@ class Cleaner:
         rehearsal = Rehearsal(self._means, plan.request)
         results = {p.key: rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
         swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
-        return Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
+        seconds = self._means.clock.seconds() - start_seconds
+        return Outcome(True, results, swept_bytes, seconds, runways=self.runways(plan))
+
+    def what_if(
+        self, plan: Plan, outcome: Outcome, questions: Sequence[Question], *, exact: bool = False
+    ) -> tuple[Answered, ...]:
+        """Return what runs with other values would do; nothing is done.
+
+        Args:
+            plan: from ``plan``, with the configuration in force.
+            outcome: what ``would_do`` says of it.
+            questions: each one by itself.
+            exact: as for ``would_do``.
+
+        Raises: InvalidConfigs, CorruptCheckpoint, UnreadableFile.
+        """
+        survey = self._survey(plan.request)
+        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, self.volumes(), exact)
+        return tuple(supposing.answered(question) for question in questions)
+
+    def runways(self, plan: Plan) -> tuple[Runway, ...]:
+        """Return how long each file system of the log dirs lasts, with the configuration of a plan."""
+        return tuple(runway(volume, plan) for volume in self.volumes())
 
     def clean(self, request: Request) -> tuple[Plan, Outcome]:
         """Lock every log dir, recover, plan, execute.
@@ -236,7 +261,8 @@ class Cleaner:
 
     def would_free(self, request: Request, target: SpaceTarget) -> Rescued:
         """Return what ``free`` would do; nothing is done. Arguments as for ``free``."""
-        return self._rescue(replace(request, delete_delay_ms=0), target).rehearse()
+        rescued = self._rescue(replace(request, delete_delay_ms=0), target).rehearse()
+        return replace(rescued, outcome=replace(rescued.outcome, runways=self.runways(rescued.plan)))
 
     def free(self, request: Request, target: SpaceTarget) -> Rescued:
         """Lock every log dir, recover, and free as much as the target asks, but no more than policy allows.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from policies.forecast.runway import Runway
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason
 
@@ -104,6 +105,8 @@ class Outcome:
     """Who carried the compactions out."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
+    runways: tuple[Runway, ...] = ()
+    """How long the file systems of the log dirs last; empty unless it is a dry run."""
 
     @property
     def guards(self) -> Mapping[PartitionKey, Reason]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.forecast.runways import closing, lines, opening
 from cleaner.report.page import YEAR_9999_MS, Page, counted, size
 from cleaner.report.runs import Stretch, folded, runs_of
 from cleaner.report.totals import Totals
@@ -33,12 +34,13 @@ def fill(page: Page, plan: Plan, outcome: Outcome) -> None:
         outcome: what was done, or would be.
     """
     if outcome.dry_run:
-        page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
+        page.line(opening(plan), "bold yellow")
         page.line()
     for log_dir in plan.log_dirs:
         _log_dir(log_dir, outcome, page, now_ms=plan.request.now_ms, at_once=plan.request.is_at_once)
     totals = Totals.of(plan, outcome)
     _totals(totals, outcome, page)
+    lines(outcome.runways, page)
     _next_step(plan, totals, outcome, page)
 
 
@@ -55,7 +57,7 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, *, now_ms: int, 
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
-        age = duration(max(now_ms - newest_ms, 0))
+        age = duration(max((facts.clock.now_ms if facts.clock else now_ms) - newest_ms, 0))
         page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old")
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
@@ -240,7 +242,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
         page.line("The compacted size is not known without reading the data; --exact reads it.")
         _uncounted(plan, outcome, page)
     if outcome.dry_run and has_work:
-        page.line("DRY RUN - nothing was changed. To do it, run the same command without --dry-run.", "bold yellow")
+        page.line(closing(plan), "bold yellow")
 
 
 def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:

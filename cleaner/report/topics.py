@@ -10,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
+from cleaner.report.forecast.documents import documents
+from cleaner.report.forecast.runways import lines as runway_lines
 from cleaner.report.page import Page, size
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
+from policies.forecast.runway import Runway
 from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import duration
 
@@ -65,13 +68,16 @@ class TopicsReport:
 
     plan: Plan
     uncleanable: Causes = field(default_factory=dict)
+    runways: tuple[Runway, ...] = ()
+    """How long the file systems of the log dirs last."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``topics --json`` prints: sizes in bytes, times in epoch ms."""
         partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
-        return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
+        last = {"runway": documents(self.runways)} if self.runways else {}
+        return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions, **last}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
+    def text(self, page: Page) -> Iterator[Text | Table]:
         """Yield a table, and a line for each failure."""
         several, listed = len(self.plan.log_dirs) > 1, self.rows()
         for log_dir in self.plan.log_dirs:
@@ -84,6 +90,8 @@ class TopicsReport:
             if row.error:
                 words = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}\n"
                 yield Text(words, "bold red")
+        runway_lines(self.runways, page)
+        yield page.text
 
     def rows(self) -> list[TopicRow]:
         """Return one row for each partition, in the plan's order."""

@@ -82,6 +82,18 @@ class ConfigLayers:
         """
         return self._with_cluster(sources, [])
 
+    def overridden(self, value: Stated) -> ConfigLayers:
+        """Return these layers with one more value of ``--set``, which wins over its others.
+
+        Raises:
+            InvalidConfigs: the value contradicts the other layers.
+        """
+        overrides = {**self.broad[Layer.SET], value.key: value}
+        layers = replace(self, broad={**self.broad, Layer.SET: overrides})
+        if problems := tuple(_contradictions(layers)):
+            raise InvalidConfigs(problems)
+        return layers
+
     def _with_cluster(self, sources: ConfigSources, problems: list[InvalidConfig]) -> ConfigLayers:
         stated: dict[Layer, RawLayer] = {
             Layer.CLUSTER_DEFAULT: sources.cluster_default,
@@ -113,7 +125,7 @@ class ConfigLayers:
 
     def _resolved(self, topic: str, *, compacted_before: bool) -> TopicPolicy:
         layers = self.of_topic(topic)
-        if _is_internal(topic):
+        if is_internal(topic):
             layers = [_RETENTION_UNSTATED, *map(_without_barred, layers)]
         stated = _strongest(layers)
         because = self._unknown_because(topic, stated["cleanup.policy"], compacted_before=compacted_before)
@@ -138,7 +150,7 @@ class ConfigLayers:
 
     def _values(self, key: str, topic: str | None) -> Iterator[LayerValue]:
         """Yield every value of a key that was stated for a topic, lowest layer first."""
-        is_internal = topic is not None and _is_internal(topic)
+        is_internal = topic is not None and is_internal(topic)
         if is_internal and key in _RETENTION_UNSTATED:
             yield LayerValue(_RETENTION_UNSTATED[key])
         for pattern, layer in self._layers_of(topic):
@@ -207,7 +219,8 @@ class ConfigLayers:
         return None
 
 
-def _is_internal(topic: str) -> bool:
+def is_internal(topic: str) -> bool:
+    """Return whether a topic is one of Kafka's own, which are named ``__*``."""
     return topic.startswith("__")
 
 

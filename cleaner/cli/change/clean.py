@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
+from cleaner.cli.change.asking import add_what_if_argument, asked, with_answers
 from cleaner.cli.confirming import (
     add_danger_arguments,
     confirm,
@@ -20,6 +21,7 @@ from cleaner.cli.confirming import (
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
+from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -59,6 +61,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exact", action="store_true", help="with --dry-run: read the data to find the exact compacted size"
     )
+    add_what_if_argument(group)
     group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
     group.add_argument("--force-compaction", action="store_true", help="compact at any dirty ratio")
     group.add_argument(
@@ -96,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     from storage.lock import LogDirLocked
 
     _check_usage(args)
-    request = _request(args)
+    request, questions = _request(args), asked(args)
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
@@ -106,18 +109,20 @@ def run(args: argparse.Namespace) -> int:
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
+        tell_overrides(loaded, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
             bar.stop()
             if again := confirm_held_back(args, plan, outcome, confirmed):
                 plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
+            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    show(CleaningReport(plan, outcome), as_json=args.json, every_segment=args.verbose > 0)
+    show(with_answers(CleaningReport(plan, outcome), answered), as_json=args.json, every_segment=args.verbose > 0)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)
@@ -130,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
+    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code), ("--what-if", args.what_if)):
         if given and not args.dry_run:
             raise InvalidConfig(option, None, "needs --dry-run")
     if args.force_compaction and args.only == "retention":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
+from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     with ProgressBar() as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
+        tell_overrides(loaded, args.topic)
         started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     cleaner, _, missing = open_cleaner(args, Silent())
     plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)))
     uncleanable = cleaner.uncleanable(plan)
-    show(TopicsReport(plan, uncleanable), as_json=args.json, width_piped=WIDE)
+    show(TopicsReport(plan, uncleanable, cleaner.runways(plan)), as_json=args.json, width_piped=WIDE)
     for error in missing:
         complain(str(error))
     failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
