@@ -109,7 +109,7 @@ class Accountant:
         counted = self._counted[path]
         tally, partitions = _Tally(path, counted), {}
         if not self._topics:
-            tally.add(SpaceKind.DIRECTORIES, path.lstat())
+            tally.add_directory(path)
         for name, status in tally.entries(path):
             parsed = parse_partition_dir_name(name) if stat.S_ISDIR(status.st_mode) else None
             if self._topics and not (parsed and is_named(parsed.topic_partition, self._topics)):
@@ -133,8 +133,8 @@ def account_of(directory: Path, listing: Listing | None = None, counted: Inodes 
         counted: files with several hard links that count no more; those of this directory are added.
     """
     tally = _Tally(directory.parent, set() if counted is None else counted)
+    tally.add_directory(directory)
     try:
-        tally.add(SpaceKind.DIRECTORIES, directory.lstat())
         found = listing or list_partition(directory)
         tally.add_files(found.files)
         with opened(directory) as descriptor:
@@ -186,6 +186,13 @@ class _Tally:
         amount = Amount(1, status.st_size, status.st_blocks * BLOCK_BYTES)
         self._sums[kind] = self._sums.get(kind, NOTHING) + amount
         return amount
+
+    def add_directory(self, path: Path) -> None:
+        """Count a directory itself, unless it is gone."""
+        try:
+            self.add(SpaceKind.DIRECTORIES, path.lstat())
+        except OSError as error:
+            self.cannot_read(path, error)
 
     def add_files(self, files: Iterable[SegmentFile]) -> None:
         """Count the files of a listing. There are many: nothing is made for each of them."""
