@@ -38,8 +38,8 @@ class CleaningReport:
 
         A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
-        compaction drops records without a key, or as null if the data was not read, so that nobody knows. Only a dry run
-        has ``runway``: an object for each file system.
+        compaction drops records without a key, or as null if the data was not read, so that nobody knows. Only a dry
+        run has ``runway``: an object for each file system.
         """
         plan, outcome = self.plan, self.outcome
         return {

@@ -150,14 +150,14 @@ class ConfigLayers:
 
     def _values(self, key: str, topic: str | None) -> Iterator[LayerValue]:
         """Yield every value of a key that was stated for a topic, lowest layer first."""
-        is_internal = topic is not None and is_internal(topic)
-        if is_internal and key in _RETENTION_UNSTATED:
+        is_kafkas_own = topic is not None and is_internal(topic)
+        if is_kafkas_own and key in _RETENTION_UNSTATED:
             yield LayerValue(_RETENTION_UNSTATED[key])
         for pattern, layer in self._layers_of(topic):
             if stated := layer.get(key):
                 weaker = reversed(stated.overruled)
                 yield from (LayerValue(other, pattern, Exclusion.WEAKER_NAME) for other in weaker)
-                barred = is_internal and _is_barred(stated)
+                barred = is_kafkas_own and _is_barred(stated)
                 yield LayerValue(stated, pattern, Exclusion.INTERNAL_TOPIC if barred else None)
 
     def differing(self, name: str, topics: Iterable[str]) -> dict[str, LayerValue]:
