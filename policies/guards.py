@@ -6,12 +6,12 @@ run and a run agree.
 
 from __future__ import annotations
 
-from policies.config.policy import TopicPolicy
+from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, PartitionFacts
-from policies.reasons import Reason, ReasonCode, duration, moment
+from policies.reasons import Limit, Reason, ReasonCode, duration, moment
 
 
-def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
+def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
     """Return why the wall clock cannot be believed: it would let everything expire, or nothing. None if it can be.
 
     If the last run was in this boot, the boot clock tells how much time has passed since. Otherwise the wall clock is
@@ -19,13 +19,13 @@ def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
 
     Args:
         clock: the wall clock, and the times that it is compared with.
-        jump_max_ms: ``clock.jump.max``: the most that the compared times may differ.
+        broker: states ``clock.jump.max``: the most that the compared times may differ.
     """
     now_ms, last_run = clock.now_ms, clock.last_run
     if last_run and last_run.boot and clock.boot and last_run.boot.boot_id == clock.boot.boot_id:
         jumped_ms = clock.boot.booted_ms - last_run.boot.booted_ms
-        return _jumped(clock, jumped_ms, jump_max_ms, "what the boot clock makes of the last journal entry")
-    if last_run and abs(now_ms - last_run.time_ms) <= jump_max_ms:
+        return _jumped(clock, jumped_ms, broker, "what the boot clock makes of the last journal entry")
+    if last_run and abs(now_ms - last_run.time_ms) <= broker.clock_jump_max_ms:
         return None
     seen = [(last_run.time_ms, "the last journal entry")] if last_run else []
     if clock.newest_file_ms is not None:
@@ -33,15 +33,17 @@ def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
     if not seen:
         return None
     latest_ms, what = max(seen)
-    return _jumped(clock, now_ms - latest_ms, jump_max_ms, f"{what}, {moment(latest_ms)}")
+    return _jumped(clock, now_ms - latest_ms, broker, f"{what}, {moment(latest_ms)}")
 
 
-def _jumped(clock: ClockFacts, distance_ms: int, jump_max_ms: int, compared_with: str) -> Reason | None:
-    if abs(distance_ms) <= jump_max_ms:
+def _jumped(clock: ClockFacts, distance_ms: int, broker: BrokerPolicy, compared_with: str) -> Reason | None:
+    if abs(distance_ms) <= broker.clock_jump_max_ms:
         return None
+    stated = broker.value_of("clock.jump.max")
     side = "later" if distance_ms > 0 else "earlier"
-    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than clock.jump.max={duration(jump_max_ms)}"
-    return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}")
+    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than {stated.sentence}"
+    limit = Limit(stated, abs(distance_ms))
+    return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}", limit=limit)
 
 
 def config_guard(config: ConfigFacts) -> Reason | None:
@@ -79,5 +81,6 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
     if ratio is None or deleted_bytes <= ratio * all_bytes:
         return None
     what = f"{deleted} of {len(facts.segments)} segments, {deleted_bytes} of {all_bytes} bytes, would be deleted"
-    limit = f"max.delete.ratio={policy.shown('max.delete.ratio')} ({policy.origin('max.delete.ratio')})"
-    return Reason(ReasonCode.MAX_DELETE_RATIO, f"{what}, more than {limit} allows without --yes")
+    stated = policy.value_of("max.delete.ratio")
+    text = f"{what}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, deleted_bytes / all_bytes))

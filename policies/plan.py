@@ -12,11 +12,12 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Final
 
-from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
+from policies.compaction import Cleanable, CompactionRound, cause, cleanable, compaction_round, refusal
 from policies.config.policy import BrokerPolicy, TopicPolicy
+from policies.exemptions import exemption, switched_off
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.guards import clock_guard, config_guard, delete_ratio_guard
-from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
+from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict
 from policies.retention import Retention, retention
 from storage.names import TopicPartition
 
@@ -232,23 +233,23 @@ def plan(
 
 
 def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, broker: BrokerPolicy) -> LogDirPlan:
-    guards = log_dir_guards(facts, request, broker.clock_jump_max_ms)
+    guards = log_dir_guards(facts, request, broker)
     guard = next(guards, None)
     planned = (
         p
         if isinstance(p, UnreadablePartition)
         else _held_back(p, policy_of(p), guard)
         if guard
-        else plan_partition(p, policy_of(p), request, is_cleaner_on=broker.log_cleaner_enable)
+        else plan_partition(p, policy_of(p), request, broker)
         for p in facts.partitions
     )
     foreign = config_guard(facts.config) if facts.config and not request.confirmed else None
     return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard, foreign)
 
 
-def log_dir_guards(facts: LogDirFacts, request: Request, clock_jump_max_ms: int) -> Iterator[Reason]:
+def log_dir_guards(facts: LogDirFacts, request: Request, broker: BrokerPolicy) -> Iterator[Reason]:
     """Return the guard rails that hold a whole log dir back and that nobody confirmed."""
-    clock = clock_guard(facts.clock, clock_jump_max_ms) if facts.clock else None
+    clock = clock_guard(facts.clock, broker) if facts.clock else None
     config = config_guard(facts.config) if facts.config and request.in_place else None
     for guard in (clock, config):
         if held := _unless_confirmed(guard, facts.path, request):
@@ -256,7 +257,7 @@ def log_dir_guards(facts: LogDirFacts, request: Request, clock_jump_max_ms: int)
 
 
 def _held_back(facts: PartitionFacts, policy: TopicPolicy, guard: Reason) -> PartitionPlan:
-    return PartitionPlan(facts, policy, _all_kept(facts.segments, _exempt(facts, policy) or guard), guard=guard)
+    return PartitionPlan(facts, policy, _all_kept(facts.segments, exemption(facts, policy) or guard), guard=guard)
 
 
 def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
@@ -265,19 +266,18 @@ def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
 
 
 def plan_partition(
-    facts: PartitionFacts, policy: TopicPolicy, request: Request, *, is_cleaner_on: bool = True
+    facts: PartitionFacts, policy: TopicPolicy, request: Request, broker: BrokerPolicy | None = None
 ) -> PartitionPlan:
     """Plan one partition: retention first, then compaction of the segments that retention leaves.
 
     Args:
         facts: the partition.
         policy: the configuration of its topic.
-        request: as for ``plan``.
-        is_cleaner_on: ``log.cleaner.enable``.
+        request, broker: as for ``plan``.
     """
     if request.assume_committed and facts.high_watermark is None:
         facts = assume_committed(facts)
-    if (reason := _exempt(facts, policy) or _switched_off(policy, is_cleaner_on=is_cleaner_on)) is not None:
+    if (reason := exemption(facts, policy) or switched_off(policy, broker or BrokerPolicy())) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
     guard = _unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
@@ -296,28 +296,6 @@ def assume_committed(facts: PartitionFacts) -> PartitionFacts:
     """Return the facts with the log end as high watermark: all is committed, except open transactions."""
     stable = facts.log_end_offset if facts.last_stable_offset is None else facts.last_stable_offset
     return replace(facts, high_watermark=facts.log_end_offset, last_stable_offset=stable)
-
-
-def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
-    """Return why a run touches nothing of a partition; None if nothing exempts the partition."""
-    if facts.held_since_ms is not None:
-        words = f"on hold since its restore at {moment(facts.held_since_ms)}"
-        return Reason(ReasonCode.HELD, f"{words}, until logcleaner restore --release {facts.topic_partition}")
-    if policy.unknown_because is not None:
-        return Reason(ReasonCode.CONFIG_UNKNOWN, policy.unknown_because)
-    if policy.remote_storage_enable:
-        return Reason(ReasonCode.REMOTE_STORAGE, "remote storage is on: only the broker knows what was uploaded")
-    return None
-
-
-def _switched_off(policy: TopicPolicy, *, is_cleaner_on: bool) -> Reason | None:
-    """Return why a broker leaves a compacted topic alone; None if it does not. Source: Kafka LogManager.cleanupLogs."""
-    if is_cleaner_on or not policy.cleanup_compact:
-        return None
-    text = (
-        "log.cleaner.enable=false: neither compacted nor, as in Kafka, deleted; --set log.cleaner.enable=true does it"
-    )
-    return Reason(ReasonCode.CLEANER_DISABLED, text)
 
 
 def _all_kept(segments: Sequence[SegmentFacts], reason: Reason) -> tuple[Verdict, ...]:
@@ -352,7 +330,7 @@ def _with_compaction(
         verdicts = kept if speaks_of_retention else tuple(_uncompacted(v, section, why_not) for v in kept)
         compaction, checkpoint = None, section.first_dirty_offset if section.checkpoint_is_invalid else None
     else:
-        dirty = _dirty(section)
+        dirty = _dirty(section, cause(left, policy, section, request.now_ms))
         verdicts = tuple(_compacted(v, left.upper_offset(place), section, dirty) for place, v in enumerate(kept))
         round_ = compaction_round(left, policy, section)
         segments = tuple(s for s in left.segments if s.base_offset < section.first_uncleanable_offset)
@@ -376,9 +354,10 @@ _CLEAN_BEFORE: Final = Reason(
 )
 
 
-def _dirty(section: Cleanable) -> Reason:
+def _dirty(section: Cleanable, limit: Limit | None) -> Reason:
     since = f"since the last compaction, which ended at {section.first_dirty_offset}"
-    return Reason(ReasonCode.DIRTY, f"holds records {'that were never compacted' if section.is_first else since}")
+    text = f"holds records {'that were never compacted' if section.is_first else since}"
+    return Reason(ReasonCode.DIRTY, text, limit=limit)
 
 
 def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable, dirty: Reason) -> Verdict:

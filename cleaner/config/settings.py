@@ -69,7 +69,6 @@ class _Entry(NamedTuple):
 
     location: KeyPath
     said: Said
-    line: int
 
     @property
     def is_broker_key(self) -> bool:
@@ -142,7 +141,7 @@ def _line_of(problem: InvalidConfig) -> int:
 def _entries(document: Mapping[str, Any], lines: Mapping[KeyPath, int], path: Path) -> Iterator[_Entry]:
     for key_path, value in leaves(document):
         line = lines[key_path]
-        yield _Entry(_location(key_path), Said(value, f"{path} line {line}"), line)
+        yield _Entry(_location(key_path), Said(value, f"{path} line {line}", str(path), line))
 
 
 def _location(path: KeyPath) -> KeyPath:
@@ -156,7 +155,7 @@ def _repeated(entries: list[_Entry]) -> Iterator[InvalidConfig]:
     seen: dict[KeyPath, _Entry] = {}
     for entry in entries:
         if (first := seen.setdefault(entry.location, entry)) is not entry:
-            yield entry.problem(f"is already stated in line {first.line}")
+            yield entry.problem(f"is already stated in line {first.said.line}")
 
 
 def _defaults(entries: list[_Entry], problems: list[InvalidConfig]) -> RawLayer:

@@ -320,14 +320,14 @@ class Cleaner:
         was confirmed gets such an entry. Raises: JournalFull.
         """
         nothing = LogDirFacts(str(log_dir.path), None, 0, 0, ())
-        jump_max_ms = self._means.broker.clock_jump_max_ms
+        broker = self._means.broker
         try:
             facts = self._with_guard_facts(log_dir, nothing)
         except LogCleanerError:
             return False  # the plan meets it again, and tells
-        if any(log_dir_guards(facts, request, jump_max_ms)):
+        if any(log_dir_guards(facts, request, broker)):
             return False
-        if facts.clock and (guard := clock_guard(facts.clock, jump_max_ms)):
+        if facts.clock and (guard := clock_guard(facts.clock, broker)):
             fields = {"what": "clock", "text": guard.text}
             if not journal.record(time_ms=self._means.clock.now_ms(), **fields):
                 self._means.listener.event("journal_waits", log_dir=str(log_dir.path), **fields)

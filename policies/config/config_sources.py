@@ -18,10 +18,12 @@ from storage.errors import InvalidConfig
 
 
 class Said(NamedTuple):
-    """A value as it was stated, with its place: ``server.properties line 12``."""
+    """A value as it was stated, with its place: ``server.properties line 12``; ``Stated`` tells of file and line."""
 
     value: RawValue
     origin: str
+    file: str | None = None
+    line: int | None = None
 
 
 RawLayer = Mapping[str, Said]
@@ -103,7 +105,7 @@ def _read_value(layer: Layer, name: _Name, written: str, said: Said, problems: l
     except ValueError as error:
         problems.append(InvalidConfig(written, said.value, str(error), said.origin))
         return None
-    return Stated(name.key.name, value, layer, said.origin, written)
+    return Stated(name.key.name, value, layer, said.origin, written, said.file, said.line)
 
 
 def _by_topic_name(*, ours: bool) -> Iterator[tuple[str, _Name]]:

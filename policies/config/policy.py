@@ -19,6 +19,7 @@ from policies.config.config_keys import (
     LONG_MAX,
     NO_LIMIT,
     TOPIC_KEY,
+    ConfigKey,
     Value,
 )
 from policies.config.config_values import show_value
@@ -63,6 +64,9 @@ class Stated:
         key: the topic key, or the broker key if topics do not have the key.
         origin: the place, such as ``server.properties line 12``.
         name: the key as written, such as ``log.retention.hours`` for ``retention.ms``.
+        file: the path of the file that states the value, or of the directory of the cluster metadata; None if no file
+            does, as for ``--set`` and Kafka's defaults.
+        line: the line of the file, from 1; None if it has no lines.
     """
 
     key: str
@@ -70,11 +74,18 @@ class Stated:
     layer: Layer
     origin: str
     name: str
+    file: str | None = None
+    line: int | None = None
 
     @property
     def shown(self) -> str:
         """The value in people's words."""
         return show_value(TOPIC_KEY.get(self.key) or BROKER_KEY[self.key], self.value)
+
+    @property
+    def sentence(self) -> str:
+        """Key, value and place: ``retention.ms=3d (server.properties line 12)``."""
+        return f"{self.key}={self.shown} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +169,11 @@ class TopicPolicy:
 
     def origin(self, key: str) -> str:
         """Return the place that stated the value of a topic key."""
-        return self.stated[key].origin if key in self.stated else NOBODY
+        return self.value_of(key).origin
+
+    def value_of(self, key: str) -> Stated:
+        """Return the value of a topic key with its place, also if no layer stated it."""
+        return self.stated.get(key) or _unstated(TOPIC_KEY[key], self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,4 +204,12 @@ class BrokerPolicy:
 
     def origin(self, key: str) -> str:
         """Return the place that stated the value of a broker key."""
-        return self.stated[key].origin if key in self.stated else NOBODY
+        return self.value_of(key).origin
+
+    def value_of(self, key: str) -> Stated:
+        """Return the value of a broker key with its place, also if no layer stated it."""
+        return self.stated.get(key) or _unstated(BROKER_KEY[key], self)
+
+
+def _unstated(key: ConfigKey, policy: TopicPolicy | BrokerPolicy) -> Stated:
+    return Stated(key.name, getattr(policy, key.field), Layer.KAFKA_DEFAULT, NOBODY, key.name)

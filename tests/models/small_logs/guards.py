@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from policies.config.policy import TopicPolicy
+from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, LogDirFacts, PartitionFacts
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
@@ -63,7 +63,7 @@ def _foreign(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
 
 def _switched_off(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     compacted = replace(policy, cleanup_policy="compact,delete")
-    return plan_partition(facts, compacted, Request(NOW_MS), is_cleaner_on=False)
+    return plan_partition(facts, compacted, Request(NOW_MS), BrokerPolicy(log_cleaner_enable=False))
 
 
 def _planned(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> PartitionPlan:
