@@ -15,6 +15,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
+    add_view_arguments(output, "topics")
 
 
 def _add_what(group: argparse._ArgumentGroup) -> None:
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from storage.lock import LogDirLocked
 
     _check_usage(args)
-    request = _request(args)
+    request, view = _request(args), view_of(args)
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
@@ -107,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    show(CleaningReport(plan, outcome), as_json=args.json, every_segment=args.verbose > 0)
+    report = CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output))
+    show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)
