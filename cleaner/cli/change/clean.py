@@ -86,6 +86,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
+    from cleaner.engine.outcome import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
     from storage.lock import LogDirLocked
@@ -95,8 +96,8 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
-    with opened_compactor(args) as compactor, ProgressBar() as bar:
-        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
+    with opened_compactor(args) as compactor, ProgressBar(passes=PASSES) as bar:
+        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
         one_for = "--output" if args.output else None
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for

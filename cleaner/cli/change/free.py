@@ -65,13 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Delete if a target is not met, and show what was done."""
+    from cleaner.engine.outcome import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
 
     view = view_of(args)
     confirm_force_lock(args)
-    with ProgressBar() as bar:
-        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
+    with ProgressBar(passes=PASSES) as bar:
+        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         started_ms = clock_ms()
         volumes = cleaner.volumes()

@@ -141,9 +141,10 @@ def _fitting(pieces: Iterable[Page], room: int | None) -> Iterator[Page]:
 def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bool:
     """Add a line for the topics of a concern that are not shown. Return whether there are any."""
     if left_out:
-        reclaimed_bytes = sum(roll.reclaimed_bytes for roll in left_out)
-        gain = f", {size(reclaimed_bytes)} of them reclaimed" if concern is Concern.CHANGES else ""
-        sizes = size(sum(roll.size_bytes for roll in left_out))
+        gain, sizes = "", size(sum(roll.size_bytes for roll in left_out))
+        if concern is Concern.CHANGES:
+            after_bytes = sum(roll.size_bytes - roll.reclaimed_bytes for roll in left_out)
+            gain = f" -> {'at most ' if any(roll.is_estimate for roll in left_out) else ''}{size(after_bytes)}"
         page.line(f"and {counted(len(left_out), 'more topic')} {_MORE[concern]}: {sizes}{gain}", hanging=2)
     return bool(left_out)
 
