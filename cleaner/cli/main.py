@@ -46,7 +46,7 @@ def build_parser() -> Parser:
     """Return the parser of the whole command line."""
     parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
-    parser.set_defaults(verbose=0, log_format="console", parser=parser)
+    parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
     _add_common(parser)
     commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
     for name, module in _COMMANDS.items():
@@ -65,13 +65,20 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--verbose",
         action="count",
         default=argparse.SUPPRESS,
-        help="report each step; -vv also shows tracebacks",
+        help="report each step and every segment; -vv also shows tracebacks",
     )
     group.add_argument(
         "--log-format",
         choices=("console", "json", "auto"),
         default=argparse.SUPPRESS,
         help="form of the log lines on stderr; auto: json unless stderr is a terminal",
+    )
+    group.add_argument(
+        "--no-pager",
+        action="store_false",
+        dest="pager",
+        default=argparse.SUPPRESS,
+        help="show a report without $LOGCLEANER_PAGER, $PAGER or less, which a terminal else gets",
     )
 
 

@@ -147,6 +147,8 @@ class Cleaner:
         """
         start_seconds = self._means.clock.seconds()
         rehearsal = Rehearsal(self._means, plan.request)
+        if exact:
+            self._expect(plan)
         results = {p.key: rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
         swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
         seconds = self._means.clock.seconds() - start_seconds
@@ -187,6 +189,7 @@ class Cleaner:
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
             ]
+            self._expect(planned)
             planned = spend(planned, executors, lambda: self.plan(request))
         seconds = self._means.clock.seconds() - start_seconds
         outcome = Outcome(
@@ -252,6 +255,7 @@ class Cleaner:
             log_dir, moment = self._lock_to_copy(locks, request.topics)
             planned = self.plan(request)
             (log_dir_plan,) = planned.log_dirs
+            self._expect(planned)
             copier = Copier(log_dir, log_dir_plan, moment, request, self._means, tool_version, self._compactor)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):
@@ -355,6 +359,10 @@ class Cleaner:
         """Add what the guard rails of a whole log dir go by."""
         clock = survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
         return replace(facts, clock=clock, config=self._config_facts.get(log_dir.path))
+
+    def _expect(self, planned: Plan) -> None:
+        """Tell the listener how many bytes the compactions of a plan are about to deal with."""
+        self._means.listener.expect(sum(p.compaction.size_bytes for p in planned.partitions if p.compaction))
 
     def _planned(self, facts: Sequence[LogDirFacts], request: Request) -> Plan:
         return plan(facts, self._policy_of, request, self._means.broker)

@@ -28,10 +28,16 @@ class CleaningReport:
     Attributes:
         plan: the plan.
         outcome: what was done, or would be.
+        ended_ms: when the run ended, epoch ms; None if it took its own time from the moment of the plan on.
+        is_copy: whether the run wrote a copy, and so freed nothing.
+        is_rescue: whether the order of the deletions matters, because the run stops once enough is free.
     """
 
     plan: Plan
     outcome: Outcome
+    ended_ms: int | None = None
+    is_copy: bool = False
+    is_rescue: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return what ``clean --json`` prints: sizes in bytes, times in epoch ms, null for what is not known.
@@ -57,7 +63,14 @@ class CleaningReport:
         """Yield the plan with its outcome, the totals and the next step."""
         from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
 
-        fill(page, self.plan, self.outcome)
+        fill(
+            page,
+            self.plan,
+            self.outcome,
+            ended_ms=self.ended_ms,
+            is_copy=self.is_copy,
+            is_rescue=self.is_rescue,
+        )
         yield page.text
 
 

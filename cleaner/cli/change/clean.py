@@ -24,6 +24,7 @@ from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
+    add_view_arguments(output, "topics")
 
 
 def _add_what(group: argparse._ArgumentGroup) -> None:
@@ -94,17 +96,18 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
+    from cleaner.engine.outcome import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
     from storage.lock import LogDirLocked
 
     _check_usage(args)
-    request, questions = _request(args), asked(args)
+    request, questions, view = _request(args), asked(args), view_of(args)
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
-    with opened_compactor(args) as compactor, ProgressBar() as bar:
-        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
+    with opened_compactor(args) as compactor, ProgressBar(passes=PASSES) as bar:
+        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
         one_for = "--output" if args.output else None
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
@@ -122,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    show(with_answers(CleaningReport(plan, outcome), answered), as_json=args.json, every_segment=args.verbose > 0)
+    report = CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output))
+    show(with_answers(report, answered), as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)

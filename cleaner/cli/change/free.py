@@ -13,6 +13,7 @@ from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
@@ -60,16 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--compact", action="store_true", help="also compact if deletions do not free enough")
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
+    add_view_arguments(output, "topics")
 
 
 def run(args: argparse.Namespace) -> int:
     """Delete if a target is not met, and show what was done."""
+    from cleaner.engine.outcome import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
 
+    view = view_of(args)
     confirm_force_lock(args)
-    with ProgressBar() as bar:
-        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance)
+    with ProgressBar(passes=PASSES) as bar:
+        listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         tell_overrides(loaded, args.topic)
         started_ms = clock_ms()
@@ -81,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
         rescued, signalled = _act(args, cleaner, waiting, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
-    report = CleaningReport(rescued.plan, rescued.outcome)
-    show(report, as_json=args.json, every_segment=args.verbose > 0)
+    report = CleaningReport(rescued.plan, rescued.outcome, clock_ms(), is_rescue=args.dry_run)
+    show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
     tell_failures(rescued.plan, rescued.outcome, listener)
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from cleaner.report.configuration import Read, Scope
 
 HELP = "show the configuration in force, explain a key, or check the files"
-_WIDE = 1000
-"""So many columns that no cell of a piped table is folded."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +80,7 @@ def _show(args: argparse.Namespace) -> int:
     topics = named_topics(loaded, args.topic) if args.topic else [None]
     scopes = _scopes(loaded, topics)
     report = ConfigurationReport(scopes, _read(loaded), every_key=args.all)
-    show(report, as_json=args.json, width_piped=_WIDE)
+    show(report, as_json=args.json)
     warn_of_patterns(loaded)
     return _tell(loaded, missing)
 
