@@ -160,7 +160,8 @@ def survey_again(
     log_dir: LogDir, topic_partition: TopicPartition, checkpoints: Checkpoints, survey: Survey
 ) -> PartitionFacts | UnreadablePartition | None:
     """Read the facts of one partition, as ``survey_log_dir`` does; None if a live broker has deleted it meanwhile."""
-    return _survey_partition(log_dir, topic_partition, log_dir.path / str(topic_partition), checkpoints, survey)
+    path, counted = log_dir.path / str(topic_partition), counts_in(log_dir.path).get(topic_partition)
+    return _survey_partition(log_dir, topic_partition, path, checkpoints, survey, counted)
 
 
 def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
