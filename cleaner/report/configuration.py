@@ -159,8 +159,6 @@ def value_text(key: ConfigKey, value: Value) -> str:
 def place_text(value: LayerValue) -> str:
     """Return the place of a value: ``logcleaner.toml line 12, [topics."clicks*"]``."""
     stated = value.stated
-    if stated.layer is Layer.KAFKA_DEFAULT and (TOPIC_KEY.get(stated.key) or BROKER_KEY[stated.key]).ours:
-        return "logcleaner's default"
     table = f', [topics."{value.pattern}"]' if value.pattern is not None else ""
     name = f", as {stated.name}" if stated.name != stated.key else ""
     return f"{stated.origin}{table}{name}"
