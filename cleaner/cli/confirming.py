@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import NotConfirmed, complain
@@ -95,16 +96,21 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
     return replace(request, topics=names, confirmed_guards=request.confirmed_guards | keys)
 
 
-def tell_guards(plan: Plan) -> None:
-    """Print one line for each guard rail that holds something back."""
+def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
+    """Print one line for each guard rail that holds something back; of a dry run, also what would refuse the run."""
     from policies.reasons import ReasonCode
+    from storage.log_dir import LogDir
 
     for guard in plan.guards:
         complain(f"{guard}; {_UNCOMPACTED if guard.startswith(ReasonCode.MAX_UNKEYED_RATIO) else _UNTOUCHED}")
-    held = set(plan.guards)
+    held, request = set(plan.guards), plan.request
+    consequence = "--yes confirmed it" if request.confirmed else "a run that changes the log dir needs --yes"
     for line in plan.foreign:
-        if line not in held:  # a dry run, or a copy, changes nothing in the log dir
-            complain(f"{line}; a run that changes the log dir needs --yes")
+        if line not in held:
+            complain(f"{line}; {'you confirmed it' if request.confirmed_guards else consequence}")
+    for log_dir in plan.log_dirs if is_dry else ():
+        if refusal := LogDir(Path(log_dir.facts.path)).refusal():
+            complain(f"a run without --dry-run would be refused: {refusal}")
 
 
 def _on_a_terminal() -> bool:

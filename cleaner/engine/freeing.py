@@ -217,6 +217,8 @@ class Rescue:
                 if step is None:
                     break
                 del left[step.key]
+                assert step.compaction is not None
+                self._means.listener.expect(step.compaction.size_bytes)
                 self._executors[step.facts.log_dir].compact_partition(step)
 
     def _has_changed(self) -> bool:

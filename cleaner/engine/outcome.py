@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from policies.forecast.runway import Runway
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason
 
@@ -104,6 +105,8 @@ class Outcome:
     """Who carried the compactions out."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
+    runways: tuple[Runway, ...] = ()
+    """How long the file systems of the log dirs last; empty unless it is a dry run."""
 
     @property
     def guards(self) -> Mapping[PartitionKey, Reason]:
@@ -123,11 +126,18 @@ class Outcome:
         )
 
 
+PASSES: Final = 2
+"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
+
+
 class Listener(Protocol):
     """Hears what the engine does while it does it: log events and progress."""
 
     def event(self, name: str, **fields: object) -> None:
         """Hear of an event; names and fields are listed in ``cleaner.events``."""
+
+    def expect(self, size_bytes: int) -> None:
+        """Hear how many more bytes of input compactions are about to deal with, ``PASSES`` times."""
 
     def progress(self, done_bytes: int) -> None:
         """Hear how many more bytes of the compaction's input were dealt with."""
@@ -138,6 +148,9 @@ class Silent:
 
     def event(self, name: str, **fields: object) -> None:
         """Ignore the event."""
+
+    def expect(self, size_bytes: int) -> None:
+        """Ignore the total."""
 
     def progress(self, done_bytes: int) -> None:
         """Ignore the progress."""

@@ -69,6 +69,8 @@ class Stated:
         file: the path of the file that states the value, or of the directory of the cluster metadata; None if no file
             does, as for ``--set`` and Kafka's defaults.
         line: the line of the file, from 1; None if it has no lines.
+        overruled: the values of the same key that the same layer states by weaker names, the strongest first, such as
+            ``log.retention.hours`` beside ``log.retention.ms``.
     """
 
     key: str
@@ -78,6 +80,7 @@ class Stated:
     name: str
     file: str | None = None
     line: int | None = None
+    overruled: tuple[Stated, ...] = ()
 
     @property
     def shown(self) -> str:

@@ -53,6 +53,8 @@ class Round:
     log_start_offset: int
     producers: ProducerState
     now_ms: int
+    clock_ms: int
+    """The wall clock, epoch ms. ``--now`` may lie before it; ``delete.retention.ms`` counts from the later one."""
     log_end_offset: int
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
@@ -91,6 +93,7 @@ def round_of(
         facts.log_start_offset if log_start_offset is None else log_start_offset,
         producers,
         request.now_ms,
+        means.clock.now_ms(),
         facts.log_end_offset,
         request.is_at_once,
         partial(_guard_of, partition, request),
@@ -153,7 +156,11 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
         walks: list[Fates] = []
         survivors = _survivors(round_, spans, _noted(walks, new_fates), crew, horizons, means, pace, filters)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
-        round_.check(survivors.count)
+        try:
+            round_.check(survivors.count)
+        except HeldBack:
+            means.listener.progress(round_.compaction.size_bytes)  # there is no second pass
+            raise
         upgrades = round_.policy.compaction_upgrade_format
         rewriter = Rewriter(
             survivors.bitmap, horizons, survivors.tombstones, new_fates(), crew, pace, upgrades=upgrades
@@ -185,7 +192,8 @@ def horizons_of(round_: Round) -> Horizons:
     """Return the moments that the round decides by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    return Horizons(round_.now_ms, new_delete_horizon_ms(round_.now_ms, retention_ms), horizon_ms)
+    met_ms = max(round_.now_ms, round_.clock_ms)
+    return Horizons(round_.now_ms, new_delete_horizon_ms(met_ms, retention_ms), horizon_ms)
 
 
 def _survivors(

@@ -44,8 +44,8 @@ class Rehearsal:
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
     def swept_bytes(self, plan: LogDirPlan) -> int:
-        """Return the bytes of the leftovers that are due."""
-        now_ms = self._means.clock.now_ms()
+        """Return the bytes of the leftovers that are due, or will be at the later moment that was asked for."""
+        now_ms = max(self._means.clock.now_ms(), self._request.now_ms)
         return sum(
             file.identity.size_bytes
             for left in leftovers_of(plan, self._request.delete_delay_ms)
