@@ -294,8 +294,7 @@ class Cleaner:
         """Take every lock, read the configuration, and only then recover."""
         self._lock_and_read(locks)
         self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
-        begun = Begun(self._means, request)
-        survey = self._survey(request)
+        begun, survey = Begun(self._means, request), self._survey(request)
         for log_dir in self._log_dirs:
             self._begin(log_dir, survey, begun)
         return begun

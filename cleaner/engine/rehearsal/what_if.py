@@ -21,6 +21,7 @@ from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
 from policies.forecast.runway import runway
 from policies.forecast.what_if import Question
 from policies.plan import PartitionKey, PartitionPlan, Plan, plan
+from policies.replanning import held_back
 from policies.rescue import Volume
 from storage.log_dir import Checkpoints, LogDir
 
@@ -97,7 +98,8 @@ class Supposing:
             for log_dir, planned in zip(self.log_dirs, self.plan.log_dirs, strict=True)
         ]
         planned = plan(facts, lambda log: _policy_of(layers, log), self.plan.request, self.means.broker)
-        return Answer(stated, planned, self._outcome(planned))
+        outcome = self._outcome(planned)
+        return Answer(stated, held_back(planned, outcome.guards), outcome)
 
     def _facts(self, log_dir: LogDir, facts: LogDirFacts, survey: Survey) -> LogDirFacts:
         if not facts.partitions:
