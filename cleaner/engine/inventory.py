@@ -6,13 +6,14 @@ import fnmatch
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
+from cleaner.engine.uncleanable import CountedFiles, counts_in
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
@@ -38,6 +39,8 @@ _NEVER_MS = (1 << 63) - 1
 
 
 Wanted = Callable[[TopicPartition], bool]
+Listed = Callable[[Listing], object]
+"""Is told of the listing that the facts of a partition were made from, or that they could not be made from."""
 
 
 class Needs(NamedTuple):
@@ -98,6 +101,10 @@ def everything(_: TopicPartition) -> bool:
     return True
 
 
+def unheard(_: Listing) -> None:
+    """Nobody asks for the listings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """The input of an inventory, besides the directory."""
@@ -109,6 +116,7 @@ class Survey:
     """Globs; empty means all."""
     wanted: Wanted = everything
     """Asked of each partition that the globs name, just before it is read."""
+    listed: Listed = unheard
 
     def wants(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition is wanted, and a glob names it or its topic."""
@@ -130,10 +138,14 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
     try:
         checkpoints = log_dir.checkpoints()
-        found = list(log_dir.partitions())
+        found, counts = list(log_dir.partitions()), counts_in(log_dir.path)
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
-    surveyed = (_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found if survey.wants(tp))
+    surveyed = (
+        _survey_partition(log_dir, tp, path, checkpoints, survey, counts.get(tp))
+        for tp, path in found
+        if survey.wants(tp)
+    )
     partitions = tuple(partition for partition in surveyed if partition is not None)
     size_bytes = sum(
         p.size_bytes
@@ -148,7 +160,8 @@ def survey_again(
     log_dir: LogDir, topic_partition: TopicPartition, checkpoints: Checkpoints, survey: Survey
 ) -> PartitionFacts | UnreadablePartition | None:
     """Read the facts of one partition, as ``survey_log_dir`` does; None if a live broker has deleted it meanwhile."""
-    return _survey_partition(log_dir, topic_partition, log_dir.path / str(topic_partition), checkpoints, survey)
+    path, counted = log_dir.path / str(topic_partition), counts_in(log_dir.path).get(topic_partition)
+    return _survey_partition(log_dir, topic_partition, path, checkpoints, survey, counted)
 
 
 def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
@@ -177,7 +190,12 @@ def _newest_file_ms(partition: Path) -> int:
 
 
 def _survey_partition(
-    log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
+    log_dir: LogDir,
+    topic_partition: TopicPartition,
+    path: Path,
+    checkpoints: Checkpoints,
+    survey: Survey,
+    counted: CountedFiles | None,
 ) -> PartitionFacts | UnreadablePartition | None:
     """Return the partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
     listing: Listing | None = None
@@ -185,15 +203,19 @@ def _survey_partition(
     def survey_now() -> PartitionFacts:
         nonlocal listing
         listing = list_partition(path)
-        return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        facts = survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        return replace(facts, counted=counted.of(listing)) if counted else facts
 
     try:
-        return despite_vanishing(survey_now)
+        found: PartitionFacts | UnreadablePartition = despite_vanishing(survey_now)
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
         size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
-        return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+        found = UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+    if listing:
+        survey.listed(listing)
+    return found
 
 
 def survey_partition(

@@ -24,7 +24,7 @@ from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
 TASKS_WANTED: Final = 16
-"""Small slices are not packed into fewer tasks than about that many."""
+"""Small extents are not packed into fewer tasks than about that many."""
 TASK_BYTES_MIN: Final = 4 << 20
 """What a task reads at the least, if there is as much. Spark's default for files, too (``openCostInBytes``)."""
 
