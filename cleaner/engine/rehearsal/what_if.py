@@ -59,7 +59,7 @@ class Supposing:
         log_dirs: those of the plan, in its order.
         survey: the one that the plan was made from.
         means: of the dry run.
-        plan: the plan with the configuration in force.
+        plan: the plan with the configuration in force, without what ``outcome`` says is held back.
         outcome: what executing it would do.
         volumes: the file systems of the log dirs.
         exact: read what a compaction would read.
@@ -77,7 +77,7 @@ class Supposing:
 
     def __post_init__(self) -> None:
         for partition in self.plan.partitions:
-            if result := self.outcome.results.get(partition.key):
+            if (result := self.outcome.results.get(partition.key)) and not result.guard:
                 self._results[partition.key] = [(partition, result)]
 
     def answered(self, question: Question) -> Answered:
@@ -120,7 +120,7 @@ class Supposing:
         for earlier in read:
             if _suffices(earlier, needs, policy):
                 return earlier.found
-        found = survey_again(log_dir, topic_partition, checkpoints, survey)
+        found = survey_again(log_dir, known, checkpoints, survey)
         if found is not None:
             read.append(_Read(needs, found))
         return found
