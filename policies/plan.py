@@ -149,7 +149,7 @@ class LogDirPlan:
     guard: Reason | None = None
     """The guard rail that keeps the whole log dir until a person says ``--yes``; None if there is none."""
     foreign: Reason | None = None
-    """The reason why the configuration may be another broker's; also given if the run changes nothing in place."""
+    """The reason why the configuration may be another broker's, whether or not it holds the run back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, bro
         else plan_partition(p, policy_of(p), request, broker)
         for p in facts.partitions
     )
-    foreign = config_guard(facts.config) if facts.config and not request.confirmed else None
+    foreign = config_guard(facts.config) if facts.config else None
     return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard, foreign)
 
 

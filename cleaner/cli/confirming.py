@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import NotConfirmed, complain
@@ -62,14 +63,20 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     return replace(request, confirmed_guards=plan.guard_keys)
 
 
-def tell_guards(plan: Plan) -> None:
-    """Print one line for each guard rail that holds something back."""
+def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
+    """Print one line for each guard rail that holds something back; of a dry run, also what would refuse the run."""
+    from storage.log_dir import LogDir
+
     for guard in plan.guards:
         complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it")
-    held = set(plan.guards)
+    held, request = set(plan.guards), plan.request
+    consequence = "--yes confirmed it" if request.confirmed else "a run that changes the log dir needs --yes"
     for line in plan.foreign:
-        if line not in held:  # a dry run, or a copy, changes nothing in the log dir
-            complain(f"{line}; a run that changes the log dir needs --yes")
+        if line not in held:
+            complain(f"{line}; {'you confirmed it' if request.confirmed_guards else consequence}")
+    for log_dir in plan.log_dirs if is_dry else ():
+        if refusal := LogDir(Path(log_dir.facts.path)).refusal():
+            complain(f"a run without --dry-run would be refused: {refusal}")
 
 
 def _on_a_terminal() -> bool:

@@ -89,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(build_parser().parse_args(argv))
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
+    except KeyboardInterrupt:
+        status = ExitStatus.SIGINT
     return status_if_shown(status)
 
 

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     _tell_uncommitted(plan)
-    tell_guards(plan)
+    tell_guards(plan, is_dry=args.dry_run)
     if not args.output:  # a copy leaves the log dir as it was
         tell_metrics(cleaner, loaded.settings, plan.request, missing, Ran(plan, outcome, started_ms))
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)

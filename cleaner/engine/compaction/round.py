@@ -49,6 +49,8 @@ class Round:
     log_start_offset: int
     producers: ProducerState
     now_ms: int
+    clock_ms: int
+    """The wall clock, epoch ms. ``--now`` may lie before it; ``delete.retention.ms`` counts from the later one."""
     log_end_offset: int
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
@@ -80,6 +82,7 @@ def round_of(
         facts.log_start_offset if log_start_offset is None else log_start_offset,
         producers,
         request.now_ms,
+        means.clock.now_ms(),
         facts.log_end_offset,
         request.is_at_once,
     )
@@ -167,7 +170,8 @@ def horizons_of(round_: Round) -> Horizons:
     """Return the moments that the round decides by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    return Horizons(round_.now_ms, new_delete_horizon_ms(round_.now_ms, retention_ms), horizon_ms)
+    met_ms = max(round_.now_ms, round_.clock_ms)
+    return Horizons(round_.now_ms, new_delete_horizon_ms(met_ms, retention_ms), horizon_ms)
 
 
 def _survivors(

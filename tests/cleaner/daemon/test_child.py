@@ -207,6 +207,7 @@ def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lo
     ("code", "told"),
     [
         ("c.send(0); c.recv(); sys.exit(3)", "exited with status 3"),
+        ("c.send(0); c.recv(); sys.exit(0)", "exited with status 0"),
         ("c.send(0); c.recv(); import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
     ],
 )

@@ -160,6 +160,16 @@ def test_values_that_contradict_each_other_are_refused(sources: dict[str, Any]) 
         layers(**sources)
 
 
+def test_a_contradiction_is_told_where_it_is_stated_and_not_again_for_topics_that_state_no_lag() -> None:
+    with pytest.raises(InvalidConfigs) as caught:
+        layers(
+            defaults={"min.compaction.lag.ms": "2h", "max.compaction.lag.ms": "1h"},
+            topic_metadata={"a": {"retention.ms": "1"}},
+            topics_file={"b": {"retention.ms": "1"}},
+        )
+    assert len(caught.value.problems) == 1
+
+
 def test_a_contradiction_that_set_resolves_is_none() -> None:
     found = policy(
         topics_file={"orders": {"min.compaction.lag.ms": "2h", "max.compaction.lag.ms": "1h"}},
