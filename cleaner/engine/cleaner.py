@@ -14,7 +14,7 @@ from cleaner.engine.copy.copying import Copier
 from cleaner.engine.copy.moment import Moment
 from cleaner.engine.copy.output import check_usable
 from cleaner.engine.freeing import Rescue, Rescued, volumes_of
-from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
+from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_clock, survey_log_dir, unheard
 from cleaner.engine.journal import Journal, JournalFull, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
@@ -91,9 +91,14 @@ class Cleaner:
         """Ask a running ``clean`` to end between two steps; safe to call from a signal handler."""
         self._stopping = True
 
-    def plan(self, request: Request) -> Plan:
-        """Read the facts and make the plan of what was asked; takes no lock and creates nothing."""
-        survey = self._survey(request)
+    def plan(self, request: Request, listed: Listed = unheard) -> Plan:
+        """Read the facts and make the plan of what was asked; takes no lock and creates nothing.
+
+        Args:
+            request: what was asked.
+            listed: is told of the listing of each partition directory.
+        """
+        survey = replace(self._survey(request), listed=listed)
         return self._planned([self._facts(log_dir, survey) for log_dir in self._log_dirs], request)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:

@@ -37,6 +37,8 @@ _NEVER_MS = (1 << 63) - 1
 
 
 Wanted = Callable[[TopicPartition], bool]
+Listed = Callable[[Listing], object]
+"""Is told of the listing that the facts of a partition were made from, or that they could not be made from."""
 
 
 class LogEndsBeforeItsStart(LogCleanerError):
@@ -73,6 +75,10 @@ def everything(_: TopicPartition) -> bool:
     return True
 
 
+def unheard(_: Listing) -> None:
+    """Nobody asks for the listings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """The input of an inventory, besides the directory."""
@@ -84,6 +90,7 @@ class Survey:
     """Globs; empty means all."""
     wanted: Wanted = everything
     """Asked of each partition that the globs name, just before it is read."""
+    listed: Listed = unheard
 
     def wants(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition is wanted, and a glob names it or its topic."""
@@ -156,12 +163,15 @@ def _survey_partition(
         return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
 
     try:
-        return despite_vanishing(survey_now)
+        found: PartitionFacts | UnreadablePartition = despite_vanishing(survey_now)
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
         size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
-        return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+        found = UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+    if listing:
+        survey.listed(listing)
+    return found
 
 
 def survey_partition(

@@ -9,12 +9,15 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from cleaner.engine.space.account import Accounts
 from cleaner.printable import printable
+from cleaner.report.account import accounts_fields, accounts_text, directory_fields
 from cleaner.report.page import Page, size
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
 from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import duration
+from storage.names import TopicPartition
 
 Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
@@ -65,14 +68,24 @@ class TopicsReport:
 
     plan: Plan
     uncleanable: Causes = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
+    """The space that the log dirs take."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``topics --json`` prints: sizes in bytes, times in epoch ms."""
-        partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
-        return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
+        partitions = [self._fields(row) for row in self.rows()]
+        now_ms = self.plan.request.now_ms
+        return {"schema": SCHEMA, "now": now_ms, "partitions": partitions, **accounts_fields(self.accounts)}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
-        """Yield a table, and a line for each failure."""
+    def _fields(self, row: TopicRow) -> dict[str, Any]:
+        fields = {name: getattr(row, name) for name in TopicRow.__slots__}
+        account = next((account for account in self.accounts.log_dirs if account.path == row.log_dir), None)
+        topic_partition = TopicPartition(row.topic, row.partition)
+        found = account.partitions.get(topic_partition) if account else None
+        return {**fields, **directory_fields(found, account.removals.get(topic_partition, ()) if account else ())}
+
+    def text(self, page: Page) -> Iterator[Text | Table]:
+        """Yield a table, a line for each failure, and the space that the log dirs take."""
         several, listed = len(self.plan.log_dirs) > 1, self.rows()
         for log_dir in self.plan.log_dirs:
             if several:
@@ -84,6 +97,7 @@ class TopicsReport:
             if row.error:
                 words = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}\n"
                 yield Text(words, "bold red")
+        yield from accounts_text(self.accounts, self.plan.request.now_ms, page)
 
     def rows(self) -> list[TopicRow]:
         """Return one row for each partition, in the plan's order."""
