@@ -125,15 +125,7 @@ class Cleaner:
     def explain(
         self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
     ) -> tuple[PartitionExplanation, ...]:
-        """Explain a partition, in each log dir that holds it; takes no lock and changes nothing.
-
-        Args:
-            planned: from ``plan``, with all that ``clean`` would be asked.
-            wanted: the partition.
-            exact: look for delete horizons in all of it, however large it is.
-
-        Raises: UnreadableFile, PartitionChanged.
-        """
+        """Explain a partition, in each log dir that holds it, without a lock. Arguments: as of ``explanations``."""
         from cleaner.engine.explaining.explaining import explanations  # noqa: PLC0415 - no other command needs it
 
         return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
