@@ -1,4 +1,4 @@
-"""The command ``topics``: it lists the partitions of the log dirs, one a line, and says what takes their space."""
+"""The command ``topics``: it lists the partitions of the log dirs, one a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.showing import show
 
-HELP = "list the partitions: policy, segments, offsets, dirty ratio, expiry; what takes space"
+HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
 WIDE: Final = 1000
 """So many columns that no cell of a piped table is folded."""
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, and show one line for each partition, then the space by kind of file."""
+    """Plan, and show one line for each partition."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.outcome import Silent
     from cleaner.engine.space.account import Accounts
