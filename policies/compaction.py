@@ -13,7 +13,7 @@ from typing import Final
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Reason, ReasonCode, as_int64, duration
+from policies.reasons import Limit, Reason, ReasonCode, as_int64, duration
 from policies.retention import NO_HIGH_WATERMARK
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
@@ -84,12 +84,26 @@ def refusal(
     if section.dirty_bytes == 0:
         since = f"compacted up to offset {section.first_dirty_offset}, nothing newer is cleanable"
         return Reason(ReasonCode.NOTHING_DIRTY, "nothing is cleanable yet" if section.is_first else since)
-    ratio, least = section.dirty_ratio, policy.min_cleanable_dirty_ratio
-    if forced or ratio > least or _must_clean(log, policy, section, now_ms):
+    if forced or cause(log, policy, section, now_ms) is not None:
         return None
-    key = "min.cleanable.dirty.ratio"
-    text = f"dirty ratio {ratio:.2f} is not above {key}={least:g} ({policy.origin(key)})"
-    return Reason(ReasonCode.DIRTY_RATIO_LOW, text)
+    least = policy.value_of("min.cleanable.dirty.ratio")
+    text = f"dirty ratio {section.dirty_ratio:.2f} is not above {least.sentence}"
+    return Reason(ReasonCode.DIRTY_RATIO_LOW, text, limit=Limit(least, section.dirty_ratio))
+
+
+def cause(log: PartitionFacts, policy: TopicPolicy, section: Cleanable, now_ms: int) -> Limit | None:
+    """Return the limit that makes a round due: the dirty ratio or, first, the age of a dirty record; None if none does.
+
+    Args:
+        log, policy, now_ms: as for ``cleanable``.
+        section: the dirty section.
+    """
+    age_ms = now_ms - _oldest_dirty_ms(log, section, now_ms)
+    if age_ms > policy.max_compaction_lag_ms:  # the dirty ratio then does not matter
+        return Limit(policy.value_of("max.compaction.lag.ms"), age_ms)
+    if section.dirty_ratio > policy.min_cleanable_dirty_ratio:
+        return Limit(policy.value_of("min.cleanable.dirty.ratio"), section.dirty_ratio)
+    return None
 
 
 def compaction_round(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> CompactionRound:
@@ -169,14 +183,17 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
     if log.high_watermark is None or log.last_stable_offset is None:
         return log.log_start_offset, NO_HIGH_WATERMARK
     if (fresh := _first_within_lag(log, policy, first_dirty, now_ms)) is not None and fresh.base_offset < bound[0]:
-        age = duration(max(now_ms - fresh.largest_timestamp_ms, 0))
-        lag = f"min.compaction.lag.ms={duration(policy.min_compaction_lag_ms)}"
-        text = f"the newest record of {fresh.base_offset} is {age} old, within {lag}"
-        until_ms = as_int64(fresh.largest_timestamp_ms + policy.min_compaction_lag_ms)
-        bound = fresh.base_offset, Reason(ReasonCode.MIN_COMPACTION_LAG, text, until_ms)
+        bound = fresh.base_offset, _within_lag(fresh, policy, now_ms)
     if log.last_stable_offset < bound[0]:
         bound = (log.last_stable_offset, _unstable(log))
     return bound
+
+
+def _within_lag(fresh: SegmentFacts, policy: TopicPolicy, now_ms: int) -> Reason:
+    lag, age_ms = policy.value_of("min.compaction.lag.ms"), now_ms - fresh.largest_timestamp_ms
+    text = f"the newest record of {fresh.base_offset} is {duration(max(age_ms, 0))} old, within {lag.sentence}"
+    until_ms = as_int64(fresh.largest_timestamp_ms + policy.min_compaction_lag_ms)
+    return Reason(ReasonCode.MIN_COMPACTION_LAG, text, until_ms, Limit(lag, age_ms))
 
 
 def _unstable(log: PartitionFacts) -> Reason:
@@ -209,8 +226,7 @@ def _bytes_between(log: PartitionFacts, start: int, end: int) -> int:
     return sum(s.size_bytes for s in log.segments[_floor(log, start) :] if s.base_offset < end)
 
 
-def _must_clean(log: PartitionFacts, policy: TopicPolicy, section: Cleanable, now_ms: int) -> bool:
-    """Return whether a dirty record is older than ``max.compaction.lag.ms``. The dirty ratio then does not matter."""
+def _oldest_dirty_ms(log: PartitionFacts, section: Cleanable, now_ms: int) -> int:
+    """Return the time of the oldest dirty batch, as far as it was read (``first_batch_ms``); ``now_ms`` if none was."""
     dirty = log.segments[_floor(log, section.first_dirty_offset) : -1]
-    oldest_ms = min((s.first_batch_ms for s in dirty if s.first_batch_ms > 0), default=now_ms)
-    return oldest_ms < now_ms - policy.max_compaction_lag_ms
+    return min((s.first_batch_ms for s in dirty if s.first_batch_ms > 0), default=now_ms)

@@ -1,17 +1,27 @@
 """Guard rails: they hold a plan back that the configuration allows, until a person says ``--yes``.
 
 Pure functions: each takes facts, and returns the reason to stop or None. The plan asks the guard rails, so that a dry
-run and a run agree.
+run and a run agree. One of them needs what only a compaction reads: ``unkeyed_guard``. The round asks it before its
+first write; a later plan asks it again, with the count of the round that it held back.
 """
 
 from __future__ import annotations
 
-from policies.config.policy import TopicPolicy
-from policies.facts import ClockFacts, ConfigFacts, PartitionFacts
-from policies.reasons import Reason, ReasonCode, duration, moment
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from policies.config.policy import BrokerPolicy, TopicPolicy
+from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
+from policies.reasons import Action, Limit, Reason, ReasonCode, duration, moment
+
+if TYPE_CHECKING:
+    from policies.plan import PartitionPlan, Request
+
+_KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
+def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
     """Return why the wall clock cannot be believed: it would let everything expire, or nothing. None if it can be.
 
     If the last run was in this boot, the boot clock tells how much time has passed since. Otherwise the wall clock is
@@ -19,13 +29,13 @@ def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
 
     Args:
         clock: the wall clock, and the times that it is compared with.
-        jump_max_ms: ``clock.jump.max``: the most that the compared times may differ.
+        broker: states ``clock.jump.max``: the most that the compared times may differ.
     """
     now_ms, last_run = clock.now_ms, clock.last_run
     if last_run and last_run.boot and clock.boot and last_run.boot.boot_id == clock.boot.boot_id:
         jumped_ms = clock.boot.booted_ms - last_run.boot.booted_ms
-        return _jumped(clock, jumped_ms, jump_max_ms, "what the boot clock makes of the last journal entry")
-    if last_run and abs(now_ms - last_run.time_ms) <= jump_max_ms:
+        return _jumped(clock, jumped_ms, broker, "what the boot clock makes of the last journal entry")
+    if last_run and abs(now_ms - last_run.time_ms) <= broker.clock_jump_max_ms:
         return None
     seen = [(last_run.time_ms, "the last journal entry")] if last_run else []
     if clock.newest_file_ms is not None:
@@ -33,15 +43,17 @@ def clock_guard(clock: ClockFacts, jump_max_ms: int) -> Reason | None:
     if not seen:
         return None
     latest_ms, what = max(seen)
-    return _jumped(clock, now_ms - latest_ms, jump_max_ms, f"{what}, {moment(latest_ms)}")
+    return _jumped(clock, now_ms - latest_ms, broker, f"{what}, {moment(latest_ms)}")
 
 
-def _jumped(clock: ClockFacts, distance_ms: int, jump_max_ms: int, compared_with: str) -> Reason | None:
-    if abs(distance_ms) <= jump_max_ms:
+def _jumped(clock: ClockFacts, distance_ms: int, broker: BrokerPolicy, compared_with: str) -> Reason | None:
+    if abs(distance_ms) <= broker.clock_jump_max_ms:
         return None
+    stated = broker.value_of("clock.jump.max")
     side = "later" if distance_ms > 0 else "earlier"
-    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than clock.jump.max={duration(jump_max_ms)}"
-    return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}")
+    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than {stated.sentence}"
+    limit = Limit(stated, abs(distance_ms))
+    return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}", limit=limit)
 
 
 def config_guard(config: ConfigFacts) -> Reason | None:
@@ -79,5 +91,56 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
     if ratio is None or deleted_bytes <= ratio * all_bytes:
         return None
     what = f"{deleted} of {len(facts.segments)} segments, {deleted_bytes} of {all_bytes} bytes, would be deleted"
-    limit = f"max.delete.ratio={policy.shown('max.delete.ratio')} ({policy.origin('max.delete.ratio')})"
-    return Reason(ReasonCode.MAX_DELETE_RATIO, f"{what}, more than {limit} allows without --yes")
+    stated = policy.value_of("max.delete.ratio")
+    text = f"{what}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, deleted_bytes / all_bytes))
+
+
+def may_drop_unkeyed(planned: PartitionPlan) -> bool:
+    """Return whether a compaction may meet records without a key: any but that of a topic which Kafka itself writes."""
+    return planned.compaction is not None and planned.facts.topic_partition.topic not in _KEYED_TOPICS
+
+
+def unkeyed_guard(count: KeyCount, policy: TopicPolicy) -> Reason | None:
+    """Return why a compaction needs a person's yes: it drops more records than ``max.unkeyed.ratio``, because they have
+    no key. None if it does not.
+
+    Args:
+        count: the records of the round.
+        policy: states the ratio, a share of these records; exactly so many may go.
+    """
+    if count.unkeyed <= Fraction(str(policy.max_unkeyed_ratio)) * count.records:
+        return None
+    what = f"compaction would drop {count.unkeyed} of {count.records} records because they have no key"
+    stated = policy.value_of("max.unkeyed.ratio")
+    text = f"{what}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_UNKEYED_RATIO, text, limit=Limit(stated, count.unkeyed / count.records))
+
+
+def counted_guard(planned: PartitionPlan) -> Reason | None:
+    """Return why the compaction of a plan was held back before, if it would read the same records again; else None."""
+    counted, compaction = planned.facts.counted, planned.compaction
+    if counted is None or compaction is None or planned.deletion:
+        return None
+    bounds = compaction.round.first_dirty_offset, compaction.round.end_offset, planned.policy.compaction_rounds
+    return unkeyed_guard(counted.count, planned.policy) if counted[:3] == bounds else None
+
+
+def compaction_held_back(planned: PartitionPlan, guard: Reason) -> PartitionPlan:
+    """Return the plan with its deletion alone: the segments that it would compact stay for the guard's reason."""
+    verdicts = tuple(
+        verdict._replace(action=Action.KEEP, reason=guard) if verdict.action is Action.COMPACT else verdict
+        for verdict in planned.verdicts
+    )
+    return replace(planned, verdicts=verdicts, compaction=None, guard=guard)
+
+
+def guard_key(guard: Reason, path: str) -> str:
+    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
+    return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
+
+
+def unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:
+    """Return the guard rail; None if there is none, or if a person confirmed it. ``path``: what it holds back."""
+    is_confirmed = guard is None or request.confirmed or guard_key(guard, path) in request.confirmed_guards
+    return None if is_confirmed else guard

@@ -12,11 +12,20 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Final
 
-from policies.compaction import Cleanable, CompactionRound, cleanable, compaction_round, refusal
+from policies.compaction import Cleanable, CompactionRound, cause, cleanable, compaction_round, refusal
 from policies.config.policy import BrokerPolicy, TopicPolicy
+from policies.exemptions import exemption, switched_off
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
-from policies.guards import clock_guard, config_guard, delete_ratio_guard
-from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
+from policies.guards import (
+    clock_guard,
+    compaction_held_back,
+    config_guard,
+    counted_guard,
+    delete_ratio_guard,
+    guard_key,
+    unless_confirmed,
+)
+from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict
 from policies.retention import Retention, retention
 from storage.names import TopicPartition
 
@@ -121,7 +130,7 @@ class PartitionPlan:
     checkpoint_offset: int | None = None
     """The first dirty offset to write if nothing is compacted, but the offset in the file lies outside the log."""
     guard: Reason | None = None
-    """The guard rail that keeps the whole partition until a person says ``--yes``; None if there is none."""
+    """The guard rail that keeps the partition, or what a compaction would read of it, until a person says ``--yes``."""
 
     @property
     def key(self) -> PartitionKey:
@@ -148,7 +157,7 @@ class LogDirPlan:
     guard: Reason | None = None
     """The guard rail that keeps the whole log dir until a person says ``--yes``; None if there is none."""
     foreign: Reason | None = None
-    """The reason why the configuration may be another broker's; also given if the run changes nothing in place."""
+    """The reason why the configuration may be another broker's, whether or not it holds the run back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +190,7 @@ class Plan:
     @property
     def guard_keys(self) -> frozenset[str]:
         """Return the keys of this plan's guard rails, for ``Request.confirmed_guards``: they confirm all of them."""
-        return frozenset(_guard_key(guard, path) for guard, path in self._guards())
+        return frozenset(guard_key(guard, path) for guard, path in self._guards())
 
     @property
     def foreign(self) -> Iterator[str]:
@@ -198,16 +207,6 @@ class Plan:
             for partition in log_dir.partitions:
                 if isinstance(partition, PartitionPlan) and partition.guard:
                     yield partition.guard, str(path_of(partition.facts))
-
-
-def _guard_key(guard: Reason, path: str) -> str:
-    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
-    return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
-
-
-def _unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:
-    is_confirmed = guard is None or request.confirmed or _guard_key(guard, path) in request.confirmed_guards
-    return None if is_confirmed else guard
 
 
 PolicyOf = Callable[[PartitionFacts], TopicPolicy]
@@ -232,31 +231,31 @@ def plan(
 
 
 def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, broker: BrokerPolicy) -> LogDirPlan:
-    guards = log_dir_guards(facts, request, broker.clock_jump_max_ms)
+    guards = log_dir_guards(facts, request, broker)
     guard = next(guards, None)
     planned = (
         p
         if isinstance(p, UnreadablePartition)
         else _held_back(p, policy_of(p), guard)
         if guard
-        else plan_partition(p, policy_of(p), request, is_cleaner_on=broker.log_cleaner_enable)
+        else plan_partition(p, policy_of(p), request, broker)
         for p in facts.partitions
     )
-    foreign = config_guard(facts.config) if facts.config and not request.confirmed else None
+    foreign = config_guard(facts.config) if facts.config else None
     return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard, foreign)
 
 
-def log_dir_guards(facts: LogDirFacts, request: Request, clock_jump_max_ms: int) -> Iterator[Reason]:
+def log_dir_guards(facts: LogDirFacts, request: Request, broker: BrokerPolicy) -> Iterator[Reason]:
     """Return the guard rails that hold a whole log dir back and that nobody confirmed."""
-    clock = clock_guard(facts.clock, clock_jump_max_ms) if facts.clock else None
+    clock = clock_guard(facts.clock, broker) if facts.clock else None
     config = config_guard(facts.config) if facts.config and request.in_place else None
     for guard in (clock, config):
-        if held := _unless_confirmed(guard, facts.path, request):
+        if held := unless_confirmed(guard, facts.path, request):
             yield held
 
 
 def _held_back(facts: PartitionFacts, policy: TopicPolicy, guard: Reason) -> PartitionPlan:
-    return PartitionPlan(facts, policy, _all_kept(facts.segments, _exempt(facts, policy) or guard), guard=guard)
+    return PartitionPlan(facts, policy, _all_kept(facts.segments, exemption(facts, policy) or guard), guard=guard)
 
 
 def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
@@ -265,22 +264,21 @@ def _by_name(planned: PartitionPlan | UnreadablePartition) -> tuple[str, int]:
 
 
 def plan_partition(
-    facts: PartitionFacts, policy: TopicPolicy, request: Request, *, is_cleaner_on: bool = True
+    facts: PartitionFacts, policy: TopicPolicy, request: Request, broker: BrokerPolicy | None = None
 ) -> PartitionPlan:
     """Plan one partition: retention first, then compaction of the segments that retention leaves.
 
     Args:
         facts: the partition.
         policy: the configuration of its topic.
-        request: as for ``plan``.
-        is_cleaner_on: ``log.cleaner.enable``.
+        request, broker: as for ``plan``.
     """
     if request.assume_committed and facts.high_watermark is None:
         facts = assume_committed(facts)
-    if (reason := _exempt(facts, policy) or _switched_off(policy, is_cleaner_on=is_cleaner_on)) is not None:
+    if (reason := exemption(facts, policy) or switched_off(policy, broker or BrokerPolicy())) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
-    guard = _unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
+    guard = unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
     if guard is not None:
         return _held_back(facts, policy, guard)
     deletion = deletion_of(facts, outcome.verdicts, outcome.deleted)
@@ -289,35 +287,15 @@ def plan_partition(
         return planned
     if outcome.deletes_everything:
         return replace(planned, checkpoint_offset=_checkpoint_of_an_empty_log(facts))
-    return _with_compaction(planned, facts.without_oldest(outcome.deleted), outcome, request)
+    planned = _with_compaction(planned, facts.without_oldest(outcome.deleted), outcome, request)
+    guard = unless_confirmed(counted_guard(planned), str(path_of(facts)), request)
+    return compaction_held_back(planned, guard) if guard else planned
 
 
 def assume_committed(facts: PartitionFacts) -> PartitionFacts:
     """Return the facts with the log end as high watermark: all is committed, except open transactions."""
     stable = facts.log_end_offset if facts.last_stable_offset is None else facts.last_stable_offset
     return replace(facts, high_watermark=facts.log_end_offset, last_stable_offset=stable)
-
-
-def _exempt(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
-    """Return why a run touches nothing of a partition; None if nothing exempts the partition."""
-    if facts.held_since_ms is not None:
-        words = f"on hold since its restore at {moment(facts.held_since_ms)}"
-        return Reason(ReasonCode.HELD, f"{words}, until logcleaner restore --release {facts.topic_partition}")
-    if policy.unknown_because is not None:
-        return Reason(ReasonCode.CONFIG_UNKNOWN, policy.unknown_because)
-    if policy.remote_storage_enable:
-        return Reason(ReasonCode.REMOTE_STORAGE, "remote storage is on: only the broker knows what was uploaded")
-    return None
-
-
-def _switched_off(policy: TopicPolicy, *, is_cleaner_on: bool) -> Reason | None:
-    """Return why a broker leaves a compacted topic alone; None if it does not. Source: Kafka LogManager.cleanupLogs."""
-    if is_cleaner_on or not policy.cleanup_compact:
-        return None
-    text = (
-        "log.cleaner.enable=false: neither compacted nor, as in Kafka, deleted; --set log.cleaner.enable=true does it"
-    )
-    return Reason(ReasonCode.CLEANER_DISABLED, text)
 
 
 def _all_kept(segments: Sequence[SegmentFacts], reason: Reason) -> tuple[Verdict, ...]:
@@ -352,7 +330,7 @@ def _with_compaction(
         verdicts = kept if speaks_of_retention else tuple(_uncompacted(v, section, why_not) for v in kept)
         compaction, checkpoint = None, section.first_dirty_offset if section.checkpoint_is_invalid else None
     else:
-        dirty = _dirty(section)
+        dirty = _dirty(section, cause(left, policy, section, request.now_ms))
         verdicts = tuple(_compacted(v, left.upper_offset(place), section, dirty) for place, v in enumerate(kept))
         round_ = compaction_round(left, policy, section)
         segments = tuple(s for s in left.segments if s.base_offset < section.first_uncleanable_offset)
@@ -376,9 +354,10 @@ _CLEAN_BEFORE: Final = Reason(
 )
 
 
-def _dirty(section: Cleanable) -> Reason:
+def _dirty(section: Cleanable, limit: Limit | None) -> Reason:
     since = f"since the last compaction, which ended at {section.first_dirty_offset}"
-    return Reason(ReasonCode.DIRTY, f"holds records {'that were never compacted' if section.is_first else since}")
+    text = f"holds records {'that were never compacted' if section.is_first else since}"
+    return Reason(ReasonCode.DIRTY, text, limit=limit)
 
 
 def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable, dirty: Reason) -> Verdict:

@@ -1,10 +1,13 @@
-"""The reason why a segment stays or goes: a code, a sentence with its numbers, and the time until which it holds."""
+"""The reason why a segment stays or goes: a code, a sentence with its numbers, until when it holds, and its limit."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from policies.config.config_keys import Value
+from policies.config.policy import Layer, Stated
 
 
 class Action(StrEnum):
@@ -53,6 +56,49 @@ class ReasonCode(StrEnum):
     CLOCK_JUMPED = "CLOCK_JUMPED"
     FOREIGN_CONFIG = "FOREIGN_CONFIG"
     MAX_DELETE_RATIO = "MAX_DELETE_RATIO"
+    MAX_UNKEYED_RATIO = "MAX_UNKEYED_RATIO"
+
+
+class Limit(NamedTuple):
+    """The value of the configuration that a reason rests on, and the number that was compared with it.
+
+    A named tuple of two is cheap: a plan holds many, and all that rest on one value share ``stated``.
+    """
+
+    stated: Stated
+    actual: float | None = None
+    """In the unit of the value: an age in ms, below 0 for a time in the future; bytes; a share. None if the value is
+    no number, so that nothing was compared with it."""
+
+    @property
+    def key(self) -> str:
+        """Kafka's topic key, or the broker key if topics do not have the key."""
+        return self.stated.key
+
+    @property
+    def value(self) -> Value:
+        """The value in Kafka's unit."""
+        return self.stated.value
+
+    @property
+    def layer(self) -> Layer:
+        """The layer that stated the value."""
+        return self.stated.layer
+
+    @property
+    def origin(self) -> str:
+        """The place that stated the value, in words."""
+        return self.stated.origin
+
+    @property
+    def file(self) -> str | None:
+        """The file that states the value, or the directory of the cluster metadata; None if no file does."""
+        return self.stated.file
+
+    @property
+    def line(self) -> int | None:
+        """The line of the file, from 1; None if it has no lines."""
+        return self.stated.line
 
 
 class Reason(NamedTuple):
@@ -61,6 +107,8 @@ class Reason(NamedTuple):
     code: ReasonCode
     text: str
     until_ms: int | None = None
+    limit: Limit | None = None
+    """The value of the configuration that the reason rests on; None if it rests on none, or on more than one."""
 
 
 class Verdict(NamedTuple):

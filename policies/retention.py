@@ -14,7 +14,7 @@ from typing import Final
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Action, Reason, ReasonCode, Verdict, as_int64, duration, moment
+from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, as_int64, duration, moment
 
 Rule = Callable[[int], Reason | None]
 """A function that takes a segment's place, and returns the reason why the segment goes, or None."""
@@ -116,26 +116,30 @@ def left_bytes(log: PartitionFacts) -> list[int]:
 def _over_size(log: PartitionFacts, policy: TopicPolicy) -> Rule:
     """Return the rule that deletes a segment if at least ``retention.bytes`` remain without it."""
     limit_bytes, left = policy.retention_bytes, left_bytes(log)
+    stated = policy.value_of("retention.bytes")
+    limit = stated.sentence
 
     def rule(place: int) -> Reason | None:
         if limit_bytes < 0 or left[place + 1] < limit_bytes:
             return None
-        text = f"{left[place + 1]} bytes stay without it, at least {_said(policy, 'retention.bytes')}"
-        return Reason(ReasonCode.RETENTION_SIZE, text)
+        text = f"{left[place + 1]} bytes stay without it, at least {limit}"
+        return Reason(ReasonCode.RETENTION_SIZE, text, limit=Limit(stated, left[place + 1]))
 
     return rule
 
 
 def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
-    limit = _said(policy, "retention.ms")
+    stated = policy.value_of("retention.ms")
+    limit = stated.sentence
 
     def rule(place: int) -> Reason | None:
         segment = log.segments[place]
         newest_ms, what = newest(segment, policy, now_ms)
         if policy.retention_ms < 0 or now_ms - newest_ms <= policy.retention_ms:
             return None
-        text = f"{what} is {duration(now_ms - newest_ms)} old, more than {limit}"
-        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms))
+        age_ms = now_ms - newest_ms
+        text = f"{what} is {duration(age_ms)} old, more than {limit}"
+        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms), Limit(stated, age_ms))
 
     return rule
 
@@ -143,39 +147,67 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
 def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> list[Verdict]:
     """Return a verdict for each segment that stays, with the moment from which time retention could delete it."""
     verdicts: list[Verdict] = []
+    stays = _stays(log, first, policy, now_ms)
     until_ms = 0
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
-        until_ms = max(until_ms, _expiry_ms(segment, policy, now_ms))
-        reason = barrier(log, place) or _stays(log, place, first, policy, now_ms, until_ms)
+        until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
+        reason = barrier(log, place) or stays(place, until_ms)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts
 
 
-def _stays(log: PartitionFacts, place: int, first: int, policy: TopicPolicy, now_ms: int, until_ms: int) -> Reason:
-    segment = log.segments[place]
-    if not policy.cleanup_delete:
-        return _deletes_by_no_limit(policy)
-    newest_ms, what = newest(segment, policy, now_ms)
-    if policy.retention_ms >= 0 and newest_ms > now_ms:
-        text = f"{what} lies in the future, {moment(newest_ms)}; it holds all later segments"
-        return Reason(ReasonCode.FUTURE_TIMESTAMP, text, until_ms)
-    if policy.retention_ms >= 0 and now_ms - newest_ms <= policy.retention_ms:
-        age = duration(now_ms - newest_ms)
-        text = f"{what} is {age} old, not more than {_said(policy, 'retention.ms')}"
-        return Reason(ReasonCode.TIME_NOT_REACHED, text, until_ms)
-    if policy.retention_ms >= 0 and place > first:
-        text = f"expired, but segments go oldest first and {log.segments[first].base_offset} stays"
-        return Reason(ReasonCode.BEHIND_KEPT_SEGMENT, text, until_ms)
-    if policy.retention_bytes >= 0:
-        return Reason(ReasonCode.WITHIN_SIZE, f"less than {_said(policy, 'retention.bytes')} would stay without it")
-    return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes limits it")
+def _stays(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
+    """Return a function of a place and the moment of its expiry. It says why no limit lets the segment go."""
+    if policy.cleanup_delete and policy.retention_ms >= 0:
+        return _stays_by_time(log, first, policy, now_ms)
+    if policy.cleanup_delete and policy.retention_bytes >= 0:
+        return _stays_by_size(log, policy)
+    reason = _deletes_by_no_limit(policy)
+    return lambda _place, _until_ms: reason
+
+
+def _stays_by_time(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
+    stated = policy.value_of("retention.ms")
+    limit = stated.sentence
+
+    def reason(place: int, until_ms: int) -> Reason:
+        newest_ms, what = newest(log.segments[place], policy, now_ms)
+        age_ms = now_ms - newest_ms
+        if age_ms < 0:
+            code = ReasonCode.FUTURE_TIMESTAMP
+            text = f"{what} lies in the future, {moment(newest_ms)}; it holds all later segments"
+        elif age_ms <= policy.retention_ms:
+            code = ReasonCode.TIME_NOT_REACHED
+            text = f"{what} is {duration(age_ms)} old, not more than {limit}"
+        else:
+            code = ReasonCode.BEHIND_KEPT_SEGMENT
+            text = f"expired, but segments go oldest first and {log.segments[first].base_offset} stays"
+        return Reason(code, text, until_ms, Limit(stated, age_ms))
+
+    return reason
+
+
+def _stays_by_size(log: PartitionFacts, policy: TopicPolicy) -> Callable[[int, int], Reason]:
+    stated, left = policy.value_of("retention.bytes"), left_bytes(log)
+    limit = stated.sentence
+
+    def reason(place: int, _until_ms: int) -> Reason:
+        text = f"{left[place + 1]} bytes would stay without it, less than {limit}"
+        return Reason(ReasonCode.WITHIN_SIZE, text, limit=Limit(stated, left[place + 1]))
+
+    return reason
 
 
 def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
+    if policy.cleanup_delete:
+        return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes limits it")
+    stated = Limit(policy.value_of("cleanup.policy"))
     if policy.cleanup_policy:
-        return Reason(ReasonCode.NO_LIMIT, f"cleanup.policy {policy.cleanup_policy} deletes by no limit")
-    return Reason(ReasonCode.POLICY_EMPTY, "cleanup.policy is empty: no limit deletes, nothing is compacted")
+        text = f"cleanup.policy {policy.cleanup_policy} deletes by no limit"
+        return Reason(ReasonCode.NO_LIMIT, text, limit=stated)
+    text = "cleanup.policy is empty: no limit deletes, nothing is compacted"
+    return Reason(ReasonCode.POLICY_EMPTY, text, limit=stated)
 
 
 def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
@@ -203,8 +235,3 @@ def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
     if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
         return as_int64(by_file_ms)
     return as_int64(segment.largest_timestamp_ms + policy.retention_ms + 1)
-
-
-def _said(policy: TopicPolicy, key: str) -> str:
-    """Return a limit with the layer that set it: ``retention.ms=3d (topic config)``."""
-    return f"{key}={policy.shown(key)} ({policy.origin(key)})"

@@ -124,10 +124,12 @@ def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_i
     Raises:
         InvalidConfigs: everything that is wrong in the cluster metadata.
     """
+    file = str(cluster.directory)
+    topic_configs = cluster.topic_configs.items()
     sources = ConfigSources(
-        cluster_default=_said_by(cluster.cluster_default, "all brokers"),
-        broker=_said_by(cluster.broker_configs.get(node_id or "", {}), f"broker {node_id}"),
-        topic_metadata={topic: _said_by(configs, f"topic {topic}") for topic, configs in cluster.topic_configs.items()},
+        cluster_default=_said_by(cluster.cluster_default, "all brokers", file),
+        broker=_said_by(cluster.broker_configs.get(node_id or "", {}), f"broker {node_id}", file),
+        topic_metadata={topic: _said_by(configs, f"topic {topic}", file) for topic, configs in topic_configs},
         topic_ids=cluster.topic_ids,
     )
     return layers.with_cluster(sources)
@@ -137,11 +139,12 @@ def _said_in(path: Path | None, properties: Mapping[str, Property] | None) -> Ra
     if properties is None:
         return None
     name = path or "server.properties"
-    return {key: Said(value, f"{name} line {line}") for key, (value, line) in properties.items()}
+    file = str(path) if path else None
+    return {key: Said(value, f"{name} line {line}", file, line) for key, (value, line) in properties.items()}
 
 
-def _said_by(configs: Configs, resource: str) -> RawLayer:
-    return {key: Said(value, f"cluster metadata, {resource}") for key, value in configs.items()}
+def _said_by(configs: Configs, resource: str, file: str) -> RawLayer:
+    return {key: Said(value, f"cluster metadata, {resource}", file) for key, value in configs.items()}
 
 
 def _said_by_options(set_options: Sequence[str], problems: list[InvalidConfig]) -> RawLayer:

@@ -7,8 +7,9 @@ us). ``[topics]`` holds topic keys. ``[defaults]`` and ``--set`` hold both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from policies.config.config_keys import BROKER_KEYS, SYNONYM_OF, TOPIC_KEYS, ConfigKey, Synonym
@@ -18,10 +19,12 @@ from storage.errors import InvalidConfig
 
 
 class Said(NamedTuple):
-    """A value as it was stated, with its place: ``server.properties line 12``."""
+    """A value as it was stated, with its place: ``server.properties line 12``; ``Stated`` tells of file and line."""
 
     value: RawValue
     origin: str
+    file: str | None = None
+    line: int | None = None
 
 
 RawLayer = Mapping[str, Said]
@@ -67,17 +70,23 @@ class _Name(NamedTuple):
 
 def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> StatedLayer:
     """Read one layer. Return its sound values, and append its faults to ``problems``."""
-    ranked: dict[str, tuple[int, Stated]] = {}
+    ranked: dict[str, list[tuple[int, Stated]]] = {}
     for written, said in raw.items():
         name = _NAMES[layer].get(written)
         if name is None:
             if not layer.is_brokers_own:
                 problems.append(unknown_key(written, said, layer))
         elif stated := _read_value(layer, name, written, said, problems):
-            known = ranked.get(name.key.name)
-            if known is None or name.rank < known[0]:
-                ranked[name.key.name] = (name.rank, stated)
-    return {key: stated for key, (_, stated) in ranked.items()}
+            ranked.setdefault(name.key.name, []).append((name.rank, stated))
+    return {key: _strongest_name(named) for key, named in ranked.items()}
+
+
+def _strongest_name(named: list[tuple[int, Stated]]) -> Stated:
+    """Return the value of the name with the smallest rank, with the values of the other names."""
+    if len(named) == 1:
+        return named[0][1]
+    strongest, *weaker = (stated for _, stated in sorted(named, key=itemgetter(0)))
+    return replace(strongest, overruled=tuple(weaker))
 
 
 def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:
@@ -103,7 +112,7 @@ def _read_value(layer: Layer, name: _Name, written: str, said: Said, problems: l
     except ValueError as error:
         problems.append(InvalidConfig(written, said.value, str(error), said.origin))
         return None
-    return Stated(name.key.name, value, layer, said.origin, written)
+    return Stated(name.key.name, value, layer, said.origin, written, said.file, said.line)
 
 
 def _by_topic_name(*, ours: bool) -> Iterator[tuple[str, _Name]]:

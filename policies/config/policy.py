@@ -19,12 +19,15 @@ from policies.config.config_keys import (
     LONG_MAX,
     NO_LIMIT,
     TOPIC_KEY,
+    ConfigKey,
     Value,
 )
 from policies.config.config_values import show_value
 
 NOBODY: Final = "nobody stated it"
 """The origin of a limit that no layer stated."""
+OUR_DEFAULT: Final = "logcleaner's default"
+"""The origin of a default of a key that Kafka does not know."""
 
 
 class Layer(IntEnum):
@@ -63,6 +66,11 @@ class Stated:
         key: the topic key, or the broker key if topics do not have the key.
         origin: the place, such as ``server.properties line 12``.
         name: the key as written, such as ``log.retention.hours`` for ``retention.ms``.
+        file: the path of the file that states the value, or of the directory of the cluster metadata; None if no file
+            does, as for ``--set`` and Kafka's defaults.
+        line: the line of the file, from 1; None if it has no lines.
+        overruled: the values of the same key that the same layer states by weaker names, the strongest first, such as
+            ``log.retention.hours`` beside ``log.retention.ms``.
     """
 
     key: str
@@ -70,11 +78,19 @@ class Stated:
     layer: Layer
     origin: str
     name: str
+    file: str | None = None
+    line: int | None = None
+    overruled: tuple[Stated, ...] = ()
 
     @property
     def shown(self) -> str:
         """The value in people's words."""
         return show_value(TOPIC_KEY.get(self.key) or BROKER_KEY[self.key], self.value)
+
+    @property
+    def sentence(self) -> str:
+        """Key, value and place: ``retention.ms=3d (server.properties line 12)``."""
+        return f"{self.key}={self.shown} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +142,8 @@ class TopicPolicy:
     """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
     max_delete_ratio: float | None = None
     """The share of a partition's bytes that a run may delete without ``--yes``; None is no limit."""
+    max_unkeyed_ratio: float = 0.5
+    """The share of the records of a round that may go without ``--yes`` because they have no key; 1 is no limit."""
     unknown_because: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
@@ -158,7 +176,11 @@ class TopicPolicy:
 
     def origin(self, key: str) -> str:
         """Return the place that stated the value of a topic key."""
-        return self.stated[key].origin if key in self.stated else NOBODY
+        return self.value_of(key).origin
+
+    def value_of(self, key: str) -> Stated:
+        """Return the value of a topic key with its place, also if no layer stated it."""
+        return self.stated.get(key) or _unstated(TOPIC_KEY[key], self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,4 +211,12 @@ class BrokerPolicy:
 
     def origin(self, key: str) -> str:
         """Return the place that stated the value of a broker key."""
-        return self.stated[key].origin if key in self.stated else NOBODY
+        return self.value_of(key).origin
+
+    def value_of(self, key: str) -> Stated:
+        """Return the value of a broker key with its place, also if no layer stated it."""
+        return self.stated.get(key) or _unstated(BROKER_KEY[key], self)
+
+
+def _unstated(key: ConfigKey, policy: TopicPolicy | BrokerPolicy) -> Stated:
+    return Stated(key.name, getattr(policy, key.field), Layer.KAFKA_DEFAULT, NOBODY, key.name)

@@ -167,7 +167,7 @@ def test_the_lag_says_its_numbers_and_when_it_is_over() -> None:
     policy = a_policy("compact", min_compaction_lag_ms=60_000)
     log = within_lag(1_500, 0)
     bound = section_of(log, policy).bound
-    assert bound.text == "the newest record of 0 is 1s 500ms old, within min.compaction.lag.ms=1m"
+    assert bound.text == "the newest record of 0 is 1s 500ms old, within min.compaction.lag.ms=1m (--set)"
     assert bound.until_ms == NOW_MS + 58_500
     assert cleanable(log.facts(), policy, NOW_MS + 58_500).first_uncleanable_offset == 10
     assert cleanable(log.facts(), policy, NOW_MS + 58_499).first_uncleanable_offset == 0

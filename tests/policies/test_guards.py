@@ -63,7 +63,7 @@ def days_ago(days: float) -> int:
     ],
 )
 def test_clock_is_believed_unless_it_jumped(story: str, facts: ClockFacts, told: str | None) -> None:
-    found = clock_guard(facts, MAX_MS)
+    found = clock_guard(facts, BrokerPolicy(clock_jump_max_ms=MAX_MS))
     assert (found is None) is (told is None), story
     if found and told:
         assert told in found.text

@@ -290,7 +290,10 @@ def test_a_reason_says_its_numbers(log: LogBuilder, text: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
-        (a_policy(retention_bytes=100), "WITHIN_SIZE: less than retention.bytes=100B (--set) would stay without it"),
+        (
+            a_policy(retention_bytes=100),
+            "WITHIN_SIZE: 0 bytes would stay without it, less than retention.bytes=100B (--set)",
+        ),
         (a_policy(), "NO_LIMIT: no retention.ms and no retention.bytes limits it"),
         (a_policy("compact", retention_ms=0), "NO_LIMIT: cleanup.policy compact deletes by no limit"),
         (

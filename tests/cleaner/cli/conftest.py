@@ -61,6 +61,13 @@ class FakeCleaner:
         self.asked.append(("would_do", options))
         return self.dry_outcome(plan)
 
+    def what_if(self, plan: Plan, outcome: Outcome, questions: Sequence[object], **options: object) -> tuple[()]:
+        self.asked.append(("what_if", tuple(questions)))
+        return ()
+
+    def runways(self, plan: Plan) -> tuple[()]:
+        return ()
+
     def clean(self, request: Request) -> tuple[Plan, Outcome]:
         self._remember("clean", request)
         self.while_cleaning()

@@ -42,6 +42,12 @@ def test_each_source_becomes_its_layer_with_its_origin() -> None:
         "cleanup.policy": "cluster metadata, topic orders",
         "segment.ms": "c.toml line 2",
     }
+    places = {key: (policy.stated[key].file, policy.stated[key].line) for key in ("retention.ms", "segment.bytes")}
+    assert places == {
+        "retention.ms": ("/etc/server.properties", 2),
+        "segment.bytes": ("/data/__cluster_metadata-0", None),
+    }
+    assert (policy.stated["delete.retention.ms"].file, policy.stated["retention.bytes"].file) == (None, None)
     assert (policy.segment_bytes, policy.delete_retention_ms) == (21, 7)
     assert policy.origin("delete.retention.ms") == "--set"
 

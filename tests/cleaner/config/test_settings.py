@@ -5,6 +5,7 @@ import pytest
 from cleaner.config.layers import Settings, build_layers
 from cleaner.config.settings import parse_settings, read_settings
 from policies.config.config_sources import Said
+from policies.config.config_values import RawValue
 from storage.errors import InvalidConfigs, UnreadableFile
 
 PATH = Path("/etc/logcleaner.toml")
@@ -12,6 +13,10 @@ PATH = Path("/etc/logcleaner.toml")
 
 def parse(text: str) -> Settings:
     return parse_settings(text, PATH)
+
+
+def said(value: RawValue, *, line: int) -> Said:
+    return Said(value, f"{PATH} line {line}", str(PATH), line)
 
 
 def problems(text: str) -> list[str]:
@@ -46,16 +51,16 @@ listen = "127.0.0.1:9308"
     assert found.server_properties == Path("/etc/kafka/server.properties")
     assert (found.cluster_metadata, found.kafka_defaults) == (False, True)
     assert found.defaults == {
-        "log.dirs": Said(["/var/lib/kafka/data"], f"{PATH} line 1"),
-        "file.delete.delay.ms": Said(60_000, f"{PATH} line 6"),
-        "log.cleaner.threads": Said(2, f"{PATH} line 12"),
-        "log.cleaner.backoff.ms": Said("1s", f"{PATH} line 13"),
-        "log.retention.check.interval.ms": Said("1m", f"{PATH} line 14"),
+        "log.dirs": said(["/var/lib/kafka/data"], line=1),
+        "file.delete.delay.ms": said(60_000, line=6),
+        "log.cleaner.threads": said(2, line=12),
+        "log.cleaner.backoff.ms": said("1s", line=13),
+        "log.retention.check.interval.ms": said("1m", line=14),
     }
     assert found.topics == {
         "orders": {
-            "cleanup.policy": Said("compact,delete", f"{PATH} line 8"),
-            "retention.ms": Said("7d", f"{PATH} line 9"),
+            "cleanup.policy": said("compact,delete", line=8),
+            "retention.ms": said("7d", line=9),
         },
         "empty*": {},
     }

@@ -163,6 +163,15 @@ def test_a_worker_that_hangs_is_seen_and_abandoned(log_dir, monkeypatch):
     assert is_left_alone
 
 
+def test_a_worker_that_has_nothing_to_do_is_not_taken_for_one_that_hangs(log_dir, monkeypatch):
+    monkeypatch.setattr(module, "HUNG_SECONDS", 1.0)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr(Worker, "tick", lambda self: False)
+    running, until_seconds = Running(log_dir), time.monotonic() + 2.5
+    running.run(lambda: time.monotonic() > until_seconds)
+    assert not any(state.hung_since_ms for state in running.observer.states)
+
+
 def test_while_a_broker_holds_the_log_dir_it_says_so(log_dir):
     running = Running(log_dir)
     with LogDir(log_dir).lock(FileSystem()):

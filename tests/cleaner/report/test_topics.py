@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.cli.look.topics import WIDE
 from cleaner.cli.showing import show
 from cleaner.report.topics import TopicsReport
 from tests.cleaner.report.plans import (
@@ -67,7 +66,6 @@ def test_piped_table_folds_nothing_and_tells_failures(capsys: pytest.CaptureFixt
     show(
         TopicsReport(a_plan(a_partition("clicks-0", 1), unreadable(f"{name}-1", "/data/x: cannot be read"))),
         as_json=False,
-        width_piped=WIDE,
     )
     printed = capsys.readouterr().out
     assert f"{name}-1 FAILED" in printed

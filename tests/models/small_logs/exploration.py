@@ -11,6 +11,7 @@ from policies.plan import PartitionPlan, Request
 from policies.reasons import ReasonCode
 from tests.models.small_logs.guards import checked_guards
 from tests.models.small_logs.invariants import check_deletion, check_round, check_settled, complaint_of, demand, noted
+from tests.models.small_logs.limits import check_limits
 from tests.models.small_logs.operations import REQUESTS, forgotten, happened
 from tests.models.small_logs.rounds import Rules, executed
 from tests.models.small_logs.scenarios import Scenario
@@ -113,6 +114,7 @@ class Exploration:
         """Plan and execute; a plan made right afterwards has nothing left to do. None where there was no work."""
         planned = self._plan(world, request)
         if not planned.has_work:
+            check_limits(planned.verdicts, self._policy, forced=request.force_compaction)
             return None
         middle = executed(world, replace(planned, compaction=None, checkpoint_offset=None), self._rules, set())
         check_deletion(world, middle, self._policy)
@@ -122,6 +124,7 @@ class Exploration:
             self.tally.rounds += 1
             check_round(middle, after, planned.compaction.round, self._policy)
             after = noted(middle, after, planned.compaction.round.end_offset)
+        check_limits(planned.verdicts, self._policy, forced=request.force_compaction)
         demand(not self._plan(after, request).has_work, "a plan repeated finds work", world, after)
         return after
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from policies.config.policy import TopicPolicy
-from policies.facts import ClockFacts, ConfigFacts, LogDirFacts, PartitionFacts
+from policies.config.policy import BrokerPolicy, TopicPolicy
+from policies.facts import ClockFacts, ConfigFacts, CountedRound, KeyCount, LogDirFacts, PartitionFacts
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
 from policies.rescue import SpaceTarget, Volume, narrowed
@@ -63,7 +63,7 @@ def _foreign(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
 
 def _switched_off(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     compacted = replace(policy, cleanup_policy="compact,delete")
-    return plan_partition(facts, compacted, Request(NOW_MS), is_cleaner_on=False)
+    return plan_partition(facts, compacted, Request(NOW_MS), BrokerPolicy(log_cleaner_enable=False))
 
 
 def _planned(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> PartitionPlan:
@@ -93,6 +93,19 @@ def _jumped(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
 
 def _too_much(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     return _planned(facts, replace(_deleting(policy), max_delete_ratio=0.0))
+
+
+def _unkeyed(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    """An earlier round over the same files met no key."""
+    compacted = replace(policy, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=0)
+    log = _from_its_base(facts)
+    planned = _planned(log, compacted)
+    if planned.compaction is None:
+        return planned
+    round_ = planned.compaction.round
+    count = KeyCount(records=2, unkeyed=2)
+    counted = CountedRound(round_.first_dirty_offset, round_.end_offset, compacted.compaction_rounds, count)
+    return _planned(replace(log, counted=counted), compacted)
 
 
 def _uncommitted(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
@@ -132,6 +145,7 @@ GUARDS: Final[tuple[Callable[[PartitionFacts, TopicPolicy], PartitionPlan], ...]
     _foreign,
     _switched_off,
     _too_much,
+    _unkeyed,
     _uncommitted,
     _not_asked,
     _torn,
