@@ -160,15 +160,14 @@ class Cleaner:
         """Return what runs with other values would do; nothing is done.
 
         Args:
-            plan: from ``plan``, with the configuration in force.
-            outcome: what ``would_do`` says of it.
+            plan, outcome: of ``plan`` and ``would_do``, with the configuration in force.
             questions: each one by itself.
             exact: as for ``would_do``.
 
         Raises: InvalidConfigs, CorruptCheckpoint, UnreadableFile.
         """
-        survey = self._survey(plan.request)
-        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, self.volumes(), exact)
+        survey, volumes = self._survey(plan.request), self.volumes()
+        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, exact)
         return tuple(supposing.answered(question) for question in questions)
 
     def runways(self, plan: Plan) -> tuple[Runway, ...]:

@@ -116,10 +116,10 @@ def run(args: argparse.Namespace) -> int:
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
+            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
             bar.stop()
             if again := confirm_held_back(args, plan, outcome, confirmed):
                 plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
-            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
