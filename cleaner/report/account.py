@@ -22,6 +22,7 @@ from cleaner.engine.space.account import (
     added_up,
     largest,
 )
+from cleaner.printable import printable
 from cleaner.report.page import Page, counted, size
 from cleaner.report.rollup.columns import in_columns
 from policies.reasons import duration
@@ -207,7 +208,7 @@ def _when(due_ms: int, now_ms: int) -> str:
 def _named(group: Sequence[Account]) -> str:
     found = largest(other for account in group for other in account.others)
     large = [other for other in found if other.amount.disk_bytes >= LARGE_BYTES]
-    return ", ".join(f"{other.name} {size(other.amount.disk_bytes)}" for other in large[:_NAMED_MAX])
+    return ", ".join(f"{printable(other.name)} {size(other.amount.disk_bytes)}" for other in large[:_NAMED_MAX])
 
 
 def _tell_unread(causes: Sequence[str], page: Page) -> None:
