@@ -6,9 +6,10 @@ run and a run agree.
 
 from __future__ import annotations
 
+from policies.compared import age_beside, share_beside
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, PartitionFacts
-from policies.reasons import Limit, Reason, ReasonCode, duration, moment
+from policies.reasons import Limit, Reason, ReasonCode, moment
 
 
 def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
@@ -41,7 +42,8 @@ def _jumped(clock: ClockFacts, distance_ms: int, broker: BrokerPolicy, compared_
         return None
     stated = broker.value_of("clock.jump.max")
     side = "later" if distance_ms > 0 else "earlier"
-    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than {stated.sentence}"
+    distance = age_beside(abs(distance_ms), broker.clock_jump_max_ms)
+    text = f"{distance} {side} than {compared_with}, more than {stated.sentence}"
     limit = Limit(stated, abs(distance_ms))
     return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}", limit=limit)
 
@@ -80,7 +82,7 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
     deleted_bytes = sum(segment.size_bytes for segment in facts.segments[:deleted])
     if ratio is None or deleted_bytes <= ratio * all_bytes:
         return None
+    share, stated = deleted_bytes / all_bytes, policy.value_of("max.delete.ratio")
     what = f"{deleted} of {len(facts.segments)} segments, {deleted_bytes} of {all_bytes} bytes, would be deleted"
-    stated = policy.value_of("max.delete.ratio")
-    text = f"{what}, more than {stated.sentence} allows without --yes"
-    return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, deleted_bytes / all_bytes))
+    text = f"{what}: {share_beside(share, ratio)}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, share))
