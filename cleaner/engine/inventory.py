@@ -12,6 +12,7 @@ from pathlib import Path
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
+from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
@@ -161,7 +162,7 @@ def _survey_partition(
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
         size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
-        return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+        return UnreadablePartition(topic_partition, str(log_dir.path), told(error), size_bytes)
 
 
 def survey_partition(

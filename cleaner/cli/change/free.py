@@ -125,11 +125,11 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
     from cleaner.report.page import size
 
     for earlier, later in zip(before, after, strict=True):
-        was = f", {size(earlier.free_bytes)} before" if later.free_bytes != earlier.free_bytes else ""
-        asked = f"{size(wanted.wanted_bytes(later))} {'missed' if wanted.short_bytes(later) else 'met'}"
-        sys.stdout.write(
-            f"{printable(', '.join(later.log_dirs))}: {size(later.free_bytes)} free{was}; target {asked}\n"
-        )
+        gained_bytes, short_bytes = later.free_bytes - earlier.free_bytes, wanted.short_bytes(later)
+        than_before = f", {size(abs(gained_bytes))} {'more' if gained_bytes > 0 else 'less'} than before"
+        free = f"{size(later.free_bytes)} free{than_before if gained_bytes else ''}"
+        asked = f"{size(wanted.wanted_bytes(later))} {f'missed by {size(short_bytes)}' if short_bytes else 'met'}"
+        sys.stdout.write(f"{printable(', '.join(later.log_dirs))}: {free}; target {asked}\n")
 
 
 def _tell_measured(rescued: Rescued) -> None:
