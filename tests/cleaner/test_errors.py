@@ -25,8 +25,8 @@ from tests.partition_dirs import (
 )
 
 REMEDY = (
-    "if another replica is in sync, move the partition's directory away while the broker is stopped: it then fetches the "
-    "partition anew; else restore the file from a backup"
+    "if another replica is in sync, move the partition's directory away while the broker is stopped: it then fetches "
+    "the partition anew; else restore the file from a backup"
 )
 
 
