@@ -153,6 +153,7 @@ class EventLog:
         verbosity: int = 0,
         log_format: LogFormat = LogFormat.CONSOLE,
         advance: Callable[[int], None] | None = None,
+        expect: Callable[[int], None] | None = None,
     ) -> None:
         """Log to stderr.
 
@@ -160,10 +161,12 @@ class EventLog:
             verbosity: number of ``-v``: 0 logs warnings and errors, 1 also info, 2 also debug.
             log_format: form of each line.
             advance: moves a progress bar by a number of bytes.
+            expect: adds a number of bytes to the total of the bar.
         """
         self._level = _BY_VERBOSITY[min(verbosity, len(_BY_VERBOSITY) - 1)]
         self._format = log_format
         self._advance = advance
+        self._expect = expect
         self._bound: dict[str, object] = {}
 
     def bind(self, **fields: object) -> EventLog:
@@ -178,6 +181,11 @@ class EventLog:
         if level <= self._level:
             with suppress(OSError):  # whoever read it is gone: an event less must not end the work
                 _emit(level, name, {**self._bound, **fields}, self._format)
+
+    def expect(self, size_bytes: int) -> None:
+        """Add to the total of the bar."""
+        if self._expect:
+            self._expect(size_bytes)
 
     def progress(self, done_bytes: int) -> None:
         """Move the bar."""

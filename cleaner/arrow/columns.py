@@ -50,7 +50,7 @@ class _Rows:
     """Some records of a chunk, with the sources of their columns."""
 
     chunk: Chunk
-    slice_: Extent
+    extent: Extent
     located: npt.NDArray[np.int64]
 
     @property
@@ -67,21 +67,21 @@ class _Rows:
         return found
 
 
-def record_batches(chunk: Chunk, slice_: Extent, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def record_batches(chunk: Chunk, extent: Extent, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns of a chunk's records. The columns keep no reference to the chunk's buffers."""
     records = chunk.located.shape[1]
     for first in range(0, records, RECORDS_MAX):
-        rows = _Rows(chunk, slice_, chunk.located[:, first : first + RECORDS_MAX])
+        rows = _Rows(chunk, extent, chunk.located[:, first : first + RECORDS_MAX])
         yield pa.RecordBatch.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
 
 
-def damage_batch(damage: Damage, slice_: Extent, schema: pa.Schema) -> pa.RecordBatch:
+def damage_batch(damage: Damage, extent: Extent, schema: pa.Schema) -> pa.RecordBatch:
     """Return one row for a damaged batch: its place and its fault. All other columns are null."""
     told = {
-        "topic": slice_.topic_partition.topic,
-        "partition": slice_.topic_partition.partition,
+        "topic": extent.topic_partition.topic,
+        "partition": extent.topic_partition.partition,
         "offset": damage.base_offset,
-        "segment": str(slice_.path),
+        "segment": str(extent.path),
         "position": damage.error.position,
         CORRUPT_BATCH: str(damage.error),
     }
@@ -200,8 +200,8 @@ def _delete_horizon(rows: _Rows) -> pa.Array:
 _COLUMNS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
     "key": _bytes_of(KEY_AT, KEY_BYTES),
     "value": _bytes_of(VALUE_AT, VALUE_BYTES),
-    "topic": lambda rows: _repeated(rows.slice_.topic_partition.topic, rows.count),
-    "partition": lambda rows: _repeated(rows.slice_.topic_partition.partition, rows.count),
+    "topic": lambda rows: _repeated(rows.extent.topic_partition.topic, rows.count),
+    "partition": lambda rows: _repeated(rows.extent.topic_partition.partition, rows.count),
     "offset": lambda rows: _plain(rows.located[OFFSET].copy(), pa.int64()),
     "timestamp": lambda rows: _plain(_micros(rows.located[TIMESTAMP_MS]), TIMESTAMP),
     "timestampType": _timestamp_type,
@@ -213,7 +213,7 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
     "codec": _codec,
     "control": lambda rows: pa.array((rows.of_batch("attributes") & CONTROL) != 0),
     "deleteHorizon": _delete_horizon,
-    "segment": lambda rows: _repeated(str(rows.slice_.path), rows.count),
+    "segment": lambda rows: _repeated(str(rows.extent.path), rows.count),
     "position": lambda rows: _plain(rows.of_batch("position") + rows.chunk.file_position, pa.int64()),
     CORRUPT_BATCH: lambda rows: pa.nulls(rows.count, pa.string()),
 }

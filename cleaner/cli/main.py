@@ -17,7 +17,7 @@ from typing import NoReturn
 from cleaner import __version__
 from cleaner.cli.change import clean, free, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
-from cleaner.cli.look import analyze, diff, export, history, topics
+from cleaner.cli.look import analyze, config, diff, explain, export, history, topics
 from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
@@ -27,6 +27,8 @@ _COMMANDS: dict[str, ModuleType] = {
     "free": free,
     "run": run,
     "topics": topics,
+    "explain": explain,
+    "config": config,
     "analyze": analyze,
     "history": history,
     "restore": restore,
@@ -44,7 +46,7 @@ def build_parser() -> Parser:
     """Return the parser of the whole command line."""
     parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
-    parser.set_defaults(verbose=0, log_format="console", parser=parser)
+    parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
     _add_common(parser)
     commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
     for name, module in _COMMANDS.items():
@@ -63,13 +65,20 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--verbose",
         action="count",
         default=argparse.SUPPRESS,
-        help="report each step; -vv also shows tracebacks",
+        help="report each step and every segment; -vv also shows tracebacks",
     )
     group.add_argument(
         "--log-format",
         choices=("console", "json", "auto"),
         default=argparse.SUPPRESS,
         help="form of the log lines on stderr; auto: json unless stderr is a terminal",
+    )
+    group.add_argument(
+        "--no-pager",
+        action="store_false",
+        dest="pager",
+        default=argparse.SUPPRESS,
+        help="show a report without $LOGCLEANER_PAGER, $PAGER or less, which a terminal else gets",
     )
 
 
@@ -88,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(build_parser().parse_args(argv))
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
+    except KeyboardInterrupt:
+        status = ExitStatus.SIGINT
     return status_if_shown(status)
 
 

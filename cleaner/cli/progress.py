@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from math import ceil
 from time import monotonic as stopwatch
 from typing import TYPE_CHECKING, Final, Self
 
@@ -14,52 +15,82 @@ SHOWN_AFTER_SECONDS: Final = 1.0
 
 
 class ProgressBar:
-    """A bar with the bytes that were read, their speed and the elapsed time."""
+    """A bar with the bytes that are done, their total, their rate and the time that is left."""
 
-    def __init__(self, doing: str = "compacting") -> None:
+    def __init__(self, doing: str = "compacting", *, passes: int = 1) -> None:
+        """Show nothing yet.
+
+        Args:
+            doing: what is done.
+            passes: how often the work reads each byte.
+        """
         self._doing = doing
+        self._passes = passes
         self._start_seconds = stopwatch()
         self._progress: Progress | None = None
         self._done_bytes = 0
+        self._expected_bytes = 0
         self._is_wanted = sys.stderr.isatty()
 
+    def expect(self, size_bytes: int) -> None:
+        """Add to the total what is about to be read, each byte once."""
+        self._expected_bytes += size_bytes
+
     def advance(self, done_bytes: int) -> None:
-        """Move the bar by the bytes that are done since the last call."""
+        """Move the bar by the bytes that were read since the last call."""
         self._done_bytes += done_bytes
         took_seconds = stopwatch() - self._start_seconds
         if self._progress is None and self._is_wanted and took_seconds > SHOWN_AFTER_SECONDS:
             self._progress = _started(self._doing)
         if self._progress:
-            self._progress.update(self._progress.task_ids[0], completed=self._done_bytes)
+            done_bytes = self._done_bytes // self._passes
+            self._progress.update(
+                self._progress.task_ids[0],
+                completed=done_bytes,
+                total=self._expected_bytes or None,
+                told=told(done_bytes, self._expected_bytes, took_seconds),
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the bar away; further bytes bring another one."""
         if self._progress:
             with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()
+        self._progress, self._done_bytes, self._start_seconds = None, 0, stopwatch()
+
+
+def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:
+    """Return the words beside the bar: bytes done, their total, their rate, and the time that the rest takes.
+
+    Args:
+        done_bytes: the bytes that are done.
+        all_bytes: their total; 0 if nobody knows it.
+        took_seconds: the time that they took.
+    """
+    from cleaner.report.page import size
+    from policies.reasons import duration
+
+    rate = done_bytes / took_seconds if took_seconds else 0.0
+    words = f"{size(done_bytes)} of {size(all_bytes)}" if all_bytes else size(done_bytes)
+    words += f", {size(int(rate))}/s"
+    if all_bytes and rate:
+        left_seconds = max(ceil((all_bytes - done_bytes) / rate), 0)
+        words += f", {duration(left_seconds * 1000) if left_seconds else '0s'} left"
+    return words
 
 
 def _started(doing: str) -> Progress:
     from rich.console import Console
-    from rich.progress import (
-        DownloadColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn(doing),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (SpinnerColumn(), TextColumn(doing), BarColumn(bar_width=None), TextColumn("{task.fields[told]}"))
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    progress.add_task(doing, total=None)
+    progress.add_task(doing, total=None, told="")
     progress.start()
     return progress

@@ -3,35 +3,72 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.screen.paging import page, pager_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from cleaner.engine.outcome import Listener, Outcome
-    from cleaner.report.page import Report
+    from cleaner.report.page import Report, View
     from policies.plan import Plan
 
 
-def show(report: Report, *, as_json: bool, every_segment: bool = False, width_piped: int = 80) -> None:
+_WIDE: Final = 1000
+"""So many columns that no cell of a piped table is folded."""
+
+
+def show(
+    report: Report,
+    *,
+    as_json: bool,
+    every_segment: bool = False,
+    view: View | None = None,
+    pager: bool = False,
+) -> None:
     """Print a report on stdout. No other function does.
 
     Args:
         report: the value that a command made.
         as_json: print the report's document, on one line.
         every_segment: do not fold neighbouring segments (``-v``).
-        width_piped: the width of tables, in columns, if stdout is not a terminal.
+        view: how much is shown, and in which order; by default as ``every_segment`` says.
+        pager: show the text through the user's pager, if stdout is a terminal.
     """
     if as_json:
         sys.stdout.write(json.dumps(report.document()) + "\n")  # json.dump takes four times as long
         return
     from rich.console import Console
+
+    from cleaner.report.page import Page, View
+
+    is_terminal = sys.stdout.isatty()
+    console = Console(width=None if is_terminal else _WIDE)
+    view = view or View(every_segment)
+    width = shutil.get_terminal_size((80, 24)).columns
+    parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
+    command = pager_of(os.environ) if pager and is_terminal else None
+    if command is None:
+        _print(parts, console)
+        return
+    with console.capture() as captured:
+        _print(parts, console)
+    if not page(captured.get(), command):
+        sys.stdout.write(captured.get())
+
+
+def _print(parts: Iterable[Text | Table], console: Console) -> None:
     from rich.text import Text
 
-    from cleaner.report.page import Page
-
-    console = Console(width=None if sys.stdout.isatty() else width_piped)
-    for part in report.text(Page(shutil.get_terminal_size((80, 24)).columns, every_segment)):
+    for part in parts:
         if not isinstance(part, Text):
             console.print(part)
         elif console.is_terminal:

@@ -39,6 +39,9 @@ class _Teller:
     def event(self, name: str, **fields: object) -> None:
         self._send(ToldEvent(name, fields))
 
+    def expect(self, size_bytes: int) -> None:
+        """Say nothing: the event ``compaction_begun`` tells the daemon the size."""
+
     def progress(self, done_bytes: int) -> None:
         self._send(Advanced(done_bytes))
 

@@ -119,7 +119,7 @@ class Daemon:
         self._notifier.status(text)
         is_first = self._teller.newest is not None and not self._state.ready
         self._say(replace(self._state, ready=self._state.ready or is_first, reason=text, hung_since_ms=None))
-        if is_first:  # as soon as there is a plan: the rest of the first round may take long
+        if is_first:  # as soon as there is a plan: the rest of the first turn may take long
             self._notifier.ready()
 
     def stopping(self) -> bool:

@@ -87,9 +87,9 @@ class Opening:
     """The partitions that a retention opens."""
 
     now: frozenset[TopicPartition]
-    """The partitions that have their turn in this hold of the locks."""
+    """The partitions that have their turn in this turn."""
     due: frozenset[TopicPartition]
-    """All that are due: more than ``now`` if an earlier hold left some, which have waited longest."""
+    """All that are due: more than ``now`` if an earlier turn left some, which have waited longest."""
     unrecovered: frozenset[Path]
     """Log dirs in which all partitions are due, for what a crash may have left there."""
 
@@ -125,7 +125,7 @@ class Schedule:
     expiring: frozenset[PartitionKey] = frozenset()
     """Partitions that lose something to retention by the newest plan."""
     left: frozenset[TopicPartition] = frozenset()
-    """Partitions that were due in an earlier hold of the locks, and have not had their turn."""
+    """Partitions that were due in an earlier turn, and have not had their turn."""
     recovered: frozenset[Path] = frozenset()
     """Log dirs in which what a crash left was finished."""
 
@@ -213,7 +213,7 @@ class Schedule:
 
         Args:
             opening: the partitions that were opened.
-            left: those that the hold of the locks had no time for.
+            left: those that the turn had no time for.
             full: log dirs whose journal found no space, so that what a crash left there may still be there.
         """
         if not opening.due:

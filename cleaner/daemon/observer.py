@@ -85,7 +85,7 @@ class Observer:
         """Count an error that no outcome tells of. ``where``: the kind of the job that met it."""
 
     def held_locks(self, seconds: float) -> None:
-        """A round held the locks for so long: a broker that started meanwhile was refused."""
+        """A turn held the locks for so long: a broker that started meanwhile was refused."""
 
     def worker_died(self, where: JobKind | None = None) -> None:
         """Note that the worker thread, or the compacting child, ended unasked; it is started again.

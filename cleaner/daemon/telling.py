@@ -11,7 +11,7 @@ from typing import Final
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.outcome import Outcome
+from cleaner.engine.outcome import PASSES, Outcome
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
 from policies.plan import PartitionKey, Plan
@@ -45,8 +45,6 @@ _WORDS: Final = {
     JobKind.CHECKPOINT: "correcting the cleaner's checkpoint",
     JobKind.COMPACTION: "compacting {}",
 }
-PASSES: Final = 2
-"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
 
 
@@ -277,6 +275,9 @@ class Progress:
         match name, fields:
             case Event.COMPACTION_BEGUN, {"topic": topic, "partition": partition, "bytes": int(size_bytes)}:
                 self._partition, self._all_bytes, self._done_bytes = f"{topic}-{partition}", PASSES * size_bytes, 0
+
+    def expect(self, size_bytes: int) -> None:
+        """Ignore the total: each compaction is told for itself."""
 
     def progress(self, done_bytes: int) -> None:
         """Tell the percentage."""

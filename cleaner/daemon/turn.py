@@ -1,4 +1,4 @@
-"""A round: from the taking of the locks to their release. Between two rounds a broker can start."""
+"""A turn: from the taking of the locks to their release. Between two turns a broker can start."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Turn:
         return tuple(self._locks)
 
     def lock_of(self, log_dir: Path) -> LogDirLock:
-        """Return the lock of a log dir, which the round has."""
+        """Return the lock of a log dir, which the turn has."""
         assert self._locks is not None
         return self._locks[log_dir]
 
@@ -88,7 +88,7 @@ class Turn:
 
 
 def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a predicate that is true when first asked: else a hold might end before anything was done."""
+    """Return a predicate that is true when first asked: else a turn might end before anything was done."""
     passed: list[bool] = []
 
     def may() -> bool:

@@ -1,7 +1,7 @@
 """Sees what others change: configuration files, partition directories, files removed by hand.
 
-Nothing depends on being told: each round reads partitions anew, and each survey looks at the sources. What is seen
-here makes a reload prompt, and tells people of what a round cannot know: that a file was there a moment ago.
+Nothing depends on being told: each turn reads partitions anew, and each survey looks at the sources. What is seen
+here makes a reload prompt, and tells people of what a turn cannot know: that a file was there a moment ago.
 
 Only names are watched, not contents (50 appends make 250 events otherwise, and our own reads more): creations, moves,
 deletions, in a log dir and in each partition. What cleaners and brokers do themselves has names of its own, by which it
@@ -165,7 +165,7 @@ class Watch:
         except OSError as error:
             self.on_polling(error.strerror or str(error))
             polled = _POLLED_FILE if events is _FILE else events
-            with suppress(OSError):  # a directory that is gone: each round tells of that
+            with suppress(OSError):  # a directory that is gone: each turn tells of that
                 self._start(PollingObserver(timeout=poll_seconds), watches, polled)
 
     def _start(

@@ -39,7 +39,7 @@ from storage.names import TopicPartition
 
 Change = Callable[[Schedule], Schedule]
 REST_SECONDS: Final = 2.0
-"""For so long at least the locks are free after a hold that ``lock.hold.max`` ended."""
+"""For so long at least the locks are free after a turn that ``lock.hold.max`` ended."""
 _NOTHING_CHANGES: Final = "nothing is changed until it can be read"
 _EARLIER_HOLDS: Final = "the one before it stays in force"
 
@@ -73,10 +73,10 @@ class Worker:
             cleaner.stop()
 
     def tick(self, *, is_once: bool = False) -> bool:
-        """Do one round: everything that is due by now, as far as ``lock.hold.max`` allows.
+        """Do one turn: everything that is due by now, as far as ``lock.hold.max`` allows.
 
         Args:
-            is_once: no other round follows, so this one ends with its last job, however long that takes.
+            is_once: no other turn follows, so this one ends with its last job, however long that takes.
 
         Returns:
             Whether there was anything.
@@ -96,7 +96,7 @@ class Worker:
         return True
 
     def _tell_held(self, round_: Turn) -> None:
-        """Tell how much longer the locks are held by now: a hold counts while it lasts, too."""
+        """Tell how much longer the locks are held by now: a turn counts while it lasts, too."""
         if seconds := round_.newly_held_seconds():
             self._teller.held_locks(seconds)
 
@@ -148,8 +148,8 @@ class Worker:
     def _changeable(self, round_: Turn) -> tuple[Path, ...]:
         """Return the log dirs that may be changed now: their locks are held, and the configuration is as read since.
 
-        Nothing may be changed while the configuration cannot be read, nor, until the next round, if it names other
-        log dirs than this round locked.
+        Nothing may be changed while the configuration cannot be read, nor, until the next turn, if it names other
+        log dirs than this turn locked.
         """
         locked = self._locked(round_)
         if locked:
@@ -331,6 +331,8 @@ class Worker:
         for work, error, is_corrupt in failed_in(job, plan, outcome):
             self._back_off(work, error, now_ms, is_corrupt=is_corrupt)
         self._schedule = self._schedule.spent(job, plan, outcome)
+        if outcome.guards:  # the next plan tells of them, by what the journal says
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)
         self._teller.erred(job.kind, outcome)
         for work, error, _ in failed_beside(job, outcome):
             self._back_off(work, error, now_ms)
@@ -342,7 +344,7 @@ class Worker:
             self._damage.note(work, error)
 
     def _locked(self, round_: Turn) -> tuple[Path, ...]:
-        """Take the locks of the round. Return the log dirs that may be changed."""
+        """Take the locks of the turn. Return the log dirs that may be changed."""
         dirs = round_.locked()
         for path in dirs:
             self._teller.log_dir_works(path, Trouble.LOCKING)
@@ -352,7 +354,7 @@ class Worker:
         self._teller.refused(path, error, self._doing)
 
     def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Turn | None = None) -> Cleaner:
-        """Return a cleaner of the log dirs as they are now: for changes under the locks of the round, or to plan."""
+        """Return a cleaner of the log dirs as they are now: for changes under the locks of the turn, or to plan."""
 
         def wanted_and_alive(topic_partition: TopicPartition) -> bool:
             """Asked before each partition is read: a sign of life, and where planning can be stopped."""
@@ -376,6 +378,6 @@ class Worker:
         return cleaner
 
     def _may_begin(self, round_: Turn | None) -> Callable[[], bool]:
-        """Return what is asked before each partition: one at least a hold, and none once the configuration changed."""
+        """Return what is asked before each partition: one at least a turn, and none once the configuration changed."""
         in_time = at_least_one(lambda: not (round_ and self._must_let_go(round_)))
         return lambda: not (round_ and self._configuration.is_stale()) and in_time()

@@ -32,10 +32,10 @@ class JsonLinesWriter:
     def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
         self._file, self._with_metadata = file, with_metadata
 
-    def write(self, chunk: Chunk, slice_: Extent) -> None:
+    def write(self, chunk: Chunk, extent: Extent) -> None:
         """Take the records of a chunk. Raises: OSError."""
         self._file.writelines(
-            f"{_ENCODE(fields)}\n".encode() for fields in _records(chunk, slice_, with_metadata=self._with_metadata)
+            f"{_ENCODE(fields)}\n".encode() for fields in _records(chunk, extent, with_metadata=self._with_metadata)
         )
 
     def finish(self) -> None:
@@ -46,13 +46,13 @@ class JsonLinesWriter:
         """Do nothing: only the file is open, and it belongs to the caller."""
 
 
-def _records(chunk: Chunk, slice_: Extent, *, with_metadata: bool) -> Iterator[Fields]:
-    topic, partition = slice_.topic_partition
-    view, row, batch = chunk.buf.data, -1, _LineBatch(chunk, slice_, 0)
+def _records(chunk: Chunk, extent: Extent, *, with_metadata: bool) -> Iterator[Fields]:
+    topic, partition = extent.topic_partition
+    view, row, batch = chunk.buf.data, -1, _LineBatch(chunk, extent, 0)
     for located in zip(*chunk.located.tolist(), strict=True):
         offset, time_ms, key_at, key_bytes, value_at, value_bytes, headers_at, headers_bytes, of_row = located
         if of_row != row:
-            row, batch = of_row, _LineBatch(chunk, slice_, of_row)
+            row, batch = of_row, _LineBatch(chunk, extent, of_row)
         headers, _ = decode_headers(view, headers_at, headers_at + headers_bytes)
         yield {
             "topic": topic,
@@ -84,10 +84,10 @@ def _told(name: str, data: bytes | None) -> Fields:
 class _LineBatch:
     """The fields that the records of one batch have in common."""
 
-    def __init__(self, chunk: Chunk, slice_: Extent, row: int) -> None:
+    def __init__(self, chunk: Chunk, extent: Extent, row: int) -> None:
         self._row: Table = chunk.table[row]
         self._attributes = int(self._row["attributes"])
-        self._path, self._file_position = str(slice_.path), chunk.file_position
+        self._path, self._file_position = str(extent.path), chunk.file_position
 
     @property
     def timestamp_type(self) -> int:

@@ -25,9 +25,9 @@ class ParquetWriter:
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
 
-    def write(self, chunk: Chunk, slice_: Extent) -> None:
+    def write(self, chunk: Chunk, extent: Extent) -> None:
         """Take the records of a chunk. Raises: OSError."""
-        for batch in record_batches(chunk, slice_, self._schema):
+        for batch in record_batches(chunk, extent, self._schema):
             self._held.append(batch)
             self._held_bytes += batch.nbytes
             if self._held_bytes >= ROW_GROUP_BYTES:

@@ -22,8 +22,8 @@ SLICE_BYTES: Final = 8 << 20
 class Writer(Protocol):
     """A writer of one format to one file."""
 
-    def write(self, chunk: Chunk, slice_: Extent) -> None:
-        """Take the records of a chunk of this slice."""
+    def write(self, chunk: Chunk, extent: Extent) -> None:
+        """Take the records of a chunk of this extent."""
 
     def finish(self) -> None:
         """Write the records held back, and the end that the format needs."""
@@ -38,7 +38,7 @@ class Reading:
 
     partition: FoundPartition
     offsets: OffsetRange
-    slices: tuple[Extent, ...]
+    extents: tuple[Extent, ...]
 
 
 def plan_reading(partition: FoundPartition, *, read_committed: bool, now_ms: int) -> Reading:
@@ -76,11 +76,11 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
     """
     records = 0
     try:
-        for slice_ in reading.slices:
-            for chunk in _chunks(slice_, with_control=with_control):
-                writer.write(chunk, slice_)
+        for extent in reading.extents:
+            for chunk in _chunks(extent, with_control=with_control):
+                writer.write(chunk, extent)
                 records += int(chunk.located.shape[1])
-            advance(slice_.size_bytes)
+            advance(extent.size_bytes)
         writer.finish()
     except BaseException:
         writer.abandon()
@@ -88,13 +88,13 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
     return records
 
 
-def _chunks(slice_: Extent, *, with_control: bool) -> Iterator[Chunk]:
+def _chunks(extent: Extent, *, with_control: bool) -> Iterator[Chunk]:
     try:
-        with open_extent(slice_) as reader:
-            for found in chunks(reader, slice_, with_control=with_control):
+        with open_extent(extent) as reader:
+            for found in chunks(reader, extent, with_control=with_control):
                 if isinstance(found, Damage):
                     raise found.error
                 yield found
     except SegmentGone as error:
         cause = "deleted or compacted away since the export began; run it again"
-        raise UnreadableFile(slice_.path, cause) from error
+        raise UnreadableFile(extent.path, cause) from error

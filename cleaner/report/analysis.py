@@ -13,6 +13,7 @@ from rich.text import Text
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
 from cleaner.report.page import YEAR_9999_MS, Page, counted, size
+from cleaner.report.rollup.columns import NAME_MIN
 from policies.reasons import duration, moment
 
 SCHEMA: Final = "logcleaner.analysis/1"
@@ -37,6 +38,7 @@ _HEADINGS: Final = {
     "producer_epoch": "EPOCH", "open_since_offset": "OPEN AT", "oldest_ms": "OLDEST", "newest_ms": "NEWEST",
     "out_of_order": "DISORDER", "duplicates": "REPEATED", "deleted_keys": "DELETED", "without_key": "NO KEY",
 }  # fmt: skip
+_NAMES: Final = ("PARTITION", "LOG DIR")
 _LEFT: Final = ("cleanup_policy", "day", "codec", "by", "key", "basis", "oldest_ms", "newest_ms")
 _IDS: Final = ("producer_id", "open_since_offset")
 
@@ -69,7 +71,7 @@ def sections(analysis: Analysis) -> Iterator[Section]:
             continue
         columns = [field.name for field in fields(kind)[len(fields(Finding)) :]]
         shown, left_out = _first_of_each(rows)
-        names = ("PARTITION", "LOG DIR") if len(log_dirs) > 1 else ("PARTITION",)
+        names = _NAMES if len(log_dirs) > 1 else _NAMES[:1]
         yield Section(
             TITLES[name],
             (*names, *(_HEADINGS.get(column, column.upper()) for column in columns)),
@@ -122,13 +124,23 @@ def _limit(step: CurveStep) -> str:
     return duration(step.limit) if step.key == "retention.ms" else size(step.limit)
 
 
-def _table(section: Section) -> Table:
+def _table(section: Section, page: Page) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading, is_right in zip(section.headings, section.is_right, strict=True):
-        table.add_column(heading, justify="right" if is_right else "left", overflow="fold")
+        is_name = heading in _NAMES
+        table.add_column(heading, justify="right" if is_right else "left", overflow="fold", no_wrap=is_name)
+    names = sum(heading in _NAMES for heading in section.headings)
+    columns = _name_columns(section, page, names)
     for row in section.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(page.name(cell, columns)) for cell in row[:names]), *map(Text, row[names:]))
     return table
+
+
+def _name_columns(section: Section, page: Page, names: int) -> int:
+    """Return how many columns a name may take, so that the figures beside it keep theirs."""
+    cells = zip(section.headings[names:], *(row[names:] for row in section.rows), strict=True)
+    others = sum(1 + max(map(len, column)) for column in cells)
+    return max((page.width - others) // names - 1, NAME_MIN)
 
 
 _PAGE: Final = """<!doctype html>
@@ -162,11 +174,11 @@ class AnalysisReport:
         tables = {name: [_jsonable(asdict(row)) for row in self.analysis.tables[name]] for name in TABLES}
         return {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": list(self.analysis.problems)}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
+    def text(self, page: Page) -> Iterator[Text | Table]:
         """Yield a table for each kind of finding."""
         for section in sections(self.analysis):
             yield Text(f"{section.title}\n", "bold underline")
-            yield _table(section)
+            yield _table(section, page)
             if section.left_out:
                 more = counted(section.left_out, "more row")
                 yield Text(f"{more} in --json and --output\n", "dim")

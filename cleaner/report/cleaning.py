@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.forecast.documents import documents
 from cleaner.report.totals import Totals
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
@@ -27,17 +28,24 @@ class CleaningReport:
     Attributes:
         plan: the plan.
         outcome: what was done, or would be.
+        ended_ms: when the run ended, epoch ms; None if it took its own time from the moment of the plan on.
+        is_copy: whether the run wrote a copy, and so freed nothing.
+        is_rescue: whether the order of the deletions matters, because the run stops once enough is free.
     """
 
     plan: Plan
     outcome: Outcome
+    ended_ms: int | None = None
+    is_copy: bool = False
+    is_rescue: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return what ``clean --json`` prints: sizes in bytes, times in epoch ms, null for what is not known.
 
         A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
-        compaction drops records without a key, and the data was read.
+        compaction drops records without a key, or as null if the data was not read, so that nobody knows. Only a dry
+        run has ``runway``: an object for each file system.
         """
         plan, outcome = self.plan, self.outcome
         return {
@@ -48,13 +56,21 @@ class CleaningReport:
             "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
             "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
             "totals": _totals(Totals.of(plan, outcome), outcome),
+            **({"runway": documents(outcome.runways)} if outcome.runways else {}),
         }
 
     def text(self, page: Page) -> Iterator[Text]:
         """Yield the plan with its outcome, the totals and the next step."""
         from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
 
-        fill(page, self.plan, self.outcome)
+        fill(
+            page,
+            self.plan,
+            self.outcome,
+            ended_ms=self.ended_ms,
+            is_copy=self.is_copy,
+            is_rescue=self.is_rescue,
+        )
         yield page.text
 
 
@@ -119,11 +135,12 @@ def _segment(planned: PartitionPlan, place: int) -> dict[str, Any]:
         "newest_timestamp_ms": None if newest_ms == NO_TIMESTAMP else newest_ms,
         "bytes": verdict.size_bytes,
         "action": verdict.action.value,
-        "reason": _reason(verdict.reason),
+        "reason": reason_fields(verdict.reason),
     }
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
+def reason_fields(reason: Reason) -> dict[str, Any]:
+    """Return a reason with its limit, as every document tells it."""
     return {
         "code": reason.code.value,
         "text": reason.text,
@@ -154,9 +171,15 @@ def _result(result: PartitionResult) -> dict[str, Any]:
         "compacted_to_bytes": result.compacted_to_bytes,
         "records_read": result.records_read,
         "records_kept": result.records_kept,
-        **({"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}),
+        **_unkeyed(result),
         "seconds": round(result.seconds, 3),
     }
+
+
+def _unkeyed(result: PartitionResult) -> dict[str, int | None]:
+    if result.compacted_from_bytes and result.basis is Basis.ESTIMATE:
+        return {"records_unkeyed": None}
+    return {"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}
 
 
 def _totals(totals: Totals, outcome: Outcome) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeVar
 
 import humanize
 from rich.table import Table
@@ -28,6 +29,38 @@ class Report(Protocol):
 
 YEAR_9999_MS: Final = 253_402_300_799_000
 """A later time is not told as a date."""
+LINES_MAX: Final = 60
+"""So many lines has a report at most, unless the user asks for more."""
+_GAP: Final = "..."
+
+Listed = TypeVar("Listed")
+
+
+class Sort(StrEnum):
+    """The order of the topics or partitions of a report."""
+
+    BYTES = "bytes"
+    RECLAIM = "reclaim"
+    DIRTY = "dirty"
+    EXPIRY = "expiry"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of a report that the user wants to see, and its order. Only the text obeys, never the document."""
+
+    every_segment: bool = False
+    """Show every partition and every segment (``-v``)."""
+    summary_only: bool = False
+    """Show the totals and the next step alone (``-q``)."""
+    sort: Sort | None = None
+    """None takes the order that the report has by itself."""
+    limit: int | None = None
+    """The most topics or partitions to list; None lists as many as fit."""
+
+    def first(self, listed: Sequence[Listed]) -> Sequence[Listed]:
+        """Return what the limit allows of a list."""
+        return listed[: self.limit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +70,29 @@ class Page:
     Attributes:
         width: in columns; a line is longer only if one of its words is.
         every_segment: do not fold neighbouring segments.
+        view: what else the user wants.
+        shortens: whether long names lose their middle, so that a row fits the width; a piped report has them in full.
     """
 
     width: int = 80
     every_segment: bool = False
     text: Text = field(default_factory=Text)
+    view: View = View()
+    shortens: bool = False
+
+    def draft(self) -> Page:
+        """Return an empty page of the same kind."""
+        return replace(self, text=Text())
+
+    @property
+    def lines(self) -> int:
+        """The number of lines so far."""
+        return self.text.plain.count("\n")
+
+    def name(self, words: str, columns: int) -> str:
+        """Return a name that takes no more columns, if the page shortens names."""
+        told = printable(words)
+        return shortened(told, columns) if self.shortens else told
 
     def line(self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
         """Add a line, wrapped at the page's width; the continuation is indented by ``hanging`` more columns."""
@@ -56,9 +107,24 @@ class Page:
             )
         self.text.append(line + "\n", style)
 
+    def row(self, words: str, style: str = "") -> None:
+        """Add a row of a table. It is wrapped only on a terminal that is narrower than the row's figures."""
+        if self.shortens and len(words) > self.width:
+            self.line(words, style, hanging=2)
+        else:
+            self.text.append(printable(words) + "\n", style)
+
     def note(self, words: str, style: str = "") -> None:
         """Add a line about what the line before names; it is indented, and its continuation more."""
         self.line(words, style, indent=2, hanging=2)
+
+
+def shortened(name: str, columns: int) -> str:
+    """Return a name without its middle if it takes more columns: beginning and end tell names apart."""
+    if len(name) <= columns:
+        return name
+    kept = max(columns - len(_GAP), 2)
+    return f"{name[: kept - kept // 2]}{_GAP}{name[len(name) - kept // 2 :]}"
 
 
 def size(size_bytes: int) -> str:

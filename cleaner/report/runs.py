@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cleaner.engine.outcome import Outcome, PartitionResult
-from policies.facts import UnreadablePartition
+from cleaner.report.page import YEAR_9999_MS, counted
 from policies.plan import PartitionPlan
-from policies.reasons import Action, Verdict
+from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,26 @@ def runs_of(planned: PartitionPlan, outcome: Outcome, *, every_segment: bool = F
     return [_run(word, [verdict for _, verdict in pairs]) for (word, _), pairs in alike]
 
 
-def folded(
-    partitions: Sequence[PartitionPlan | UnreadablePartition],
-) -> Iterator[list[PartitionPlan | UnreadablePartition]]:
-    """Join neighbouring partitions of a topic that all stay for one reason; internal topics have 50 partitions."""
-    for _, group in groupby(enumerate(partitions), key=lambda pair: _fold_key(*pair)):
-        yield [partition for _, partition in group]
+def where(run: Stretch) -> str:
+    """Return the place of a stretch: its first and last base offset."""
+    if run.segments == 1:
+        return str(run.first_base_offset)
+    return f"{run.first_base_offset} to {run.last_base_offset}, {counted(run.segments, 'segment')}"
 
 
-def _fold_key(place: int, planned: PartitionPlan | UnreadablePartition) -> tuple[object, ...]:
-    if isinstance(planned, UnreadablePartition) or planned.has_work:
-        return (place,)
-    codes = {verdict.reason.code for verdict in planned.verdicts}
-    topic = planned.facts.topic_partition.topic
-    return (topic, *codes) if len(codes) == 1 else (place,)
+def told(reason: Reason, whose: str) -> str:
+    """Return the reason's sentence, after the segment that it is about, if any, and before the time until it holds."""
+    is_past = reason.code is ReasonCode.RETENTION_TIME
+    until_ms = None if is_past else reason.until_ms
+    until = f"; until {moment(until_ms)}" if until_ms and until_ms < YEAR_9999_MS else ""
+    return f"{whose + ': ' if whose else ''}{reason.text}{until}"
+
+
+def policy_of(planned: PartitionPlan) -> str:
+    """Return the cleanup policy of a partition, in words if it has none."""
+    if planned.config_is_unknown:
+        return "policy unknown"
+    return planned.policy.cleanup_policy or "no policy"
 
 
 def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResult | None) -> Iterator[str]:

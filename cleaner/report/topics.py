@@ -1,23 +1,36 @@
-"""The report of ``topics``, a row for each partition: a table for people, ``logcleaner.topics/1`` for machines."""
+"""The report of ``topics``: a table for people, ``logcleaner.topics/1`` for machines.
+
+A row tells of a partition; where so many do not fit 60 lines, of a topic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from cleaner.printable import printable
-from cleaner.report.page import Page, size
+from cleaner.engine.space.account import Accounts
+from cleaner.report.account import accounts_fields, accounts_text, directory_fields
+from cleaner.report.forecast.documents import documents
+from cleaner.report.forecast.runways import lines as runway_lines
+from cleaner.report.page import LINES_MAX, Page, counted, size
+from cleaner.report.rollup.columns import in_columns
+from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, topics_of
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
+from policies.forecast.runway import Runway
 from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import duration
+from storage.names import TopicPartition
 
 Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
+_FAILURES_MAX: Final = 10
+_LINES_AROUND: Final = 5
+"""The headings, the totals, and the lines that say how many are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +78,70 @@ class TopicsReport:
 
     plan: Plan
     uncleanable: Causes = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
+    """The space that the log dirs take."""
+    runways: tuple[Runway, ...] = ()
+    """How long the file systems of the log dirs last."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``topics --json`` prints: sizes in bytes, times in epoch ms."""
-        partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
-        return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
+        partitions = [self._fields(row) for row in self.rows()]
+        now_ms = self.plan.request.now_ms
+        last = {"runway": documents(self.runways)} if self.runways else {}
+        return {"schema": SCHEMA, "now": now_ms, "partitions": partitions, **accounts_fields(self.accounts), **last}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
-        """Yield a table, and a line for each failure."""
-        several, listed = len(self.plan.log_dirs) > 1, self.rows()
-        for log_dir in self.plan.log_dirs:
-            if several:
-                yield Text(f"{printable(log_dir.facts.path)}\n", "bold")
-            for error in log_dir.facts.errors:
-                yield Text(f"FAILED: {printable(error)}\n", "bold red")
-        yield _table(listed, self.plan.request.now_ms, with_log_dir=several)
-        for row in listed:
-            if row.error:
-                words = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}\n"
-                yield Text(words, "bold red")
+    def _fields(self, row: TopicRow) -> dict[str, Any]:
+        fields = {name: getattr(row, name) for name in TopicRow.__slots__}
+        account = next((account for account in self.accounts.log_dirs if account.path == row.log_dir), None)
+        topic_partition = TopicPartition(row.topic, row.partition)
+        found = account.partitions.get(topic_partition) if account else None
+        return {**fields, **directory_fields(found, account.removals.get(topic_partition, ()) if account else ())}
+
+    def text(self, page: Page) -> Iterator[Text | Table]:
+        """Yield the table, a line for each failure, the totals, and the space that the log dirs take."""
+        rows = self.rows()
+        if not page.view.summary_only:
+            for log_dir in self.plan.log_dirs:
+                if len(self.plan.log_dirs) > 1:
+                    page.line(log_dir.facts.path, "bold")
+                for error in log_dir.facts.errors:
+                    page.line(f"FAILED: {error}", "bold red")
+            self._list(rows, page)
+        segments = counted(sum(row.segments or 0 for row in rows), "segment")
+        topics = counted(len({row.topic for row in rows}), "topic")
+        size_bytes = size(sum(row.bytes or 0 for row in rows))
+        page.line(f"{counted(len(rows), 'partition')} of {topics}: {segments}, {size_bytes}", "bold")
+        yield page.text
+        if not page.view.summary_only:
+            yield from accounts_text(self.accounts, self.plan.request.now_ms, page)
+        last = page.draft()
+        runway_lines(self.runways, last)
+        yield last.text
+
+    def _list(self, rows: Sequence[TopicRow], page: Page) -> None:
+        """Add a row for each partition; for each topic where those are too many."""
+        view, now_ms = page.view, self.plan.request.now_ms
+        failed = [row for row in rows if row.error]
+        shown_failed = failed if view.every_segment else failed[:_FAILURES_MAX]
+        room = LINES_MAX - page.lines - len(shown_failed) - _LINES_AROUND
+        every = [p for log_dir in self.plan.log_dirs for p in log_dir.partitions]
+        many = min(view.limit or len(every), len(every))
+        if view.every_segment or many <= room:
+            listed = in_order(every, expected(self.plan), view.sort, now_ms)[:many]
+            several = len(self.plan.log_dirs) > 1
+            _table(page, [_row(one, self.uncleanable, now_ms) for one in listed], now_ms, with_log_dir=several)
+            _and_more(page, len(every) - len(listed), "partition")
+        else:
+            topics = topics_of(self.plan, expected(self.plan))
+            if sort := view.sort:
+                topics.sort(key=lambda roll: rank(roll, sort, now_ms))
+            listed_topics = topics[: view.limit or room]
+            failed_topics = {row.topic for row in failed}
+            _topics_table(page, listed_topics, failed_topics, now_ms)
+            _and_more(page, len(topics) - len(listed_topics), "topic")
+        for row in shown_failed:
+            page.row(f"FAILED {row.topic}-{row.partition}: {row.error}", "bold red")
+        _and_more(page, len(failed) - len(shown_failed), "failed partition")
 
     def rows(self) -> list[TopicRow]:
         """Return one row for each partition, in the plan's order."""
@@ -91,19 +149,43 @@ class TopicsReport:
         return [_row(p, self.uncleanable, now_ms) for log_dir in self.plan.log_dirs for p in log_dir.partitions]
 
 
-def _table(listed: list[TopicRow], now_ms: int, *, with_log_dir: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("PARTITION", overflow="fold")
-    if with_log_dir:
-        table.add_column("LOG DIR", overflow="fold")
-    table.add_column("POLICY", overflow="fold")
-    for name in ("SEGS", "SIZE", "START", "END", "DIRTY", "EXPIRY"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in listed:
-        place = (printable(row.log_dir),) if with_log_dir else ()
-        cells = (f"{printable(row.topic)}-{row.partition}", *place, *_cells(row, now_ms))
-        table.add_row(*map(Text, cells), style="bold red" if row.error else "")
-    return table
+def _table(page: Page, listed: Sequence[TopicRow], now_ms: int, *, with_log_dir: bool) -> None:
+    headings = ("PARTITION", "LOG DIR", "POLICY", "SEGS", "SIZE", "START", "END", "DIRTY", "EXPIRY")
+    rows = [headings, *((f"{row.topic}-{row.partition}", row.log_dir, *_cells(row, now_ms)) for row in listed)]
+    if not with_log_dir:
+        rows = [(name, *others) for name, _, *others in rows]
+    _write(page, rows, len(rows[0]) - 6, [bool(row.error) for row in listed])
+
+
+def _topics_table(page: Page, listed: Sequence[TopicRoll], failed: Collection[str], now_ms: int) -> None:
+    headings = ("TOPIC", "POLICY", "PARTS", "SEGS", "SIZE", "DIRTY", "EXPIRY")
+    rows = [headings, *(_topic_cells(roll, now_ms) for roll in listed)]
+    _write(page, rows, 2, [roll.topic in failed for roll in listed])
+
+
+def _write(page: Page, rows: Sequence[tuple[str, ...]], first_figure: int, failed: Sequence[bool]) -> None:
+    lines = in_columns(rows, page, range(first_figure, len(rows[0])), gap=" ")
+    for line, style in zip(lines, ("bold", *("bold red" if has_failed else "" for has_failed in failed)), strict=True):
+        page.row(line, style)
+
+
+def _topic_cells(roll: TopicRoll, now_ms: int) -> tuple[str, ...]:
+    ratio = roll.dirty_ratio
+    expiries_ms = (next_expiry_ms(p, now_ms) for p in roll.plans)
+    return (
+        roll.topic,
+        (roll.plans[0].policy.cleanup_policy if roll.plans else None) or "unknown",
+        f"{roll.partitions:,}",
+        f"{sum(len(p.facts.segments) for p in roll.plans):,}",
+        size(roll.size_bytes),
+        "-" if ratio is None else f"{ratio:.2f}",
+        _expiry(min((one for one in expiries_ms if one is not None), default=None), now_ms),
+    )
+
+
+def _and_more(page: Page, number: int, noun: str) -> None:
+    if number:
+        page.line(f"and {counted(number, f'more {noun}')}; --limit N shows more, -v every partition")
 
 
 def _cells(row: TopicRow, now_ms: int) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cleaner.engine.outcome import Basis, Outcome
-from policies.plan import Plan
+from policies.plan import PartitionPlan, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Totals:
     unknown: int
     """Partitions that keep everything, because no source states their cleanup policy."""
     guarded: int
-    """Partitions that keep everything, because a guard rail holds their change back."""
+    """Partitions of which a guard rail holds the change back: all of it, or the compaction."""
     bytes_before: int
     deleting_partitions: int
     deleted_segments: int
@@ -26,6 +26,8 @@ class Totals:
     compacted_partitions: int
     compacted_from_bytes: int
     compacted_to_bytes: int
+    dirty_bytes: int
+    """The dirty bytes of the partitions that are compacted."""
     records_unkeyed: int
     """Records without a key that compactions drop, as far as the data was read."""
     is_estimate: bool
@@ -49,6 +51,7 @@ class Totals:
             compacted_partitions=len(compacted),
             compacted_from_bytes=sum(result.compacted_from_bytes for result in compacted),
             compacted_to_bytes=sum(result.compacted_to_bytes for result in compacted),
+            dirty_bytes=sum(p.section.dirty_bytes for p in plan.partitions if p.section and _is_compacted(p, outcome)),
             records_unkeyed=sum(result.records_unkeyed for result in compacted),
             is_estimate=any(result.basis is Basis.ESTIMATE for result in compacted),
         )
@@ -62,3 +65,7 @@ class Totals:
     def waiting_bytes(self) -> int:
         """The bytes of files that this run renamed to ``.deleted`` and that still exist."""
         return self.deleted_bytes + self.compacted_from_bytes - self.freed_bytes
+
+
+def _is_compacted(planned: PartitionPlan, outcome: Outcome) -> bool:
+    return planned.key in outcome.results and outcome.results[planned.key].compacted_from_bytes > 0

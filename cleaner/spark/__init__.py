@@ -1,7 +1,7 @@
 """Log dirs as Spark tables: the data source ``kafka-log``. The only place that imports pyspark, and only when asked.
 
-Nouns: a *slice* is the stretch of one segment that one task reads (an ``Extent`` of ``storage.scan``). A *chunk* is the
-part of a slice in memory, with the fields of its records located. ``cleaner.arrow`` makes Arrow columns of a chunk.
+Nouns: an *extent* is the part of one segment that one task reads (an ``Extent`` of ``storage.scan``). A *chunk* is the
+part of an extent in memory, with the fields of its records located. ``cleaner.arrow`` makes Arrow columns of a chunk.
 None of these needs Spark: ``cleaner.export`` uses them, too. A *choice* selects partitions by name.
 
 ``table`` is the data source: ``source`` plans a batch read, ``stream`` plans micro-batches, within ``bounds`` that

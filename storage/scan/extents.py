@@ -24,7 +24,7 @@ from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
 TASKS_WANTED: Final = 16
-"""Small slices are not packed into fewer tasks than about that many."""
+"""Small extents are not packed into fewer tasks than about that many."""
 TASK_BYTES_MIN: Final = 4 << 20
 """What a task reads at the least, if there is as much. Spark's default for files, too (``openCostInBytes``)."""
 
@@ -153,22 +153,22 @@ def _entry_from(entries: Sequence[OffsetIndexEntry], position: int) -> OffsetInd
     return entries[place] if place < len(entries) else None
 
 
-def packed(slices: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, ...]]:
+def packed(extents: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, ...]]:
     """Yield the extents of each task. Small ones share a task, which costs more than reading a few megabytes.
 
     Args:
-        slices: of all partitions.
+        extents: of all partitions.
         bytes_max: of one task; less where all are few, so that several tasks can share them.
     """
-    share_bytes = sum(slice_.size_bytes for slice_ in slices) // TASKS_WANTED
+    share_bytes = sum(extent.size_bytes for extent in extents) // TASKS_WANTED
     bytes_max = min(bytes_max, max(share_bytes, TASK_BYTES_MIN))
     together: list[Extent] = []
     filled_bytes = 0
-    for slice_ in slices:
-        if together and filled_bytes + slice_.size_bytes > bytes_max:
+    for extent in extents:
+        if together and filled_bytes + extent.size_bytes > bytes_max:
             yield tuple(together)
             together, filled_bytes = [], 0
-        together.append(slice_)
-        filled_bytes += slice_.size_bytes
+        together.append(extent)
+        filled_bytes += extent.size_bytes
     if together:
         yield tuple(together)

@@ -21,6 +21,8 @@ from tests.mutants.plugin import CHOSEN, SECONDS
 
 ROOT: Final = Path(__file__).parents[2]
 DIRECTORIES: Final = ("tests/policies", "tests/storage", "tests/cleaner", "tests/models", "tests/crash")
+_MORE_FILES: Final = ("tests/spark/test_choice.py", "tests/spark/test_extents.py")
+"""Tests of these areas that lie elsewhere and start no Spark."""
 _COPIED: Final = ("policies", "storage", "cleaner", "tests", "docs", "systemd", "monitoring", "packaging")
 _PACKAGES: Final = _COPIED[:3]
 _OPTIONS: Final = ("-x", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants.plugin", "--hypothesis-profile=ci")
@@ -117,9 +119,11 @@ class Tree:
             "2",
             "--cov-context=test",
             "--cov-report=",
+            "--cov-fail-under=0",  # what the tests against Kafka reach is missing here
             *(f"--cov={name}" for name in _PACKAGES),
         ]
-        if self.run(DIRECTORIES, options, None, COVERAGE_FILE=str(data), **{SECONDS: str(seconds)}) != _PASSED:
+        files = {"COVERAGE_FILE": str(data), SECONDS: str(seconds)}
+        if self.run((*DIRECTORIES, *_MORE_FILES), options, None, **files) != _PASSED:
             raise SystemExit(f"The tests must pass before a mutant can fail them.\n{self.output[-4000:]}")
         return Map(_lines_of(data, self.path), json.loads(seconds.read_text()))
 

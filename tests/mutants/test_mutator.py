@@ -96,6 +96,11 @@ def test_every_area_has_mutants():
     assert {area for area, _ in all_mutants(ROOT)} == set(AREAS)
 
 
+@pytest.mark.parametrize(("path", "gone", "come"), sorted(equivalents()))
+def test_a_listed_mutant_is_of_code_that_is_still_there(path: str, gone: str, come: str):
+    assert gone in (ROOT / path).read_text(), come
+
+
 def test_listed_mutants_of_code_that_is_gone_are_told():
     mutants = list(all_mutants(ROOT))
     gone = {("cleaner/no_such.py", "a", "b"), ("policies/steps.py", "no such line", "none")}

@@ -312,7 +312,7 @@ def test_a_table_that_cannot_be_written_is_told(analyzed: Analyzed, tmp_path: Pa
 def test_a_job_that_fails_is_told_in_one_line(spark: Any, analyzed: Analyzed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner.spark.analysis.analyzing._sums", lambda stretches: stretches.select("no_such_column"))
     with pytest.raises(AnalysisFailed, match="no_such_column") as told:
-        analyze(spark, replace(analyzed.snapshot, slices=()), build_layers(Settings()).broker_policy(), print)
+        analyze(spark, replace(analyzed.snapshot, extents=()), build_layers(Settings()).broker_policy(), print)
     assert "\n" not in str(told.value)
 
 

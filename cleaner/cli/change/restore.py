@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> None:
     if args.all and args.topic_partition:
-        raise InvalidConfig("--all", None, f"goes without {OPERAND}")
+        raise InvalidConfig("--all", None, f"names every partition already: leave {OPERAND} out")
     if args.release and not (args.all or args.topic_partition):
         raise InvalidConfig("--release", None, f"needs {OPERAND} or --all")
 
@@ -74,7 +74,7 @@ def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
     is_asked = args.all or args.topic_partition is not None
     acts = is_asked and not args.dry_run
     results = restorer.restore(wanted) if acts else restorer.plan(wanted)
-    show(RestoreReport(results, dry_run=not acts), as_json=args.json)
+    show(RestoreReport(results, dry_run=not acts), as_json=args.json, pager=args.pager and not acts)
     if args.topic_partition and not results:
         complain(f"{args.topic_partition}: no deletion in the journal still waits; see logcleaner history")
         return ExitStatus.FAILED
@@ -88,5 +88,5 @@ def _release(args: argparse.Namespace, restorer: Restorer) -> int:
 
     wanted = wanted_partitions(args)
     released = restorer.held(wanted) if args.dry_run else restorer.release(wanted)
-    show(ReleaseReport(released, args.dry_run), as_json=args.json)
+    show(ReleaseReport(released, args.dry_run), as_json=args.json, pager=args.pager and args.dry_run)
     return ExitStatus.DONE

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     analysis = _analyze(args)
     report = AnalysisReport(analysis)
-    show(report, as_json=args.json)
+    show(report, as_json=args.json, pager=args.pager)
     if args.output:
         from cleaner.spark.analysis.write_tables import write_tables
 

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     now_ms = args.now(clock_ms) if args.now else clock_ms
     found = list(compared(before, after, now_ms, _retention_ms_of(args.set_options, before, after)))
     report = DiffReport(found, files)
-    show(report, as_json=args.json)
+    show(report, as_json=args.json, pager=args.pager)
     return ExitStatus.DAMAGED if report.is_damaged else ExitStatus.DONE
 
 

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     reading = plan_reading(_partition(args), read_committed=read_committed, now_ms=SystemClock().now_ms())
     with _target(args, reading) as file, ProgressBar("exporting") as bar:
         writer = _writer(args, file)
+        bar.expect(sum(extent.size_bytes for extent in reading.extents))
         records = transfer(reading, writer, with_control=args.include_metadata, advance=bar.advance)
     if args.file != _STDOUT:
         _show(args, reading, records)

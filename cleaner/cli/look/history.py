@@ -38,5 +38,5 @@ def run(args: argparse.Namespace) -> int:
     warn_of_symlinks(log_dirs)
     wanted = wanted_partitions(args)
     histories = [read_history(log_dir, wanted) for log_dir in log_dirs]
-    show(HistoryReport(histories), as_json=args.json)
+    show(HistoryReport(histories), as_json=args.json, pager=args.pager)
     return ExitStatus.DONE

@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import show
 
 HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
-WIDE: Final = 1000
-"""So many columns that no cell of a piped table is folded."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``topics``."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     add_log_dir_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.topics/1")
+    output = parser.add_argument_group("result")
+    output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.topics/1")
+    add_view_arguments(output, "partitions or topics")
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, and show one line for each partition."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.outcome import Silent
+    from cleaner.engine.space.account import Accounts
+    from cleaner.engine.space.accounting import Accountant
+    from cleaner.engine.space.unlinked import file_systems_of
     from cleaner.report.topics import TopicsReport
     from policies.plan import Request
 
+    view = view_of(args)
     cleaner, _, missing = open_cleaner(args, Silent())
-    plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)))
+    accountant = Accountant(args.topic)
+    plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)), accountant)
     uncleanable = cleaner.uncleanable(plan)
-    show(TopicsReport(plan, uncleanable), as_json=args.json, width_piped=WIDE)
+    accounts = Accounts(accountant.accounts_of(plan), file_systems_of(cleaner.volumes()))
+    report = TopicsReport(plan, uncleanable, accounts, cleaner.runways(plan))
+    show(report, as_json=args.json, view=view, pager=args.pager)
     for error in missing:
         complain(str(error))
     failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)

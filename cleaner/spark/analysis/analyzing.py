@@ -95,7 +95,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def _facts(spark: SparkSession, snapshot: PlannedRead, schema: pa.Schema) -> DataFrame:
-    """Return the facts that tasks gather, each task from one pack of slices."""
+    """Return the facts that tasks gather, each task from one pack of extents."""
     places, now_ms = snapshot.places, snapshot.now_ms
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,7 +110,7 @@ def _facts(spark: SparkSession, snapshot: PlannedRead, schema: pa.Schema) -> Dat
 
 
 def _packs(snapshot: PlannedRead) -> list[tuple[Extent, ...]]:
-    return list(packed(snapshot.slices, PARTITION_BYTES_DEFAULT))
+    return list(packed(snapshot.extents, PARTITION_BYTES_DEFAULT))
 
 
 def _tasks(spark: SparkSession, snapshot: PlannedRead) -> int:

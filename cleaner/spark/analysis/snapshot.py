@@ -1,4 +1,4 @@
-"""The subject of an analysis: the partitions of one plan, and slices of their files, fixed before the first task."""
+"""The subject of an analysis: the partitions of one plan, and extents of their files, fixed before the first task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlannedRead:
     now_ms: int
     partitions: tuple[PartitionPlan, ...]
     """The plans of the partitions. A partition's *place* is its number in this tuple."""
-    slices: tuple[Extent, ...]
+    extents: tuple[Extent, ...]
     problems: tuple[str, ...]
     """A line for each thing that could not be planned."""
 
@@ -35,19 +35,19 @@ class PlannedRead:
 
 
 def take_snapshot(plan: Plan) -> PlannedRead:
-    """Fix the slices to read of each partition of a plan, and note the partitions that cannot be read."""
+    """Fix the extents to read of each partition of a plan, and note the partitions that cannot be read."""
     problems = [error for log_dir in plan.log_dirs for error in log_dir.facts.errors]
     problems += [f"{failed.topic_partition}: {failed.error}" for failed in plan.failures]
-    slices: list[Extent] = []
+    extents: list[Extent] = []
     for planned in plan.partitions:
         try:
-            slices += despite_vanishing(partial(_slices, planned.facts))
+            extents += despite_vanishing(partial(_extents, planned.facts))
         except LogCleanerError as error:
             problems.append(f"{planned.facts.topic_partition}: {error}")
-    return PlannedRead(plan.request.now_ms, plan.partitions, tuple(slices), tuple(problems))
+    return PlannedRead(plan.request.now_ms, plan.partitions, tuple(extents), tuple(problems))
 
 
-def _slices(facts: PartitionFacts) -> list[Extent]:
+def _extents(facts: PartitionFacts) -> list[Extent]:
     listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
     wanted = Wanted(OffsetRange(facts.log_start_offset, facts.log_end_offset), None, PARTITION_BYTES_DEFAULT, False)
     return list(cut_partition(facts.topic_partition, listing.segments, wanted))

@@ -43,33 +43,33 @@ Places = dict[Path, int]
 Integers = npt.NDArray[np.int64]
 
 
-def facts_of(slices: tuple[Extent, ...], places: Places, schema: pa.Schema, now_ms: int) -> Iterator[pa.RecordBatch]:
-    """Yield the facts of a task's slices.
+def facts_of(extents: tuple[Extent, ...], places: Places, schema: pa.Schema, now_ms: int) -> Iterator[pa.RecordBatch]:
+    """Yield the facts of a task's extents.
 
     Args:
-        slices: slices of the snapshot.
+        extents: extents of the snapshot.
         places: the numbers of the partitions.
         schema: ``STRETCH`` or ``KEY``.
         now_ms: epoch ms; later records are future-dated.
 
     Yields:
         Batches of that schema. Damage, or a file that is gone or unreadable, becomes a row with a problem; the other
-        slices are read all the same.
+        extents are read all the same.
     """
     with_control = schema.equals(STRETCH)
-    for slice_ in slices:
-        place = places[slice_.path.parent]
+    for extent in extents:
+        place = places[extent.path.parent]
         try:
-            with open_extent(slice_) as reader:
-                for found in chunks(reader, slice_, with_control=with_control):
+            with open_extent(extent) as reader:
+                for found in chunks(reader, extent, with_control=with_control):
                     if isinstance(found, Damage):
                         yield _problem(schema, str(found.error))
                     elif with_control:
                         yield stretches(found, place, now_ms)
                     else:
-                        yield from keyed_records(found, slice_, place)
+                        yield from keyed_records(found, extent, place)
         except SegmentGone:
-            yield _problem(schema, f"{slice_.path}: deleted or compacted away before it was read; analyze again")
+            yield _problem(schema, f"{extent.path}: deleted or compacted away before it was read; analyze again")
         except UnreadableFile as error:
             yield _problem(schema, str(error))
 
@@ -80,11 +80,11 @@ def _problem(schema: pa.Schema, problem: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
-def keyed_records(chunk: Chunk, slice_: Extent, place: int) -> Iterator[pa.RecordBatch]:
+def keyed_records(chunk: Chunk, extent: Extent, place: int) -> Iterator[pa.RecordBatch]:
     """Yield the records of a chunk that have a key."""
     located = np.ascontiguousarray(chunk.located[:, chunk.located[KEY_BYTES] >= 0])
     first = 0
-    for batch in record_batches(replace(chunk, located=located), slice_, arrow_schema(("key", "offset"))):
+    for batch in record_batches(replace(chunk, located=located), extent, arrow_schema(("key", "offset"))):
         rows = located[:, first : first + batch.num_rows]
         first += batch.num_rows
         columns: dict[str, Any] = {

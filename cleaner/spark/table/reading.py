@@ -1,4 +1,4 @@
-"""Read slices in a worker: the rows of each as Arrow record batches. Only these functions load the kernels."""
+"""Read extents in a worker: the rows of each as Arrow record batches. Only these functions load the kernels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PLANS_MAX: Final = 8
-"""The number of times that a compaction may replace a slice's file before its reader opens the file."""
+"""The number of times that a compaction may replace an extent's file before its reader opens the file."""
 
 
-def read_slice(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of a slice's records. ``mode`` decides about damaged batches.
+def read_extent(extent: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of an extent's records. ``mode`` decides about damaged batches.
 
     Raises: CorruptBatch (FAILFAST), SegmentGone (before the first row), UnreadableFile.
     """
@@ -30,51 +30,51 @@ def read_slice(slice_: Extent, columns: tuple[str, ...], options: Options) -> It
     from storage.scan.slices import Damage  # noqa: PLC0415
 
     schema = arrow_schema(columns)
-    with open_extent(slice_) as reader:
-        for found in chunks(reader, slice_, with_control="control" in columns):
+    with open_extent(extent) as reader:
+        for found in chunks(reader, extent, with_control="control" in columns):
             if not isinstance(found, Damage):
-                yield from record_batches(found, slice_, schema)
+                yield from record_batches(found, extent, schema)
             elif options.mode is Mode.FAILFAST:
                 raise found.error
             elif options.mode is Mode.PERMISSIVE:
-                yield damage_batch(found, slice_, schema)
+                yield damage_batch(found, extent, schema)
 
 
-def read_planned(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """Read a slice from the planned file and no other: a batch read is a snapshot.
+def read_planned(extent: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+    """Read an extent from the planned file and no other: a batch read is a snapshot.
 
-    Raises: as ``read_slice``; SegmentGone only with ``failOnDataLoss``.
+    Raises: as ``read_extent``; SegmentGone only with ``failOnDataLoss``.
     """
     try:
-        yield from read_slice(slice_, columns, options)
+        yield from read_extent(extent, columns, options)
     except SegmentGone:
         if options.fail_on_data_loss:
             raise
 
 
-def read_offsets(slice_: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """Read a slice's offsets from whichever files hold them now, as a consumer would get them.
+def read_offsets(extent: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+    """Read an extent's offsets from whichever files hold them now, as a consumer would get them.
 
-    Raises: as ``read_slice``; SegmentGone with ``failOnDataLoss`` if retention deleted some of the offsets, and always
+    Raises: as ``read_extent``; SegmentGone with ``failOnDataLoss`` if retention deleted some of the offsets, and always
         if files were replaced too often.
     """
-    slices = [slice_]
+    extents = [extent]
     for _ in range(_PLANS_MAX):
         gone = []
-        for one in slices:
+        for one in extents:
             try:
-                yield from read_slice(one, columns, options)
+                yield from read_extent(one, columns, options)
             except SegmentGone:
                 gone.append(one)
-        slices = [again for one in gone for again in despite_vanishing(partial(_plan_again, one, options))]
-        if not slices:
+        extents = [again for one in gone for again in despite_vanishing(partial(_plan_again, one, options))]
+        if not extents:
             return
-    raise SegmentGone(slices[0].path)
+    raise SegmentGone(extents[0].path)
 
 
-def _plan_again(slice_: Extent, options: Options) -> list[Extent]:
-    log = FoundPartition(slice_.topic_partition, slice_.path.parent, 0).open()
-    if log.log_start_offset > slice_.offsets.start and options.fail_on_data_loss:
-        raise SegmentGone(slice_.path)
-    wanted = Wanted(slice_.offsets, slice_.since_ms, options.partition_bytes_max, options.read_committed)
-    return list(cut_partition(slice_.topic_partition, log.segments, wanted))
+def _plan_again(extent: Extent, options: Options) -> list[Extent]:
+    log = FoundPartition(extent.topic_partition, extent.path.parent, 0).open()
+    if log.log_start_offset > extent.offsets.start and options.fail_on_data_loss:
+        raise SegmentGone(extent.path)
+    wanted = Wanted(extent.offsets, extent.since_ms, options.partition_bytes_max, options.read_committed)
+    return list(cut_partition(extent.topic_partition, log.segments, wanted))

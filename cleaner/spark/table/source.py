@@ -72,7 +72,7 @@ def column_names(schema: StructType) -> tuple[str, ...]:
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans one batch read on the driver, and reads its slices in the workers.
+    """Plans one batch read on the driver, and reads its extents in the workers.
 
     The plan depends on the options alone. Spark keeps the last plan of a frame, and uses it for every query of that
     frame. If a plan left out the rows that one query's filters exclude, the next query would miss them, too.
@@ -83,7 +83,7 @@ class KafkaLogReader(DataSourceReader):
         self._narrowing = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the read, and return its slices.
+        """Plan the read, and return its extents.
 
         Raises: LogCleanerError: a path, offset or file is not there, or cannot be read.
         """
@@ -91,15 +91,15 @@ class KafkaLogReader(DataSourceReader):
         check_chosen(self._options, found)
         check_named((self._options.starting, self._options.ending), found)
         wanted = [partition for partition in found if self._narrowing.wants(partition.topic_partition)]
-        slices = [one for place in wanted for one in despite_vanishing(partial(self._slices, place))]
-        return [InputPartition(together) for together in packed(slices, self._options.partition_bytes_max)]
+        extents = [one for place in wanted for one in despite_vanishing(partial(self._extents, place))]
+        return [InputPartition(together) for together in packed(extents, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
-        for slice_ in partition.value or ():  # if there is none, Spark passes an empty input of its own
-            yield from read_planned(slice_, self._columns, self._options)
+        """Yield the records of some extents. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
+        for extent in partition.value or ():  # if there is none, Spark passes an empty input of its own
+            yield from read_planned(extent, self._columns, self._options)
 
-    def _slices(self, partition: FoundPartition) -> list[Extent]:
+    def _extents(self, partition: FoundPartition) -> list[Extent]:
         narrowing, options = self._narrowing, self._options
         log = partition.open()
         asked = range_of(log, partition.topic_partition, options, SystemClock().now_ms())

@@ -43,7 +43,7 @@ class PartitionGone(LogCleanerError):
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
-    """Plans micro-batches on the driver, and reads their slices in the workers."""
+    """Plans micro-batches on the driver, and reads their extents in the workers."""
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         if options.ending != LOG_END:
@@ -88,7 +88,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         self._ceiling = self._ends()
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
-        """Return the slices of a micro-batch. Raises: NoSuchOffset, PartitionGone (``failOnDataLoss``)."""
+        """Return the extents of a micro-batch. Raises: NoSuchOffset, PartitionGone (``failOnDataLoss``)."""
         begun, ends = from_json(start), from_json(end)
         ranges = {name: OffsetRange(begun.get(name, 0), until) for name, until in ends.items()}
         wanted = {name: range_ for name, range_ in ranges.items() if range_.start != range_.end}
@@ -97,15 +97,15 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         if gone and self._options.fail_on_data_loss:
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
         there = [(found[name], range_) for name, range_ in wanted.items() if name in found]
-        slices = [one for place in there for one in despite_vanishing(partial(self._slices, *place))]
-        return [InputPartition(together) for together in packed(slices, self._options.partition_bytes_max)]
+        extents = [one for place in there for one in despite_vanishing(partial(self._extents, *place))]
+        return [InputPartition(together) for together in packed(extents, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of some slices. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
-        for slice_ in partition.value:
-            yield from read_offsets(slice_, self._columns, self._options)
+        """Yield the records of some extents. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
+        for extent in partition.value:
+            yield from read_offsets(extent, self._columns, self._options)
 
-    def _slices(self, partition: FoundPartition, range_: OffsetRange) -> list[Extent]:
+    def _extents(self, partition: FoundPartition, range_: OffsetRange) -> list[Extent]:
         log, name = partition.open(), partition.topic_partition
         if self._options.fail_on_data_loss:
             bound = Bound({name: range_.start}), Bound({name: range_.end})

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from cleaner.cli.progress import ProgressBar
+from cleaner.cli.progress import ProgressBar, told
 
 
 class Terminal(io.StringIO):
@@ -34,3 +34,30 @@ def test_bar_stays_away_from_what_is_quick(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_bar_is_piped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, io.StringIO(), 1.5, 2.5) == ""
+
+
+def test_bar_has_the_total_the_rate_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0])
+    terminal = Terminal()
+    monkeypatch.setattr("cleaner.cli.progress.stopwatch", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with ProgressBar(passes=2) as bar:
+        bar.expect(8 << 20)
+        bar.expect(2 << 20)
+        bar.advance(4 << 20)
+    assert "2.0 MiB of 10.0 MiB, 1.0 MiB/s, 8s left" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("done_bytes", "all_bytes", "seconds", "words"),
+    [
+        (1 << 20, 0, 2.0, "1.0 MiB, 512.0 KiB/s"),
+        (0, 1 << 20, 2.0, "0 Bytes of 1.0 MiB, 0 Bytes/s"),
+        (3 << 20, 2 << 20, 1.0, "3.0 MiB of 2.0 MiB, 3.0 MiB/s, 0s left"),
+        (1 << 20, 121 << 20, 60.0, "1.0 MiB of 121.0 MiB, 17.1 KiB/s, 2h left"),
+    ],
+)
+def test_words_beside_the_bar(done_bytes: int, all_bytes: int, seconds: float, words: str) -> None:
+    assert told(done_bytes, all_bytes, seconds) == words

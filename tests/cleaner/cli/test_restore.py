@@ -122,7 +122,7 @@ def test_what_cannot_be_restored_has_its_status(log_dir, story, partition, statu
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("restore", "clicks-0", "--all"), "goes without TOPIC-PARTITION"),
+        (("restore", "clicks-0", "--all"), "leave TOPIC-PARTITION out"),
         (("restore", "--release"), "needs TOPIC-PARTITION or --all"),
         (("restore", "clicks"), "say TOPIC-PARTITION"),
         (("history", "clicks"), "say TOPIC-PARTITION"),

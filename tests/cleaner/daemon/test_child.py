@@ -18,6 +18,7 @@ from cleaner.daemon import child as module
 from cleaner.daemon import compacting
 from cleaner.daemon.child import ChildDied, CompactingChild, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
+from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.plan import Only, Request
 from storage.filesystem import FileSystem
@@ -26,15 +27,12 @@ from storage.names import TopicPartition
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, committed, configured, keyed, latest
 
 
-class Listening:
+class Listening(Silent):
     def __init__(self) -> None:
         self.names: list[str] = []
 
     def event(self, name: str, **fields: object) -> None:
         self.names.append(name)
-
-    def progress(self, done_bytes: int) -> None:
-        pass
 
 
 class Supervised:
@@ -207,6 +205,7 @@ def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lo
     ("code", "told"),
     [
         ("c.send(0); c.recv(); sys.exit(3)", "exited with status 3"),
+        ("c.send(0); c.recv(); sys.exit(0)", "exited with status 0"),
         ("c.send(0); c.recv(); import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
     ],
 )

@@ -27,9 +27,13 @@ class States(Observer):
     def __init__(self) -> None:
         self.states: list[DaemonState] = []
         self.deaths = 0
+        self.states_when_configured: list[list[DaemonState]] = []
 
     def state(self, state: DaemonState) -> None:
         self.states.append(state)
+
+    def configured(self, now_ms: int, *, succeeded: bool) -> None:
+        self.states_when_configured.append(list(self.states))
 
     def worker_died(self, where: object = None) -> None:
         self.deaths += 1
@@ -110,6 +114,13 @@ def test_it_serves_until_it_is_asked_to_end(log_dir):
     assert (running.log.names()[0], running.log.names()[-1]) == ("daemon_started", "daemon_stopped")
 
 
+def test_the_observer_knows_the_configuration_before_the_first_work(log_dir):
+    running = Running(log_dir)
+    running.run(running.is_ready)
+    states = running.observer.states_when_configured[0]
+    assert [(state.ready, state.reason) for state in states] == [(False, "starting")]
+
+
 def test_signals_ask_for_a_reload_and_for_everything_now(log_dir, monkeypatch):
     wanted = []
     want = Worker.want
@@ -150,6 +161,15 @@ def test_a_worker_that_hangs_is_seen_and_abandoned(log_dir, monkeypatch):
     released.set()
     assert any(state.hung_since_ms for state in running.observer.states)
     assert is_left_alone
+
+
+def test_a_worker_that_has_nothing_to_do_is_not_taken_for_one_that_hangs(log_dir, monkeypatch):
+    monkeypatch.setattr(module, "HUNG_SECONDS", 1.0)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr(Worker, "tick", lambda self: False)
+    running, until_seconds = Running(log_dir), time.monotonic() + 2.5
+    running.run(lambda: time.monotonic() > until_seconds)
+    assert not any(state.hung_since_ms for state in running.observer.states)
 
 
 def test_while_a_broker_holds_the_log_dir_it_says_so(log_dir):

@@ -8,6 +8,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
+from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem, Purpose
@@ -88,7 +89,7 @@ class Meddled(FileSystem):
             self._meddle(self._path)
 
 
-class Heard:
+class Heard(Silent):
     """What became of a step; that it began is no news."""
 
     def __init__(self):
@@ -97,9 +98,6 @@ class Heard:
     def event(self, name, **fields):
         if name != "compaction_begun":
             self.names.append(name)
-
-    def progress(self, done_bytes):
-        pass
 
 
 def run(tmp_path, name, meddle, suffix=".log", *, times=1, delete_delay_ms=None):

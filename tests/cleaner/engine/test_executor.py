@@ -9,6 +9,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
+from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
@@ -70,7 +71,7 @@ def checkpoint(log_dir, name):
     return parse_offset_checkpoint(path.read_bytes(), path) if path.exists() else {}
 
 
-class Listening:
+class Listening(Silent):
     def __init__(self):
         self.events = []
         self.bytes = 0

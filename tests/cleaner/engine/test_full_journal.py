@@ -248,6 +248,24 @@ def test_wrong_clock_that_a_person_confirmed_still_needs_the_journal(disk):
     assert len(outcome.errors) == 1
 
 
+def test_free_tells_of_a_confirmed_clock_whose_line_waits(tmp_path):
+    events = []
+
+    class Listening(Silent):
+        def event(self, name, **fields):
+            events.append((name, fields.get("what"), fields.get("log_dir")))
+
+    layers = configured("clock.jump.max=30d", clicks=EXPIRING, views=EXPIRING)
+    log_dir = a_log_dir(tmp_path / "data")
+    boot = Boot("it", NOW_MS)
+    a_cleaner(log_dir, layers, clock=FakeClock(NOW_MS, boot)).clean(request(only=Only.COMPACTION, confirmed=True))
+    later = FakeClock(NOW_MS + 40 * DAY_MS, boot._replace(booted_ms=NOW_MS + 40 * DAY_MS))
+    means = Means(FullDisk(0, frozenset({Purpose.JOURNAL})), later, Listening())
+    cleaner = Cleaner(Configured((log_dir,), layers), means)
+    cleaner.clean(request(later.now_ms(), confirmed=True, delete_delay_ms=0))
+    assert events.count(("journal_waits", "clock", str(log_dir))) == 1
+
+
 def test_checkpoints_of_what_was_done_are_written_all_the_same(tmp_path):
     """The first deletion has its line, the second one has none."""
     log_dir = a_log_dir(tmp_path / "data")

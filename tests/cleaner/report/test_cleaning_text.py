@@ -35,8 +35,10 @@ def everything() -> Plan:
     )
 
 
-def rendered(plan: Plan, outcome: Outcome, *, width: int = 80, every_segment: bool = False) -> str:
-    return text_of(CleaningReport(plan, outcome), width, every_segment=every_segment)
+def rendered(
+    plan: Plan, outcome: Outcome, *, width: int = 80, every_segment: bool = False, is_terminal: bool = False
+) -> str:
+    return text_of(CleaningReport(plan, outcome), width, every_segment=every_segment, is_terminal=is_terminal)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +54,15 @@ def test_report_reads_as_its_golden_file(golden: str, every_segment: bool, act) 
     assert rendered(plan, act(plan), every_segment=every_segment) == (GOLDEN / golden).read_text()
 
 
-@pytest.mark.parametrize("width", [40, 80, 132])
-def test_a_line_is_longer_than_the_page_only_where_one_word_is(width: int) -> None:
+@pytest.mark.parametrize("every_segment", [False, True])
+@pytest.mark.parametrize(("width", "is_terminal"), [(40, True), (80, True), (132, True), (80, False), (132, False)])
+def test_a_line_is_longer_than_the_page_only_where_one_word_is(
+    width: int, is_terminal: bool, every_segment: bool
+) -> None:
     plan = everything()
-    lines = rendered(plan, a_dry_run(plan), width=width).splitlines()
+    lines = rendered(
+        plan, a_dry_run(plan), width=width, is_terminal=is_terminal, every_segment=every_segment
+    ).splitlines()
     assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
 
 
@@ -79,7 +86,7 @@ def test_dry_run_says_would_and_never_that_something_was_done() -> None:
     report = rendered(plan, a_dry_run(plan))
     assert report.startswith("DRY RUN")
     assert report.rstrip().splitlines()[-1].startswith("DRY RUN")
-    assert not re.search(r"(?mi)^ *(deleted|compacted|reclaimed|unlinked)\b", report)
+    assert not re.search(r"(?mi)^ *(deleted|compacted|freed|unlinked)\b", report)
 
 
 def test_segments_that_a_failed_run_left_are_not_called_deleted() -> None:
@@ -101,9 +108,10 @@ def test_an_interrupted_run_says_so_and_marks_what_was_not_begun() -> None:
 
 def test_deleted_files_are_said_to_wait_only_where_they_do() -> None:
     plan = a_plan(a_partition("clicks-0", 9, 8, 1))
-    assert "file.delete.delay.ms (1m)" in rendered(plan, a_run(plan))
+    assert "nothing yet; 2.0 MiB of 100.0 MiB at 08:02 UTC, by the next clean" in rendered(plan, a_run(plan))
+    assert "--delete-delay 0: now" in rendered(plan, a_run(plan))
     at_once = text_of(CleaningReport(with_delay(plan, 0), a_run(plan)))
-    assert "file.delete.delay.ms" not in at_once
+    assert "Freed          2.0 MiB of 100.0 MiB\n" in at_once
 
 
 def test_nothing_to_do_is_said() -> None:
@@ -138,12 +146,12 @@ def test_control_characters_in_an_error_do_not_reach_the_terminal() -> None:
     report.encode()
 
 
-def test_partitions_fold_only_where_all_stay_for_the_same_reason() -> None:
+def test_topic_of_which_one_partition_changes_says_how_many_do_and_v_names_each() -> None:
     plan = a_plan(an_empty_partition("empty-0"), a_partition("empty-1", 1, 1), an_empty_partition("empty-2"))
     assert plan.partitions[1].has_work
-    report = rendered(plan, a_dry_run(plan))
-    assert "empty-0 to" not in report
-    assert "empty-2  compact" in report
+    assert "empty  compact  1 of 3 partitions" in rendered(plan, a_dry_run(plan))
+    report = rendered(plan, a_dry_run(plan), every_segment=True)
+    assert all(f"\nempty-{number}  compact" in report for number in range(3))
 
 
 def test_result_of_a_compaction_tells_records() -> None:

@@ -13,7 +13,17 @@ from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.kernels.layout import HEADER_BYTES, KEY_AT, KEY_BYTES, OFFSET, RECORD_BYTES_MIN, VALUE_AT, VALUE_BYTES
 from storage.names import TopicPartition
-from storage.records import Batch, LegacyBatch, Record, encode_batch, encode_message, encode_wrapper, parse_header
+from storage.records import (
+    Batch,
+    ControlType,
+    LegacyBatch,
+    Record,
+    encode_batch,
+    encode_control_batch,
+    encode_message,
+    encode_wrapper,
+    parse_header,
+)
 from storage.records.legacy import parse_legacy_header
 from storage.scan import segments
 from storage.scan.chunks import Chunk, chunks
@@ -21,8 +31,10 @@ from storage.scan.extents import Extent
 from storage.scan.partitions import OffsetRange
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
+from storage.txn_index import AbortedTxn
 from tests.fuzz.damage import Damage as Harm
 from tests.fuzz.damage import Kind
+from tests.partition_dirs import keyed
 
 TIME_MS = 1_700_000_000_000
 ALL = OffsetRange(0, (1 << 63) - 1)
@@ -35,6 +47,35 @@ def read(path: Path, offsets: OffsetRange = ALL) -> list[Found]:
     extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, path.stat().st_size, offsets, None, ())
     with open_extent(extent) as reader:
         return [told for found in chunks(reader, extent, with_control=True) for told in tell(found)]
+
+
+def offsets_outside(path: Path, aborted: tuple[AbortedTxn, ...]) -> list[int]:
+    size_bytes = path.stat().st_size
+    extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, size_bytes, ALL, None, aborted)
+    with open_extent(extent) as reader:
+        found = list(chunks(reader, extent, with_control=False))
+    return [offset for chunk in found if isinstance(chunk, Chunk) for offset in chunk.located[OFFSET].tolist()]
+
+
+def test_of_an_aborted_transaction_only_its_own_batches_are_left_out(tmp_path: Path) -> None:
+    mine = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    plain = {"producer_id": 7, "producer_epoch": 0}
+    another = {"producer_id": 8, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    marker = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 0, "timestamp_ms": TIME_MS}
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(
+        keyed(0, "a=1", base_sequence=0, **mine)  # of a transaction before, which was committed
+        + encode_control_batch(ControlType.COMMIT, offset=1, **marker)
+        + keyed(2, "b=1", base_sequence=1, **mine)
+        + keyed(3, "c=1")
+        + keyed(4, "d=1", **another)
+        + keyed(5, "e=1", base_sequence=2, **plain)
+        + keyed(6, "f=1", base_sequence=3, **mine)
+        + encode_control_batch(ControlType.ABORT, offset=7, **marker)
+        + keyed(8, "g=1", base_sequence=4, **mine)  # of a transaction behind it
+    )
+    assert offsets_outside(path, ()) == [0, 2, 3, 4, 5, 6, 8]
+    assert offsets_outside(path, (AbortedTxn(7, 2, 7, 8),)) == [0, 3, 4, 5, 8]
 
 
 def tell(found: Chunk | Damage) -> Iterator[Found]:

@@ -6,6 +6,7 @@ import os
 import shutil
 from contextlib import suppress
 from random import Random
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -392,6 +393,21 @@ def test_a_full_disk_under_the_cache_does_no_harm(tmp_path, cache, monkeypatch):
     clean(directory)
     assert 11 not in offsets(directory)
     assert not names(cache)
+
+
+@pytest.mark.parametrize(("missing_bytes", "are_made"), [(0, True), (1, False)])
+def test_hashes_take_a_quarter_of_the_free_space_at_most(tmp_path, cache, monkeypatch, missing_bytes, are_made):
+    collected, add = [], filters.Filters.add
+    monkeypatch.setattr(
+        filters.Filters, "add", lambda self, walk, words: (collected.append(words.nbytes), add(self, walk, words))[1]
+    )
+    clean(grown(drawn(tmp_path / "measured"), "d=2"))
+    shutil.rmtree(cache)
+    free = SimpleNamespace(f_bavail=4 * (sum(collected) - missing_bytes), f_frsize=1)
+    statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda where: free if isinstance(where, int) else statvfs(where))
+    clean(grown(drawn(tmp_path / "limited"), "d=2"))
+    assert bool(names(cache)) is are_made
 
 
 class _Cut(SteppingFileSystem):

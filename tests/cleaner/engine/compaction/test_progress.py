@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.daemon.telling import PASSES
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
+from cleaner.engine.outcome import PASSES, Silent
 from policies.config.configured import Configured
 from storage.scan import segments
 from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, configured, keyed, request
@@ -16,6 +15,10 @@ from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, co
 class Adding(Silent):
     def __init__(self):
         self.steps = []
+        self.expected_bytes = 0
+
+    def expect(self, size_bytes):
+        self.expected_bytes += size_bytes
 
     def progress(self, done_bytes):
         self.steps.append(done_bytes)
@@ -45,5 +48,6 @@ def test_progress_adds_up_to_the_bytes_of_both_passes(tmp_path, monkeypatch, win
     (planned,) = cleaner.plan(request()).partitions
     _, outcome = cleaner.clean(request())
     assert [result.error for result in outcome.results.values()] == [None]
-    assert sum(heard.steps) == PASSES * planned.compaction.size_bytes
+    assert heard.expected_bytes == planned.compaction.size_bytes
+    assert sum(heard.steps) == PASSES * heard.expected_bytes
     assert all(step >= 0 for step in heard.steps)

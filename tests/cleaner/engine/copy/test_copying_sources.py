@@ -233,6 +233,24 @@ def test_copy_of_a_copy_has_a_manifest_of_its_own_and_only_at_the_end(tmp_path: 
     assert manifest(tmp_path / "twin")["original"] == str(tmp_path / "copy")
 
 
+def test_every_name_in_a_copy_lasts_before_its_manifest_does(tmp_path: Path, original: Path) -> None:
+    steps: list[str] = []
+
+    class Noting(FileSystem):
+        def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+            steps.append(path.name)
+            super().fsync_dir(path, purpose)
+
+        def replace_file(self, path: Path, content: bytes, purpose: Purpose) -> None:
+            steps.append(path.name)
+            super().replace_file(path, content, purpose)
+
+    copied(original, tmp_path / "copy", Noting())
+    before_manifest = steps[: steps.index("logcleaner-manifest.json")]
+    last_of_all = before_manifest[-len(list(original.glob("*-[0-9]"))) - 1 :]
+    assert sorted(last_of_all) == sorted([*(path.name for path in original.glob("*-[0-9]")), "copy"])
+
+
 def test_interrupted_copy_is_no_source(tmp_path: Path, original: Path) -> None:
     (original / INCOMPLETE_FILE).touch()
     with pytest.raises(IncompleteCopy):

@@ -1,0 +1,43 @@
+"""The options that say how much of a report is shown, and in which order."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.values import at_least_one
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from cleaner.report.page import View
+
+_SORTS: Final = ("bytes", "reclaim", "dirty", "expiry")
+"""The values of ``cleaner.report.page.Sort``, whose module takes long to load."""
+
+
+def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
+    """Add ``-q``, ``--sort`` and ``--limit``.
+
+    Args:
+        group: of options.
+        what: the report lists, such as ``topics``.
+    """
+    group.add_argument("-q", "--quiet", action="store_true", help="report the totals alone")
+    group.add_argument(
+        "--sort",
+        choices=_SORTS,
+        help=f"order of the {what} in the text: largest, most to reclaim, dirtiest, or next to expire first",
+    )
+    group.add_argument(
+        "--limit", type=at_least_one, metavar="N", help=f"list N {what} in the text (default: what fits 60 lines)"
+    )
+
+
+def view_of(args: argparse.Namespace) -> View:
+    """Return what the options say. Raises: InvalidConfig for ``-q`` with ``-v``."""
+    from cleaner.report.page import Sort, View
+
+    if args.quiet and args.verbose:
+        raise InvalidConfig("--quiet", None, "does not go with --verbose")
+    sort = Sort(args.sort) if args.sort else None
+    return View(args.verbose > 0, args.quiet, sort, args.limit)

@@ -1,0 +1,1 @@
+"""A plan and its outcome by topic: what changes first, one line for a topic of which nothing does."""

@@ -1,0 +1,246 @@
+"""The topics of a run as text: a paragraph for each that changes, a line for each of the others.
+
+If that does not fit the lines that there are, the paragraphs lose their sentences, and the lists end with "and N more".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from cleaner.engine.outcome import Basis, Outcome
+from cleaner.report.page import Page, counted, size
+from cleaner.report.rollup.columns import NAME_MIN, in_columns
+from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, rolled
+from cleaner.report.rollup.summary import WORD_WIDTH, compacted
+from cleaner.report.runs import policy_of, told, where
+from policies.plan import Plan
+from policies.reasons import Action
+from policies.steps import deletion_steps
+
+STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
+_CONCERN_STYLES: Final = {Concern.CHANGES: "bold", Concern.WAITS_FOR_A_PERSON: "yellow", Concern.UNCHANGED: ""}
+_LINES_MIN: Final = 12
+"""So many lines has the list, even if the log dirs have as much to tell as a report may be long."""
+_ROWS_KEPT: Final = 6
+"""So many lines of the list are left to the topics of each lesser concern."""
+_ERRORS_MAX: Final = 3
+_MORE: Final = {
+    Concern.CHANGES: "that change",
+    Concern.WAITS_FOR_A_PERSON: "that need a look",
+    Concern.UNCHANGED: "that stay as they are",
+}
+
+_ByConcern = dict[Concern, list[TopicRoll]]
+
+
+def list_topics(page: Page, plan: Plan, outcome: Outcome, lines_max: int) -> None:
+    """Add the topics to a page: those that change first, those of which nothing does last.
+
+    Args:
+        page: the page; its view says in which order, and how many.
+        plan: the plan.
+        outcome: what was done, or would be.
+        lines_max: so many lines there are, if the view names no number of topics.
+    """
+    every = _by_concern(rolled(plan, outcome, page.view.sort))
+    wanted = _by_concern(page.view.first([roll for rolls in every.values() for roll in rolls]))
+    lines_max = max(lines_max, _LINES_MIN)
+    draft = page.draft()
+    if not _in_full(draft, every, wanted, outcome, lines_max):
+        draft = page.draft()
+        _in_short(draft, every, wanted, outcome, None if page.view.limit else lines_max - 2)
+        draft.line("-v shows every partition and segment, --limit N so many topics.", "dim")
+        draft.line()
+    page.text.append(draft.text)
+
+
+def _by_concern(rolls: Sequence[TopicRoll]) -> _ByConcern:
+    found: _ByConcern = {concern: [] for concern in Concern}
+    for roll in rolls:
+        found[roll.concern].append(roll)
+    return found
+
+
+def list_order(page: Page, plan: Plan, rows_max: int) -> None:
+    """Add the deletions of a plan that unlinks at once, in the order in which a run makes them."""
+    steps = [step for log_dir in plan.log_dirs for step in deletion_steps(log_dir, at_once=True)]
+    if not steps:
+        return
+    rows: list[tuple[str, ...]] = []
+    for step in steps[: page.view.limit or rows_max]:
+        assert step.deletion is not None
+        first, last = step.deletion.verdicts[0], step.deletion.verdicts[-1]
+        many = counted(len(step.deletion.segments), "segment")
+        place = f"{first.base_offset} to {last.base_offset}, {many}" if first != last else str(first.base_offset)
+        name = str(step.facts.topic_partition)
+        rows.append((name, place, size(step.deletion.size_bytes), last.reason.code))
+    page.line("Deletions, in this order:", "bold")
+    for line in in_columns(rows, page, right=(2,)):
+        page.row(f"  {line}", STYLES[Action.DELETE])
+    if left_out := len(steps) - len(rows):
+        page.note(f"and {counted(left_out, 'more deletion')}")
+    page.line()
+
+
+def _in_full(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome, lines_max: int) -> bool:
+    """Write paragraphs with every reason, and a row for each unchanged topic. Return False if they do not fit."""
+    for concern, rolls in wanted.items():
+        is_row = concern is Concern.UNCHANGED
+        for roll in rolls if not is_row else ():
+            _head(roll, page)
+            _fates(roll, roll.fates(outcome), page)
+            _notes(roll, page, _ERRORS_MAX)
+            page.line()
+            if page.lines > lines_max:
+                return False
+        if is_row:
+            _rows(page, rolls)
+        if _and_more(page, concern, every[concern][len(rolls) :]) or (rolls and is_row):
+            page.line()
+    return page.lines <= lines_max
+
+
+def _in_short(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome, lines_max: int | None) -> None:
+    """Write two or three lines for each topic that changes, and a row for each other one."""
+    for concern, rolls in wanted.items():
+        lesser = (len(wanted[one]) for one in Concern if one > concern)
+        kept = sum(min(number, _ROWS_KEPT) + 2 for number in lesser if number)
+        room = None if lines_max is None else max(lines_max - page.lines - kept - 2, 1)
+        pieces = list(_fitting((_piece(roll, page, outcome) for roll in rolls), room))
+        if concern is Concern.CHANGES:
+            for piece in pieces:
+                page.text.append(piece.text)
+        else:
+            _rows(page, rolls[: len(pieces)])
+        if _and_more(page, concern, every[concern][len(pieces) :]) or pieces:
+            page.line()
+
+
+def _piece(roll: TopicRoll, page: Page, outcome: Outcome) -> Page:
+    """Return what a short list has of a topic; of one that does not change, as many lines."""
+    piece = page.draft()
+    _head(roll, piece)
+    for fate in roll.fates(outcome) if roll.changing else ():
+        if fate.telling.verdict.action is not Action.KEEP:
+            _short_fate(roll, fate, piece)
+    _notes(roll, piece, 1, with_results=False)
+    return piece
+
+
+def _fitting(pieces: Iterable[Page], room: int | None) -> Iterator[Page]:
+    """Yield the first pieces that the room suffices for."""
+    lines = 0
+    for piece in pieces:
+        lines += piece.lines
+        if room is not None and lines > room:
+            return
+        yield piece
+
+
+def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bool:
+    """Add a line for the topics of a concern that are not shown. Return whether there are any."""
+    if left_out:
+        gain, sizes = "", size(sum(roll.size_bytes for roll in left_out))
+        if concern is Concern.CHANGES:
+            after_bytes = sum(roll.size_bytes - roll.reclaimed_bytes for roll in left_out)
+            gain = f" -> {'at most ' if any(roll.is_estimate for roll in left_out) else ''}{size(after_bytes)}"
+        page.line(f"and {counted(len(left_out), 'more topic')} {_MORE[concern]}: {sizes}{gain}", hanging=2)
+    return bool(left_out)
+
+
+def _head(roll: TopicRoll, page: Page) -> None:
+    """Add the line with the topic's name, policy, partitions and bytes."""
+    words: list[str] = []
+    if roll.plans:
+        words.append(policy_of(roll.plans[0]))
+    if roll.partitions > 1:
+        changing = len(roll.changing)
+        of = f"{changing:,} of " if 0 < changing < roll.partitions else ""
+        words.append(f"{of}{counted(roll.partitions, 'partition')}")
+    after_bytes = roll.size_bytes - roll.reclaimed_bytes
+    at_most = "at most " if roll.is_estimate else ""
+    after = f" -> {at_most}{size(after_bytes)}" if after_bytes != roll.size_bytes else ""
+    words.append(f"{size(roll.size_bytes)}{after}")
+    if roll.partitions == 1 and roll.plans:
+        facts, section = roll.plans[0].facts, roll.plans[0].section
+        words.append(f"offsets {facts.log_start_offset} to {facts.log_end_offset}")
+        words += [f"dirty ratio {section.dirty_ratio:.2f}"] if section else []
+    elif roll.is_estimate:
+        words.append(f"{size(roll.dirty_bytes)} dirty")
+    rest = "  ".join(words)
+    name = page.name(roll.name, max(page.width - len(rest) - 2, NAME_MIN))
+    page.line(f"{name}  {rest}", "bold", hanging=2)
+
+
+def _fates(roll: TopicRoll, fates: Sequence[Fate], page: Page) -> None:
+    places = [_place(roll, fate) for fate in fates]
+    columns = max(map(len, places), default=0)
+    for fate, place in zip(fates, places, strict=True):
+        reason = fate.telling.verdict.reason
+        figures = f"{fate.telling.word:{WORD_WIDTH}}  {place:{columns}}  {size(fate.size_bytes):>11}"
+        page.note(f"{figures}  {reason.code}", STYLES[fate.telling.verdict.action])
+        page.line(told(reason, "" if fate.alike else _whose(roll, fate)), indent=4)
+
+
+def _short_fate(roll: TopicRoll, fate: Fate, page: Page) -> None:
+    reason = fate.telling.verdict.reason
+    of = "" if fate.partitions == len(roll.changing) else f" of {counted(fate.partitions, 'partition')}"
+    place = f"{counted(fate.segments, 'segment')}{of}"
+    limit = f"  {reason.limit.key}={reason.limit.stated.shown}" if reason.limit else ""
+    figures = f"{fate.telling.word:{WORD_WIDTH}}  {place}, {size(fate.size_bytes)}"
+    page.note(f"{figures}  {reason.code}{limit}", STYLES[fate.telling.verdict.action])
+
+
+def _place(roll: TopicRoll, fate: Fate) -> str:
+    if roll.partitions == 1 and fate.segments == fate.telling.segments:
+        return where(fate.telling)
+    of = f" of {counted(fate.partitions, 'partition')}" if roll.partitions > 1 else ""
+    return f"{counted(fate.segments, 'segment')}{of}"
+
+
+def _whose(roll: TopicRoll, fate: Fate) -> str:
+    base_offset = str(fate.telling.verdict.base_offset)
+    return base_offset if roll.partitions == 1 else f"{fate.owner.facts.topic_partition} {base_offset}"
+
+
+def _notes(roll: TopicRoll, page: Page, errors_max: int, *, with_results: bool = True) -> None:
+    """Add what a run did or met beside the fates: checkpoints, results of compactions, failures."""
+    wrong = [p for p in roll.plans if p.checkpoint_offset is not None]
+    if wrong:
+        first, others = wrong[0], f"; {len(wrong) - 1} more partitions likewise" if len(wrong) > 1 else ""
+        words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {first.facts.cleaner_checkpoint}"
+        page.note(f"{words} becomes {first.checkpoint_offset}{others}")
+    if with_results:
+        _compactions(roll, page)
+    for error in roll.errors[:errors_max]:
+        page.note(f"FAILED: {error}", "bold red")
+    if (more := len(roll.errors) - errors_max) > 0:
+        page.note(f"FAILED: {counted(more, 'more partition')}; stderr has a line for each", "bold red")
+
+
+def _compactions(roll: TopicRoll, page: Page) -> None:
+    results = [result for result in roll.results if result.compacted_from_bytes]
+    if not results:
+        return
+    is_estimate = any(result.basis is Basis.ESTIMATE for result in results)
+    to_bytes = None if is_estimate else sum(result.compacted_to_bytes for result in results)
+    words = f"compaction: {compacted(sum(r.compacted_from_bytes for r in results), to_bytes, roll.dirty_bytes)}"
+    if read := sum(result.records_read for result in results):
+        words += f", {sum(result.records_kept for result in results):,} of {read:,} records stay"
+    if unkeyed := sum(result.records_unkeyed for result in results):
+        words += f", {unkeyed:,} without a key go"
+    page.note(words, STYLES[Action.COMPACT])
+
+
+def _rows(page: Page, rolls: Sequence[TopicRoll]) -> None:
+    """Add one line for each topic, and another for its first failure."""
+    for line, roll in zip(in_columns([_cells(roll) for roll in rolls], page, (2, 3)), rolls, strict=True):
+        page.row(line, _CONCERN_STYLES[roll.concern])
+        _notes(roll, page, 1, with_results=False)
+
+
+def _cells(roll: TopicRoll) -> tuple[str, ...]:
+    policy = policy_of(roll.plans[0]) if roll.plans else "-"
+    code = roll.commonest() or ("FAILED" if roll.errors else "-")
+    return roll.topic, policy, counted(roll.partitions, "partition"), size(roll.size_bytes), code

@@ -1,0 +1,241 @@
+"""The roll-up of a plan and its outcome: one value for each topic, over all log dirs, and the order of these values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.page import Sort
+from cleaner.report.runs import Stretch, runs_of
+from policies.expiry import next_expiry_ms
+from policies.facts import UnreadablePartition
+from policies.plan import PartitionPlan, Plan
+from policies.reasons import Action, ReasonCode
+
+_HELD_BACK: Final = frozenset({ReasonCode.CONFIG_UNKNOWN, ReasonCode.HELD, ReasonCode.NO_HIGH_WATERMARK})
+"""A partition with one of these reasons stays until a person does something."""
+_ENDLESS_MS: Final = 1 << 63
+Planned = PartitionPlan | UnreadablePartition
+
+
+class Concern(IntEnum):
+    """The kinds of topics, by how much they concern the reader; a report shows the topics in this order."""
+
+    CHANGES = 0
+    WAITS_FOR_A_PERSON = 1
+    """It failed, is held back, or nobody knows what may go."""
+    UNCHANGED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """The segments of some partitions of a topic with the same word and reason code."""
+
+    telling: Stretch
+    """The stretch whose reason stands for all."""
+    owner: PartitionPlan
+    """The partition with that stretch."""
+    partitions: int
+    segments: int
+    size_bytes: int
+    alike: bool
+    """Whether all have the same reason text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoll:
+    """One topic: its partitions in all log dirs, and their results.
+
+    Attributes:
+        topic: the name.
+        plans: the partitions that could be read.
+        unreadable: the others.
+        results: of those partitions that have one.
+    """
+
+    topic: str
+    plans: tuple[PartitionPlan, ...]
+    unreadable: tuple[UnreadablePartition, ...]
+    results: tuple[PartitionResult, ...]
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return len(self.plans) + len(self.unreadable)
+
+    @property
+    def name(self) -> str:
+        """The name of the topic, or of its only partition."""
+        if self.partitions > 1:
+            return self.topic
+        return str(self.plans[0].facts.topic_partition if self.plans else self.unreadable[0].topic_partition)
+
+    @property
+    def changing(self) -> tuple[PartitionPlan, ...]:
+        """The partitions that the plan changes."""
+        return tuple(p for p in self.plans if p.has_work)
+
+    @property
+    def concern(self) -> Concern:
+        """The kind of the topic."""
+        if self.changing:
+            return Concern.CHANGES
+        is_held = any(p.guard or any(v.reason.code in _HELD_BACK for v in p.verdicts[:1]) for p in self.plans)
+        return Concern.WAITS_FOR_A_PERSON if is_held or self.errors else Concern.UNCHANGED
+
+    @property
+    def errors(self) -> list[str]:
+        """A line for each partition that cannot be read, or of which a step failed."""
+        return [*(p.error for p in self.unreadable), *(r.error for r in self.results if r.error)]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size before the run."""
+        return sum(p.facts.size_bytes for p in self.plans) + sum(p.size_bytes for p in self.unreadable)
+
+    @property
+    def reclaimed_bytes(self) -> int:
+        """The bytes by which the topic shrinks for certain."""
+        return sum(r.deleted_bytes + r.compacted_from_bytes - r.compacted_to_bytes for r in self.results)
+
+    @property
+    def is_estimate(self) -> bool:
+        """True if a compaction may save more than ``reclaimed_bytes`` has, because the data was not read."""
+        return any(result.basis is Basis.ESTIMATE for result in self.results)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """The dirty bytes of the partitions that are compacted."""
+        return sum(dirty_bytes(p) for p in self.plans if p.compaction)
+
+    @property
+    def dirty_ratio(self) -> float | None:
+        """The share of dirty bytes in what can be compacted; None if nothing is compacted."""
+        sections = [p.section for p in self.plans if p.section]
+        all_bytes = sum(section.clean_bytes + section.dirty_bytes for section in sections)
+        if not all_bytes:
+            return 0.0 if sections else None
+        return sum(section.dirty_bytes for section in sections) / all_bytes
+
+    def commonest(self) -> ReasonCode | None:
+        """Return the reason code that most bytes have, or most segments if they are empty; None without a segment."""
+        sizes: Counter[ReasonCode] = Counter()
+        for planned in self.plans:
+            for _, size_bytes, _, reason in planned.verdicts:
+                sizes[reason.code] += size_bytes + 1
+        return max(sizes, key=lambda code: sizes[code], default=None)
+
+    def fates(self, outcome: Outcome) -> list[Fate]:
+        """Return what becomes of the segments: deletions first, then compactions, then what stays."""
+        found: dict[tuple[str, ReasonCode], list[tuple[Stretch, PartitionPlan]]] = {}
+        for planned in self.plans:
+            for stretch in runs_of(planned, outcome):
+                found.setdefault((stretch.word, stretch.verdict.reason.code), []).append((stretch, planned))
+        return sorted((_fate(stretches) for stretches in found.values()), key=_fate_order)
+
+
+def _fate(stretches: Sequence[tuple[Stretch, PartitionPlan]]) -> Fate:
+    """Join stretches of several partitions. The one next to the border between deleted and kept speaks for all."""
+    best = max if stretches[0][0].verdict.action is Action.DELETE else min
+    telling, owner = best(stretches, key=lambda one: one[0].verdict.reason.until_ms or _ENDLESS_MS)
+    return Fate(
+        telling,
+        owner,
+        len({planned.key for _, planned in stretches}),
+        sum(stretch.segments for stretch, _ in stretches),
+        sum(stretch.size_bytes for stretch, _ in stretches),
+        all(stretch.alike for stretch, _ in stretches)
+        and len({stretch.verdict.reason.text for stretch, _ in stretches}) == 1,
+    )
+
+
+_ACTIONS: Final = (Action.DELETE, Action.COMPACT, Action.KEEP)
+
+
+def _fate_order(fate: Fate) -> tuple[int, int]:
+    return _ACTIONS.index(fate.telling.verdict.action), -fate.size_bytes
+
+
+def rolled(plan: Plan, outcome: Outcome, sort: Sort | None = None) -> list[TopicRoll]:
+    """Return the topics, those that change first, then those that wait for a person.
+
+    Args:
+        plan: the plan.
+        outcome: what was done, or would be.
+        sort: the order among topics of the same concern; by default what changes goes by the bytes reclaimed.
+    """
+    now_ms = plan.request.now_ms
+    return sorted(topics_of(plan, outcome), key=lambda roll: (roll.concern, rank(roll, sort or Sort.RECLAIM, now_ms)))
+
+
+def topics_of(plan: Plan, outcome: Outcome) -> list[TopicRoll]:
+    """Return the topics by name."""
+    by_topic: dict[str, list[Planned]] = {}
+    for log_dir in plan.log_dirs:
+        for planned in log_dir.partitions:
+            by_topic.setdefault(topic_of(planned), []).append(planned)
+    return [roll_of(planned, outcome) for _, planned in sorted(by_topic.items())]
+
+
+def roll_of(planned: Sequence[Planned], outcome: Outcome) -> TopicRoll:
+    """Return one value for partitions of one topic."""
+    plans = tuple(p for p in planned if isinstance(p, PartitionPlan))
+    results = tuple(outcome.results[p.key] for p in plans if p.key in outcome.results)
+    unreadable = tuple(p for p in planned if isinstance(p, UnreadablePartition))
+    return TopicRoll(topic_of(planned[0]), plans, unreadable, results)
+
+
+def rank(roll: TopicRoll, sort: Sort, now_ms: int) -> tuple[float, ...]:
+    """Return the place of a topic in an order: the lowest comes first.
+
+    As a rule each dirty record supersedes another one, so dirty bytes stand for what an unread compaction saves.
+    """
+    match sort:
+        case Sort.BYTES:
+            return (-roll.size_bytes,)
+        case Sort.RECLAIM:
+            return (-roll.reclaimed_bytes, -roll.dirty_bytes if roll.is_estimate else 0, -roll.size_bytes)
+        case Sort.DIRTY:
+            return (-(roll.dirty_ratio or 0.0), -roll.size_bytes)
+        case Sort.EXPIRY:
+            return (min((_expiry_ms(p, now_ms) for p in roll.plans), default=_ENDLESS_MS),)
+
+
+def expected(plan: Plan) -> Outcome:
+    """Return what a plan alone says of its outcome: bytes of deletions, and that compactions save what nobody knows."""
+    results = {
+        p.key: PartitionResult(
+            Basis.ESTIMATE if p.compaction else Basis.EXACT,
+            deleted_bytes=p.deletion.size_bytes if p.deletion else 0,
+        )
+        for p in plan.partitions
+        if p.has_work
+    }
+    return Outcome(dry_run=True, results=results)
+
+
+def in_order(planned: Sequence[Planned], outcome: Outcome, sort: Sort | None, now_ms: int) -> Sequence[Planned]:
+    """Return partitions in an order; by default as they are."""
+    if sort is None:
+        return planned
+    return sorted(planned, key=lambda one: rank(roll_of([one], outcome), sort, now_ms))
+
+
+def topic_of(planned: Planned) -> str:
+    """Return the name of a partition's topic."""
+    facts = planned if isinstance(planned, UnreadablePartition) else planned.facts
+    return facts.topic_partition.topic
+
+
+def dirty_bytes(planned: PartitionPlan) -> int:
+    """Return the dirty bytes of a partition; 0 if it is not compacted."""
+    return planned.section.dirty_bytes if planned.section else 0
+
+
+def _expiry_ms(planned: PartitionPlan, now_ms: int) -> int:
+    expiry_ms = next_expiry_ms(planned, now_ms)
+    return _ENDLESS_MS if expiry_ms is None else expiry_ms
