@@ -43,7 +43,7 @@ def check(document: Any) -> None:
 
 def report_classes() -> Iterator[type]:
     """Every class that makes a document."""
-    for module in pkgutil.iter_modules(cleaner.report.__path__, "cleaner.report."):
+    for module in pkgutil.walk_packages(cleaner.report.__path__, "cleaner.report."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if kind.__module__ == module.name and "document" in vars(kind) and not getattr(kind, "_is_protocol", False):
                 yield kind

@@ -158,11 +158,14 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
 
 
 def survey_again(
-    log_dir: LogDir, topic_partition: TopicPartition, checkpoints: Checkpoints, survey: Survey
+    log_dir: LogDir, known: PartitionFacts | UnreadablePartition, checkpoints: Checkpoints, survey: Survey
 ) -> PartitionFacts | UnreadablePartition | None:
-    """Read the facts of one partition, as ``survey_log_dir`` does; None if a live broker has deleted it meanwhile."""
-    path, counted = log_dir.path / str(topic_partition), counts_in(log_dir.path).get(topic_partition)
-    return _survey_partition(log_dir, topic_partition, path, checkpoints, survey, counted)
+    """Read the facts of a known partition for another survey; None if a live broker has deleted it meanwhile."""
+    path = log_dir.path / str(known.topic_partition)
+    found = _survey_partition(log_dir, known.topic_partition, path, checkpoints, survey, None)
+    if isinstance(known, PartitionFacts) and isinstance(found, PartitionFacts):
+        return replace(found, counted=known.counted)  # it says nothing of a configuration
+    return found
 
 
 def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:

@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
     group.add_argument(
-        "--exact", action="store_true", help="with --dry-run: read the data to find the exact compacted size"
+        "--exact",
+        action="store_true",
+        help="with --dry-run: read the data for the exact compacted size, and count records without a key",
     )
     add_what_if_argument(group)
     group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
@@ -116,10 +118,10 @@ def run(args: argparse.Namespace) -> int:
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
+            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
             bar.stop()
             if again := confirm_held_back(args, plan, outcome, confirmed):
                 plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
-            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)

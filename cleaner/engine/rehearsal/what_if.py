@@ -21,6 +21,7 @@ from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
 from policies.forecast.runway import runway
 from policies.forecast.what_if import Question
 from policies.plan import PartitionKey, PartitionPlan, Plan, plan
+from policies.replanning import held_back
 from policies.rescue import Volume
 from storage.log_dir import Checkpoints, LogDir
 
@@ -58,7 +59,7 @@ class Supposing:
         log_dirs: those of the plan, in its order.
         survey: the one that the plan was made from.
         means: of the dry run.
-        plan: the plan with the configuration in force.
+        plan: the plan with the configuration in force, without what ``outcome`` says is held back.
         outcome: what executing it would do.
         volumes: the file systems of the log dirs.
         exact: read what a compaction would read.
@@ -76,7 +77,7 @@ class Supposing:
 
     def __post_init__(self) -> None:
         for partition in self.plan.partitions:
-            if result := self.outcome.results.get(partition.key):
+            if (result := self.outcome.results.get(partition.key)) and not result.guard:
                 self._results[partition.key] = [(partition, result)]
 
     def answered(self, question: Question) -> Answered:
@@ -97,7 +98,8 @@ class Supposing:
             for log_dir, planned in zip(self.log_dirs, self.plan.log_dirs, strict=True)
         ]
         planned = plan(facts, lambda log: _policy_of(layers, log), self.plan.request, self.means.broker)
-        return Answer(stated, planned, self._outcome(planned))
+        outcome = self._outcome(planned)
+        return Answer(stated, held_back(planned, outcome.guards), outcome)
 
     def _facts(self, log_dir: LogDir, facts: LogDirFacts, survey: Survey) -> LogDirFacts:
         if not facts.partitions:
@@ -118,7 +120,7 @@ class Supposing:
         for earlier in read:
             if _suffices(earlier, needs, policy):
                 return earlier.found
-        found = survey_again(log_dir, topic_partition, checkpoints, survey)
+        found = survey_again(log_dir, known, checkpoints, survey)
         if found is not None:
             read.append(_Read(needs, found))
         return found

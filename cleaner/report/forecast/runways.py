@@ -38,16 +38,16 @@ def lasts(runway: Runway) -> str:
         return "never full"
     if runway.days > YEARS_MAX * 365:
         return f"full in more than {YEARS_MAX} years"
-    return f"full in {duration(max(round(runway.days * DAY_MS), 1))}"
+    left_ms = round(runway.days * DAY_MS)
+    return f"full in {duration(left_ms)}" if left_ms >= _MINUTE_MS else "full now"
 
 
 def _told(runway: Runway) -> str:
-    window = f"the last {WINDOW_MS // DAY_MS} days"
+    window = f"last {WINDOW_MS // DAY_MS} days"
     if runway.days is None:
-        return f"not known, since no partition says how much was written in {window}"
-    rate = f"{size(runway.free_bytes)} free, {size(runway.born_bytes_per_day)} a day written in {window}"
-    rest = f"; {counted(runway.left_out, 'partition')} left out" if runway.left_out else ""
-    return f"{lasts(runway)}: {rate}{rest}"
+        return f"not known: no partition says how much was written in the {window}"
+    rest = f", without {counted(runway.left_out, 'partition')}" if runway.left_out else ""
+    return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
 
 
 def ahead_ms(plan: Plan) -> int:

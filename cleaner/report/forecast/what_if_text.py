@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from cleaner.printable import printable
 from cleaner.report.forecast.runways import lasts, opening
 from cleaner.report.forecast.suppositions import Supposals, Supposed, Supposition
 from cleaner.report.page import Page, counted, size
+from cleaner.report.rollup.columns import in_columns
 from policies.config.config_layers import is_internal
 from policies.forecast.births import DAY_MS, WINDOW_MS
 from policies.forecast.long_run import LongRun
 
 _TOPIC_LINES_MAX: Final = 36
-"""So many lines of topics a table has at most, unless every topic is asked for (``-v``)."""
-_TOPIC_WIDTH_MIN: Final = 12
+"""So many lines of topics a table has at most, unless the user asks for more."""
 _AS_NOW: Final = "as now"
 
 
@@ -74,21 +73,17 @@ class _Table:
             for topic in same:
                 lines += self._topic(topic)[:1]
         self._write(lines)
-        if not page.every_segment:
+        if not page.every_segment and not page.view.summary_only:
             self._rest(changed[len(shown) :], "change less")
             self._rest(same, "would not change")
         self._notes()
 
     def _write(self, lines: Sequence[_Line]) -> None:
-        """Add lines with aligned columns; topics share what the other columns leave."""
-        value_width = max(len(line.value) for line in lines)
-        widths = [max(map(len, column)) for column in zip(*(line.cells for line in lines), strict=True)]
-        room = self._page.width - value_width - 1 - sum(width + 2 for width in widths)
-        topic_width = min(max(len(line.topic) for line in lines), max(room, _TOPIC_WIDTH_MIN))
-        for topic, value, cells, is_bold in lines:
-            figures = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-            text = f"{_shortened(topic, topic_width):{topic_width}} {value:{value_width}}{figures}"
-            self._page.text.append(f"{text}\n", "bold" if is_bold else "")
+        """Add lines with aligned columns."""
+        rows = [(line.topic, line.value, *line.cells) for line in lines]
+        figures = range(2, len(rows[0]))
+        for line, text in zip(lines, in_columns(rows, self._page, figures), strict=True):
+            self._page.text.append(f"{text}\n", "bold" if line.is_bold else "")
 
     def _heading(self) -> _Line:
         columns = ("FREED", *(("COMPACTED",) if self._compacts else ()), "KEPT", "LONG RUN")
@@ -97,8 +92,7 @@ class _Table:
     def _topic(self, topic: str) -> list[_Line]:
         rows = enumerate(self._rows(topic))
         return [
-            _Line("" if place else printable(topic), label, self._cells(supposed), not place)
-            for place, (label, supposed) in rows
+            _Line("" if place else topic, label, self._cells(supposed), not place) for place, (label, supposed) in rows
         ]
 
     def _totals(self) -> Iterator[_Line]:
@@ -109,7 +103,8 @@ class _Table:
             yield _Line(name, label, self._cells(answer.total), not place)
 
     def _topics_max(self) -> int:
-        return max(_TOPIC_LINES_MAX // len(self._supposals.all), 1)
+        view = self._page.view
+        return 0 if view.summary_only else view.limit or max(_TOPIC_LINES_MAX // len(self._supposals.all), 1)
 
     def _rows(self, topic: str) -> Iterator[tuple[str, Supposed]]:
         """Yield label and figures: of the value in force, then of each other one."""
@@ -209,11 +204,3 @@ def _long_run(found: LongRun, partitions: int) -> str:
     if found.growing_bytes_per_day:
         return f"+{size(found.growing_bytes_per_day)}/d{some}"
     return f"{size(found.size_bytes)}{some}"
-
-
-def _shortened(name: str, width: int) -> str:
-    """Return a name cut in the middle, where names of one system differ least."""
-    if len(name) <= width:
-        return name
-    tail = (width - 1) // 2
-    return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"

@@ -11,9 +11,12 @@ from storage.names import TopicPartition
 
 
 class Figures(NamedTuple):
-    """The figures of one partition; its verdicts, too, since a partition without work has no other figures."""
+    """The figures of one partition, and what becomes of its segments.
 
-    verdicts: tuple[tuple[int, str, str], ...]
+    The reasons may differ: of a segment that stays, the facts for a shorter limit may say more.
+    """
+
+    verdicts: tuple[tuple[int, str], ...]
     deleted_segments: int = 0
     deleted_bytes: int = 0
     compacted_from_bytes: int = 0
@@ -29,7 +32,7 @@ def figures_of(plan: Plan, outcome: Outcome) -> dict[TopicPartition, Figures]:
 
 def _figures(plan: Plan, outcome: Outcome, key: PartitionKey) -> Figures:
     (planned,) = [p for p in plan.partitions if p.key == key]
-    verdicts = tuple((v.base_offset, v.action.value, v.reason.code.value) for v in planned.verdicts)
+    verdicts = tuple((v.base_offset, v.action.value) for v in planned.verdicts)
     if (result := outcome.results.get(key)) is None:
         return Figures(verdicts)
     return Figures(

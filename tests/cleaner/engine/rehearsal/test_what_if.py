@@ -16,10 +16,12 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
 from policies.forecast.what_if import ANSWERED, ANSWERED_EXACTLY, questions_of
+from policies.replanning import held_back
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import InvalidConfigs
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition
+from storage.records import Record, encode_batch
 from tests.cleaner.engine.rehearsal.runs import figures_of
 from tests.conftest import Samples
 from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed
@@ -34,6 +36,7 @@ VALUES = {
     "min.cleanable.dirty.ratio": ("0", "0.4", "1"),
     "min.compaction.lag.ms": ("0", "1d", "4d"),
     "max.compaction.lag.ms": ("2d", "30d"),
+    "max.unkeyed.ratio": ("0", "0.2", "1"),
     "delete.retention.ms": ("0", "1d", "30d"),
     "compaction.rounds": ("kafka", "full"),
     "compaction.upgrade.format": ("true", "false"),
@@ -56,8 +59,7 @@ def test_every_key_that_has_an_answer_is_asked_here() -> None:
 def test_each_answer_is_what_a_run_with_that_value_does(key: str, seed: int, tmp_path: Path) -> None:
     drawn = a_random_log_dir(tmp_path / "data", random.Random(f"{key} {seed}"))
     cleaner, request = a_cleaner(drawn, configured(**TOPICS)), Request(NOW_MS)
-    plan = cleaner.plan(request)
-    outcome = cleaner.would_do(plan, exact=True)
+    plan, outcome = looked_at(cleaner, request)
     values = random.Random(seed).sample(VALUES[key], len(VALUES[key]))  # the order of the values does not matter
     (answered,) = cleaner.what_if(plan, outcome, questions_of([f"{key}={','.join(values)}"], is_exact=True), exact=True)
     for answer, value in zip(answered.answers, values, strict=True):
@@ -65,7 +67,14 @@ def test_each_answer_is_what_a_run_with_that_value_does(key: str, seed: int, tmp
         run = a_cleaner(copied, configured(f"{key}={value.strip('[]')}", **TOPICS))
         assert figures_of(answer.plan, answer.outcome) == figures_of(*run.clean(request)), value
         assert bytes_left(copied) == expected_left(answer.plan, answer.outcome), value
-    assert figures_of(plan, outcome) == figures_of(cleaner.plan(request), cleaner.would_do(plan, exact=True))
+    assert figures_of(plan, outcome) == figures_of(*looked_at(cleaner, request))
+
+
+def looked_at(cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome]:
+    """Return the plan with the configuration in force, as ``clean --dry-run --exact`` makes it, and its outcome."""
+    plan = cleaner.plan(request)
+    outcome = cleaner.would_do(plan, exact=True)
+    return held_back(plan, outcome.guards), outcome
 
 
 def a_random_log_dir(path: Path, chance: random.Random) -> Path:
@@ -85,6 +94,12 @@ def a_random_log_dir(path: Path, chance: random.Random) -> Path:
     return path
 
 
+def unkeyed(base_offset: int, /, *values: str, timestamp_ms: int) -> bytes:
+    """Return a batch whose records have no keys: a compaction drops them."""
+    records = [Record(base_offset + place, timestamp_ms, None, value.encode()) for place, value in enumerate(values)]
+    return encode_batch(records)
+
+
 def a_random_partition(log_dir: Path, name: str, chance: random.Random) -> PartitionDir:
     drawn = PartitionDir(log_dir, name)
     ages_ms = sorted((chance.randrange(10 * DAY_MS) for _ in range(chance.randrange(1, 7))), reverse=True)
@@ -93,7 +108,8 @@ def a_random_partition(log_dir: Path, name: str, chance: random.Random) -> Parti
         base, batches = drawn.end_offset, []
         for place in range(chance.randrange(1, 5)):
             keys = [f"k{chance.randrange(6)}" + chance.choice(("=" + "v" * chance.randrange(60), "")) for _ in range(3)]
-            batches.append(keyed(base + 3 * place, *keys, timestamp_ms=newest_ms - place))
+            batch = keyed if chance.random() < 0.8 else unkeyed
+            batches.append(batch(base + 3 * place, *keys, timestamp_ms=newest_ms - place))
         drawn.segment(base, *batches, mtime_ms=NOW_MS - age_ms)
         if chance.random() < 0.3:  # an index that was cut short tells a time too old
             index = drawn.log(base).with_suffix(".timeindex")
@@ -128,7 +144,12 @@ SAMPLED = ("clicks-0", "clicks-1", "mixed-0", "ledger-0", "payments-0", "sized-0
     [
         *("retention.ms=1d,3d,12h", "retention.bytes=1MiB,3MB", "retention.future.timestamps=mtime"),
         *("min.cleanable.dirty.ratio=0.01,1", "min.compaction.lag.ms=1h,2d", "max.compaction.lag.ms=1h"),
-        *("delete.retention.ms=1,2d", "max.delete.ratio=0.3", "cleanup.policy=[compact,delete],delete"),
+        *(
+            "delete.retention.ms=1,2d",
+            "max.delete.ratio=0.3",
+            "max.unkeyed.ratio=0.2,0.9",
+            "cleanup.policy=[compact,delete],delete",
+        ),
     ],
 )
 def test_answers_over_logs_of_a_broker_are_what_a_run_does(
@@ -136,10 +157,9 @@ def test_answers_over_logs_of_a_broker_are_what_a_run_does(
 ) -> None:
     now_ms = samples.cleaned_at_ms("after2")
     source = samples.copy(stage, tmp_path / "data", SAMPLED)
-    cleaner, request = sampled(source), Request(now_ms, confirmed=True)
-    plan = cleaner.plan(request)
-    questions = questions_of([option], is_exact=True)
-    (answered,) = cleaner.what_if(plan, cleaner.would_do(plan, exact=True), questions, exact=True)
+    cleaner, request = sampled(source), Request(now_ms)
+    plan, outcome = looked_at(cleaner, request)
+    (answered,) = cleaner.what_if(plan, outcome, questions_of([option], is_exact=True), exact=True)
     for answer in answered.answers:
         value = answer.value.value
         text = ",".join(value) if isinstance(value, tuple) else str(value)
@@ -162,9 +182,9 @@ def test_facts_are_read_again_only_where_a_value_needs_more(tmp_path: Path, monk
     read: list[str] = []
     survey_again = inventory.survey_again
 
-    def counting(log_dir: LogDir, topic_partition, *others):
-        read.append(str(topic_partition))
-        return survey_again(log_dir, topic_partition, *others)
+    def counting(log_dir: LogDir, known, *others):
+        read.append(str(known.topic_partition))
+        return survey_again(log_dir, known, *others)
 
     monkeypatch.setattr("cleaner.engine.rehearsal.what_if.survey_again", counting)
     cleaner = a_cleaner(tmp_path, configured(clicks={"cleanup.policy": "delete", "retention.ms": "7d"}))

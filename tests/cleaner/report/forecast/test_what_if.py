@@ -12,6 +12,7 @@ import pytest
 
 from cleaner.engine.rehearsal.what_if import Answer, Answered
 from cleaner.report.forecast.what_if import WhatIfReport
+from cleaner.report.page import View
 from policies import Plan, Request, plan
 from policies.config.policy import Layer, Stated, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
@@ -91,7 +92,7 @@ def a_report(
         return Answered(question, tuple(an_answer(value, partitions, volumes) for value in question.values))
 
     questions = questions_of(options, is_exact=False)
-    return WhatIfReport(in_force.plan, in_force.outcome, tuple(map(answered, questions)))
+    return WhatIfReport(in_force.plan, in_force.outcome, answered=tuple(map(answered, questions)))
 
 
 def test_it_reads_as_its_golden_file() -> None:
@@ -110,10 +111,12 @@ def test_it_reads_as_its_golden_file() -> None:
 def test_no_line_is_wider_than_the_page(option: str, width: int) -> None:
     name = "a-topic-with-a-name-that-nobody-would-want-to-write-out-in-full"
     many = [a_partition(f"{name}-{number}-0", 9, 2, 0) for number in range(9)]
-    lines = text_of(a_report(option, partitions=[*many, *PARTITIONS], log_dirs=2), width).splitlines()
+    report = a_report(option, partitions=[*many, *PARTITIONS], log_dirs=2)
+    lines = text_of(report, width, is_terminal=True).splitlines()
     assert max(map(len, lines)) <= width
     shown = [line for line in lines if line.startswith("a-topic")]
-    assert any("…" in line for line in shown) == bool(shown and (width == 80 or "cleanup" in option))
+    assert any("..." in line for line in shown) == bool(shown and (width == 80 or "cleanup" in option))
+    assert [line for line in text_of(report).splitlines() if "..." in line] == []  # names are in full where it is piped
 
 
 def test_three_hundred_topics_fit_a_page_and_what_changes_most_comes_first() -> None:
@@ -125,6 +128,15 @@ def test_three_hundred_topics_fit_a_page_and_what_changes_most_comes_first() -> 
     assert shown == [f"t{number:03d}" for number in range(39, 30, -1)]
     (rest,) = [line for line in lines if line.startswith("and ")]
     assert re.fullmatch(r"and 291 more topics, \S+ GiB, that change less; -v lists all", rest)
+
+
+def test_the_view_says_how_many_topics_are_listed() -> None:
+    many = [a_partition(f"t{number:03d}-0", 2, 0) for number in range(90)]
+    report = a_report("retention.ms=1d", partitions=many)
+    assert text_of(report, view=View(limit=3)).count("\nt0") == 3
+    totals = text_of(report, view=View(summary_only=True))
+    assert totals.count("\nt0") == totals.count("more topic") == 0
+    assert "\nall 90 topics" in totals
 
 
 def test_v_lists_every_topic() -> None:
