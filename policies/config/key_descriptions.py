@@ -28,6 +28,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "retention.ms": "how old the newest record of a segment may be; -1 is no limit",
     "retention.bytes": "how large a partition may be; -1 is no limit",
     "segment.bytes": "how large the segments of a compacted log may be",
+    "segment.ms": "after how long a broker begins a new segment; `explain` and forecasts go by it",
+    "segment.jitter.ms": "by how much, at random, a broker begins it earlier; `explain` goes by it",
     "segment.index.bytes": "how large an index of a compacted segment may be",
     "index.interval.bytes": "how many bytes apart the entries of an index are",
     "file.delete.delay.ms": "how long deleted files wait as `.deleted`",
