@@ -64,7 +64,7 @@ class CountedRound(NamedTuple):
     end_offset: int
     rounds: str
     """``compaction.rounds`` of that round."""
-    count: KeyCount
+    found: KeyCount
 
 
 @dataclass(frozen=True, slots=True)

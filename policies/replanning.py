@@ -1,4 +1,4 @@
-"""What becomes of a plan while it is carried out.
+"""Bring a plan up to date with what happened while it was carried out.
 
 Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held
 back, once they had read the records, are no part of the plan any more.

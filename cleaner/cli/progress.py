@@ -62,7 +62,8 @@ class ProgressBar:
         if self._progress:
             with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()
-        self._progress, self._done_bytes, self._start_seconds = None, 0, stopwatch()
+        self._progress, self._start_seconds = None, stopwatch()
+        self._done_bytes = self._expected_bytes = 0
 
 
 def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:

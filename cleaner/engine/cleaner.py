@@ -125,15 +125,7 @@ class Cleaner:
     def explain(
         self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
     ) -> tuple[PartitionExplanation, ...]:
-        """Explain a partition, in each log dir that holds it; takes no lock and changes nothing.
-
-        Args:
-            planned: from ``plan``, with all that ``clean`` would be asked.
-            wanted: the partition.
-            exact: look for delete horizons in all of it, however large it is.
-
-        Raises: UnreadableFile, PartitionChanged.
-        """
+        """Explain a partition, in each log dir that holds it, without a lock. Arguments: as of ``explanations``."""
         from cleaner.engine.explaining.explaining import explanations  # noqa: PLC0415 - no other command needs it
 
         return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
@@ -293,8 +285,7 @@ class Cleaner:
         """Take every lock, read the configuration, and only then recover."""
         self._lock_and_read(locks)
         self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
-        begun = Begun(self._means, request)
-        survey = self._survey(request)
+        begun, survey = Begun(self._means, request), self._survey(request)
         for log_dir in self._log_dirs:
             self._begin(log_dir, survey, begun)
         return begun

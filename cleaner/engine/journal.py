@@ -185,10 +185,10 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
 def read_entries(log_dir: Path, what: str) -> Iterator[dict[str, Any]]:
     """Yield the entries of one kind, oldest first; the other lines are not decoded. Raises: UnreadableFile."""
     stated = b'"what":"%s"' % what.encode()
-    for path in (log_dir / ROTATED_JOURNAL_FILE, log_dir / JOURNAL_FILE):
-        with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
-            found = [line for line in file if stated in line]
-            yield from (entry for line in found if (entry := _decoded(line.removesuffix(b"\n"))))
+    for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
+        data = read_file(log_dir / name) or b""
+        lines = data.splitlines() if stated in data else ()  # every plan asks, and hardly ever finds any
+        yield from (entry for line in lines if stated in line and (entry := _decoded(line)))
 
 
 def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
+from itertools import repeat
+from textwrap import wrap
 from typing import Any, Final
-
-from rich.table import Table
-from rich.text import Text
 
 from cleaner.engine.space.account import (
     NOTHING,
@@ -24,6 +24,7 @@ from cleaner.engine.space.account import (
 )
 from cleaner.printable import printable
 from cleaner.report.page import Page, counted, size
+from cleaner.report.rollup.columns import in_columns
 from policies.reasons import duration
 
 LABELS: Final = {
@@ -54,6 +55,8 @@ _COLUMNS: Final = (SpaceKind.SEGMENTS, SpaceKind.INDEXES, SpaceKind.SNAPSHOTS, S
 LARGE_BYTES: Final = 1 << 20
 """Other files, and unlinked ones, are named from this size on."""
 _NAMED_MAX: Final = 3
+_NOTE_MIN: Final = 20
+"""So many columns has a note, even where the line gets longer than the page."""
 
 
 def directory_fields(found: DirectoryAccount | None, removals: Sequence[Removal] = ()) -> dict[str, Any]:
@@ -109,8 +112,8 @@ def _kinds(amounts: Amounts) -> dict[str, dict[str, int]]:
     return {kind.value: _amount(amount) for kind, amount in amounts.items()}
 
 
-def accounts_text(accounts: Accounts, now_ms: int, page: Page) -> Iterator[Text | Table]:
-    """Yield a table of kinds, what was not counted, and what else is on the file systems.
+def tell_accounts(accounts: Accounts, now_ms: int, page: Page) -> None:
+    """Add a table of kinds, what was not counted, and what else is on the file systems.
 
     Several log dirs are added up, and have a line each. With ``page.every_segment`` each has its own table, and so have
     its partitions.
@@ -120,60 +123,62 @@ def accounts_text(accounts: Accounts, now_ms: int, page: Page) -> Iterator[Text 
         return
     groups = [(account,) for account in log_dirs] if page.every_segment else [log_dirs]
     for group in groups:
-        yield Text(f"\n{_heading(group)}\n", "bold")
+        page.line()
+        page.line(_heading(group), "bold")
         if page.every_segment:
-            yield _partitions_table(group[0], now_ms)
-            yield Text("\n")
-        yield _kinds_table(group, now_ms)
-    notes = Page(page.width)
-    _tell_unread([cause for account in log_dirs for cause in account.unread], notes)
+            _tell_partitions(group[0], now_ms, page)
+            page.line()
+        _tell_kinds(group, now_ms, page)
+    _tell_unread([cause for account in log_dirs for cause in account.unread], page)
     if log_dirs[0].is_whole:
-        for found in accounts.file_systems:
-            _tell_file_system(found, log_dirs, notes)
-    yield notes.text
+        fullest = sorted(accounts.file_systems, key=lambda found: found.volume.free_bytes)
+        told = fullest if page.every_segment else fullest[:_NAMED_MAX]
+        for found in told:
+            _tell_file_system(found, log_dirs, page)
+        if more := len(fullest) - len(told):
+            page.line(f"and {counted(more, 'more file system')} with more free space; -v shows all")
 
 
 def _heading(group: Sequence[Account]) -> str:
     scope = "Space in" if group[0].is_whole else "Space of these topics in"
-    return f"{scope} {printable(group[0].path) if len(group) == 1 else counted(len(group), 'log dir')}"
+    return f"{scope} {group[0].path if len(group) == 1 else counted(len(group), 'log dir')}"
 
 
-def _kinds_table(group: Sequence[Account], now_ms: int) -> Table:
-    table = _table("KIND", "ON DISK", "SIZE", "FILES")
+def _tell_kinds(group: Sequence[Account], now_ms: int, page: Page) -> None:
+    """Add a row for each kind, with a note where one helps; then the total, and a row for each of several log dirs."""
     amounts = added_up(account.amounts for account in group)
     notes = {**_NOTES, SpaceKind.DELETED: _when_deleted(group, now_ms), SpaceKind.OTHERS: _named(group)}
-    if any(notes.get(kind) for kind in amounts):
-        table.add_column("", overflow="fold")
-    for kind, amount in amounts.items():
-        table.add_row(LABELS[kind], *_cells(amount), *([Text(notes[kind])] if notes.get(kind) else []))
-    table.add_row("total", *_cells(sum(amounts.values(), NOTHING)), style="bold")
-    if len(group) > 1:
-        for account in group:
-            table.add_row(Text(f"  {printable(account.path)}"), *_cells(account.total))
-    return table
+    rows = [("KIND", "ON DISK", "SIZE", "FILES")]
+    rows += [(LABELS[kind], *_cells(amount)) for kind, amount in amounts.items()]
+    rows.append(("total", *_cells(sum(amounts.values(), NOTHING))))
+    rows += [(f"  {account.path}", *_cells(account.total)) for account in group if len(group) > 1]
+    explained = ["", *(notes.get(kind, "") for kind in amounts), *repeat("", len(group) + 1)]
+    styles = {0: "bold", len(amounts) + 1: "bold"}
+    for place, (line, note) in enumerate(zip(in_columns(rows, page, range(1, 4), gap=" "), explained, strict=False)):
+        told = [line]
+        if note:
+            columns = max(page.width - len(line) - 2, _NOTE_MIN) if page.shortens else sys.maxsize
+            first, *others = wrap(note, columns, break_long_words=False, break_on_hyphens=False)
+            told = [f"{line}  {first}", *(" " * (len(line) + 2) + words for words in others)]
+        for words in told:
+            page.row(words, styles.get(place, ""))
 
 
-def _partitions_table(account: Account, now_ms: int) -> Table:
-    """Return a row for each partition directory, the one that takes the most first."""
-    names = ("ON DISK", "SIZE", "SEGMENTS", "INDEX", "SNAPSHOT", ".DELETED", "GOES", "REST")
-    table = _table("PARTITION", *names)
+def _tell_partitions(account: Account, now_ms: int, page: Page) -> None:
+    """Add a row for each partition directory with its sizes on disk, the one that takes the most first."""
+    rows: list[tuple[str, ...]] = [
+        ("PARTITION", "ON DISK", "SEGMENTS", "INDEX", "SNAPSHOT", ".DELETED", "GOES", "REST")
+    ]
     by_size = sorted(account.partitions.items(), key=lambda item: (-item[1].total.disk_bytes, item[0]))
-    for topic_partition, found in by_size:
+    for topic_partition, found in page.view.first(by_size):
         kinds = [found.amounts.get(kind, NOTHING).disk_bytes for kind in _COLUMNS]
-        total = found.total
+        disk_bytes = found.total.disk_bytes
         removals = account.removals.get(topic_partition, ())
         goes = _when(removals[-1].due_ms, now_ms) if removals else "-"
-        cells = [size(total.disk_bytes), size(total.apparent_bytes), *map(size, kinds), goes]
-        table.add_row(*map(Text, (printable(str(topic_partition)), *cells, size(total.disk_bytes - sum(kinds)))))
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+        sizes = map(size, (disk_bytes, *kinds))
+        rows.append((str(topic_partition), *sizes, goes, size(disk_bytes - sum(kinds))))
+    for place, line in enumerate(in_columns(rows, page, range(1, len(rows[0])), gap=" ")):
+        page.row(line, "" if place else "bold")
 
 
 def _cells(amount: Amount) -> tuple[str, str, str]:
@@ -208,14 +213,14 @@ def _named(group: Sequence[Account]) -> str:
     return ", ".join(f"{printable(other.name)} {size(other.amount.disk_bytes)}" for other in large[:_NAMED_MAX])
 
 
-def _tell_unread(causes: Sequence[str], notes: Page) -> None:
+def _tell_unread(causes: Sequence[str], page: Page) -> None:
     for cause in causes[:_NAMED_MAX]:
-        notes.line(f"Not counted: {cause}", "yellow", hanging=2)
+        page.line(f"Not counted: {cause}", "yellow", hanging=2)
     if len(causes) > _NAMED_MAX:
-        notes.line(f"Not counted: {len(causes) - _NAMED_MAX:,} more", "yellow")
+        page.line(f"Not counted: {len(causes) - _NAMED_MAX:,} more", "yellow")
 
 
-def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], notes: Page) -> None:
+def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], page: Page) -> None:
     """Add a line on what is free and what takes the rest, and one for each large unlinked file."""
     volume, unlinked = found.volume, found.unlinked
     here = [account for account in log_dirs if account.path in volume.log_dirs]
@@ -230,7 +235,7 @@ def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], not
     kept_bytes = volume.size_bytes - volume.used_bytes - volume.free_bytes
     kept = f" ({size(kept_bytes)} kept for root)" if kept_bytes * 100 > volume.size_bytes else ""
     whose = "" if len(here) == len(log_dirs) else f" of {', '.join(volume.log_dirs)}"
-    notes.line(
+    page.line(
         f"File system{whose}: {size(volume.free_bytes)} free of {size(volume.size_bytes)}{kept}; "
         f"{size(volume.used_bytes)} used: {', '.join(parts)}.",
         hanging=2,
@@ -238,7 +243,7 @@ def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], not
     named = [file for file in unlinked.largest if file.disk_bytes >= LARGE_BYTES][:_NAMED_MAX]
     for file in named:
         more = f" and {counted(file.processes - 1, 'other')} close" if file.processes > 1 else " closes"
-        notes.note(
+        page.note(
             f"{size(file.disk_bytes)} unlinked, and free once process {file.pid} ({file.command}){more} it: {file.path}"
         )
 

@@ -152,7 +152,7 @@ def _result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None
             words += f", {result.records_kept:,} of {result.records_read:,} records stay"
         if result.records_unkeyed:
             words += f", {result.records_unkeyed:,} without a key go"
-        if page.every_segment and result.basis is Basis.ESTIMATE and may_drop_unkeyed(planned):
+        if result.basis is Basis.ESTIMATE and may_drop_unkeyed(planned):
             words += ", records without a key not counted"
         page.note(words, STYLES[Action.COMPACT])
     if result.error:

@@ -151,14 +151,14 @@ def value_text(key: ConfigKey, value: Value) -> str:
     if value is None or not in_kafka:
         return "off" if key.ours else "not set"
     shown = show_value(key, value)
-    return in_kafka if shown.startswith(in_kafka) else f"{shown} ({in_kafka})"
+    if shown.startswith(in_kafka):
+        return shown if isinstance(value, int) and value > 0 else in_kafka
+    return f"{shown} ({in_kafka})"
 
 
 def place_text(value: LayerValue) -> str:
     """Return the place of a value: ``logcleaner.toml line 12, [topics."clicks*"]``."""
     stated = value.stated
-    if stated.layer is Layer.KAFKA_DEFAULT and (TOPIC_KEY.get(stated.key) or BROKER_KEY[stated.key]).ours:
-        return "logcleaner's default"
     table = f', [topics."{value.pattern}"]' if value.pattern is not None else ""
     name = f", as {stated.name}" if stated.name != stated.key else ""
     return f"{stated.origin}{table}{name}"
@@ -200,12 +200,19 @@ def _describe(key: ConfigKey, explanation: Explanation, page: Page) -> None:
     page.line(f"Type: {type_of(key)}{suffixes}.", hanging=2)
     default = "none" if key.default is None or key.default == () else value_text(key, key.default)
     whose = "Default" if key.ours else "Kafka's default"
-    unstated = explanation.values[0].stated.origin == NOBODY and explanation.winner.origin == NOBODY
-    only = "; it counts only if server.properties is read, or with --kafka-defaults" if unstated else ""
-    page.line(f"{whose}: {default}{only}.", hanging=2)
+    page.line(f"{whose}: {default}{_unless_stated(explanation)}.", hanging=2)
     if names := [synonym.name for synonym in key.synonyms if synonym.name != key.name]:
         first = "; the first one that is set counts" if len(names) > 1 else ""
         page.line(f"A broker's own files call it {', '.join(names)}{first}.", hanging=2)
+
+
+def _unless_stated(explanation: Explanation) -> str:
+    """Return why Kafka's default of a limit does not count; an empty text if it does."""
+    if explanation.values[0].stated.origin != NOBODY:
+        return ""
+    if explanation.topic is not None and explanation.topic.startswith("__"):
+        return "; it does not count for topics named __*"
+    return "; it counts only if server.properties is read, or with --kafka-defaults"
 
 
 def _others(key: ConfigKey, differing: Mapping[str, LayerValue], page: Page) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.engine.explaining.choosing import ChosenSegment
+from cleaner.engine.space.account import PartitionSpace
+from cleaner.report.account import directory_fields
 from cleaner.report.cleaning import reason_fields
 from policies.config.policy import TopicPolicy
 from policies.explaining.explanation import PartitionExplanation
@@ -36,11 +38,13 @@ class ExplanationReport:
     chosen: Sequence[ChosenSegment] = ()
     """The segment that was asked for, of each explanation; empty if all are told."""
     failures: Sequence[UnreadablePartition] = ()
+    spaces: Sequence[PartitionSpace] = ()
+    """What the directory of each explanation takes, as ``du`` counts it; empty if nobody looked."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``explain --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
-        chosen = dict(enumerate(self.chosen))
-        partitions = [_partition(one, chosen.get(place)) for place, one in enumerate(self.explained)]
+        chosen, spaces = dict(enumerate(self.chosen)), dict(enumerate(self.spaces))
+        partitions = [_partition(one, chosen.get(place), spaces.get(place)) for place, one in enumerate(self.explained)]
         failed = [_unreadable(failure) for failure in self.failures]
         return {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
 
@@ -49,14 +53,17 @@ class ExplanationReport:
         from cleaner.report.explanation_text import fill  # noqa: PLC0415 - rich, which --json does without
 
         for place, one in enumerate(self.explained):
-            fill(page, one, self.now_ms, self.chosen[place] if self.chosen else None)
+            chosen, space = self.chosen[place] if self.chosen else None, self.spaces[place] if self.spaces else None
+            fill(page, one, self.now_ms, chosen, space)
         for failure in self.failures:
             page.line(f"{failure.topic_partition} in {failure.log_dir}", "bold")
             page.note(f"FAILED: {failure.error}", "bold red")
         yield page.text
 
 
-def _partition(explained: PartitionExplanation, chosen: ChosenSegment | None) -> dict[str, Any]:
+def _partition(
+    explained: PartitionExplanation, chosen: ChosenSegment | None, space: PartitionSpace | None
+) -> dict[str, Any]:
     planned, seen = explained.planned, explained.seen
     facts, section = planned.facts, explained.intended.section
     told = explained.segments if chosen is None else (chosen.fate,)
@@ -69,8 +76,7 @@ def _partition(explained: PartitionExplanation, chosen: ChosenSegment | None) ->
         "cleanup_policy": planned.policy.cleanup_policy,
         "config": {key: _stated(planned.policy, key) for key in _KEYS},
         "bytes": facts.size_bytes,
-        "index_bytes": sum(segment.companions_bytes for segment in facts.segments),
-        "disk_bytes": sum(segment.disk_bytes for segment in facts.segments),
+        **(directory_fields(space.account, space.removals) if space else directory_fields(None)),
         "topic_partitions": seen.topic.partitions if seen.topic else None,
         "topic_bytes": seen.topic.size_bytes if seen.topic else None,
         "log_start_offset": facts.log_start_offset,

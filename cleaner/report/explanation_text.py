@@ -7,6 +7,8 @@ from itertools import groupby
 from typing import Final
 
 from cleaner.engine.explaining.choosing import ChosenSegment
+from cleaner.engine.space.account import PartitionSpace
+from cleaner.report.account import LABELS
 from cleaner.report.page import YEAR_9999_MS, Page
 from policies.config.config_keys import TOPIC_KEY
 from policies.explaining.blockers import Blocker
@@ -26,7 +28,13 @@ _CHANGES_TOLD: Final = 4
 _BY_TIME: Final = frozenset({ReasonCode.TIME_NOT_REACHED, ReasonCode.FUTURE_TIMESTAMP, ReasonCode.RETENTION_TIME})
 
 
-def fill(page: Page, explained: PartitionExplanation, now_ms: int, chosen: ChosenSegment | None) -> None:
+def fill(
+    page: Page,
+    explained: PartitionExplanation,
+    now_ms: int,
+    chosen: ChosenSegment | None,
+    space: PartitionSpace | None,
+) -> None:
     """Fill a page with an explanation.
 
     Args:
@@ -34,8 +42,9 @@ def fill(page: Page, explained: PartitionExplanation, now_ms: int, chosen: Chose
         explained: the explanation.
         now_ms: its moment, epoch ms.
         chosen: the one segment that was asked for; None tells all.
+        space: what the partition directory takes; None if nobody looked.
     """
-    _head(explained, page)
+    _head(explained, space, page)
     page.line()
     _acts(explained, page)
     if chosen is None:
@@ -56,19 +65,17 @@ def fill(page: Page, explained: PartitionExplanation, now_ms: int, chosen: Chose
     page.line()
 
 
-def _head(explained: PartitionExplanation, page: Page) -> None:
+def _head(explained: PartitionExplanation, space: PartitionSpace | None, page: Page) -> None:
     planned, seen = explained.planned, explained.seen
     facts, topic = planned.facts, seen.topic
     page.line(f"{facts.topic_partition} in {facts.log_dir}", "bold")
     for place, words in enumerate(_policy(planned)):
         _labelled("" if place else "policy", words, page)
-    indexes, blocks = (sum(getattr(s, name) for s in facts.segments) for name in ("companions_bytes", "disk_bytes"))
-    segments = counted(len(facts.segments), "segment")
-    _labelled(
-        "size", f"{size(facts.size_bytes)} in {segments}, {size(indexes)} of index files; {size(blocks)} on disk", page
-    )
+    _labelled("size", f"{size(facts.size_bytes)} in {counted(len(facts.segments), 'segment')}", page)
     if topic is not None and topic.partitions > 1:
         _labelled("", f"the topic has {counted(topic.partitions, 'partition')} here, {size(topic.size_bytes)}", page)
+    if space is not None:
+        _labelled("on disk", _space(space), page)
     _labelled("offsets", _offsets(explained), page)
     if explained.intended.section is not None:
         _labelled("dirty", _dirty(explained), page)
@@ -93,6 +100,13 @@ def _policy(planned: PartitionPlan) -> Iterator[str]:
         for key in ("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"):
             if getattr(policy, TOPIC_KEY[key].field) != TOPIC_KEY[key].default:
                 yield policy.value_of(key).sentence
+
+
+def _space(space: PartitionSpace) -> str:
+    """Return what the directory takes, as ``du`` counts it, by kind of file."""
+    account = space.account
+    kinds = (f"{LABELS[kind]} {size(amount.disk_bytes)}" for kind, amount in account.amounts.items())
+    return f"{size(account.total.disk_bytes)}: {', '.join(kinds)}"
 
 
 def _offsets(explained: PartitionExplanation) -> str:

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rich.table import Table
 from rich.text import Text
 
 from cleaner.engine.space.account import Accounts
-from cleaner.report.account import accounts_fields, accounts_text, directory_fields
+from cleaner.report.account import accounts_fields, directory_fields, tell_accounts
 from cleaner.report.forecast.documents import documents
 from cleaner.report.forecast.runways import lines as runway_lines
 from cleaner.report.page import LINES_MAX, Page, counted, size
@@ -29,6 +28,8 @@ from storage.names import TopicPartition
 Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
 _FAILURES_MAX: Final = 10
+_ROWS_MIN: Final = 10
+"""So many partitions or topics are listed, even where all that is told of the log dirs takes more than 60 lines."""
 _LINES_AROUND: Final = 5
 """The headings, the totals, and the lines that say how many are left out."""
 
@@ -97,33 +98,32 @@ class TopicsReport:
         found = account.partitions.get(topic_partition) if account else None
         return {**fields, **directory_fields(found, account.removals.get(topic_partition, ()) if account else ())}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:
+    def text(self, page: Page) -> Iterator[Text]:
         """Yield the table, a line for each failure, the totals, and the space that the log dirs take."""
-        rows = self.rows()
+        rows, last = self.rows(), page.draft()
+        if not page.view.summary_only:
+            tell_accounts(self.accounts, self.plan.request.now_ms, last)
+        runway_lines(self.runways, last)
         if not page.view.summary_only:
             for log_dir in self.plan.log_dirs:
                 if len(self.plan.log_dirs) > 1:
                     page.line(log_dir.facts.path, "bold")
                 for error in log_dir.facts.errors:
                     page.line(f"FAILED: {error}", "bold red")
-            self._list(rows, page)
+            self._list(rows, page, LINES_MAX - last.lines)
         segments = counted(sum(row.segments or 0 for row in rows), "segment")
         topics = counted(len({row.topic for row in rows}), "topic")
         size_bytes = size(sum(row.bytes or 0 for row in rows))
         page.line(f"{counted(len(rows), 'partition')} of {topics}: {segments}, {size_bytes}", "bold")
         yield page.text
-        if not page.view.summary_only:
-            yield from accounts_text(self.accounts, self.plan.request.now_ms, page)
-        last = page.draft()
-        runway_lines(self.runways, last)
         yield last.text
 
-    def _list(self, rows: Sequence[TopicRow], page: Page) -> None:
-        """Add a row for each partition; for each topic where those are too many."""
+    def _list(self, rows: Sequence[TopicRow], page: Page, lines_max: int) -> None:
+        """Add a row for each partition; for each topic where those are more than so many lines hold."""
         view, now_ms = page.view, self.plan.request.now_ms
         failed = [row for row in rows if row.error]
         shown_failed = failed if view.every_segment else failed[:_FAILURES_MAX]
-        room = LINES_MAX - page.lines - len(shown_failed) - _LINES_AROUND
+        room = max(lines_max - page.lines - len(shown_failed) - _LINES_AROUND, _ROWS_MIN)
         every = [p for log_dir in self.plan.log_dirs for p in log_dir.partitions]
         many = min(view.limit or len(every), len(every))
         if view.every_segment or many <= room:

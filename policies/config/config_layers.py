@@ -154,7 +154,7 @@ class ConfigLayers:
         if is_kafkas_own and key in _RETENTION_UNSTATED:
             yield LayerValue(_RETENTION_UNSTATED[key])
         for pattern, layer in self._layers_of(topic):
-            if stated := layer.get(key):
+            if (stated := layer.get(key)) and not (is_kafkas_own and stated.origin == NOBODY):
                 weaker = reversed(stated.overruled)
                 yield from (LayerValue(other, pattern, Exclusion.WEAKER_NAME) for other in weaker)
                 barred = is_kafkas_own and _is_barred(stated)

@@ -61,7 +61,7 @@ _OF_RETENTION: Final = frozenset({"retention.ms", "retention.bytes", "retention.
 _OF_COMPACTION: Final = frozenset(
     {
         *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"),
-        *("max.unkeyed.ratio", "compaction.rounds", "compaction.upgrade.format"),
+        *("compaction.rounds", "compaction.upgrade.format", "max.unkeyed.ratio"),
     }
 )
 

@@ -62,6 +62,11 @@ def _guard(case: Case, guard: Reason) -> Blocker:
         case ReasonCode.FOREIGN_CONFIG:
             remedy = f"Name the configuration of the broker that wrote this log dir; {_CONFIRM}."
             return Blocker(BlockerCode.FOREIGN_CONFIG, "the configuration", text, remedy, **kept)
+        case ReasonCode.MAX_UNKEYED_RATIO:
+            owner = "the producer that sends no keys"
+            size_bytes = sum(v.size_bytes for v in case.planned.verdicts if v.reason.code is guard.code)
+            remedy = f"With cleanup.policy=delete the topic keeps these records; if they may go, {_CONFIRM}."
+            return Blocker(BlockerCode.MAX_UNKEYED_RATIO, owner, text, remedy, size_bytes=size_bytes)
         case _:
             owner = case.planned.policy.value_of("max.delete.ratio").sentence
             remedy = f"Make sure that the limits are meant; then {_CONFIRM}."

@@ -25,7 +25,7 @@ ANSWERED: Final = frozenset(
 )
 """The keys that a plan goes by."""
 ANSWERED_EXACTLY: Final = frozenset(
-    {"delete.retention.ms", "max.unkeyed.ratio", "compaction.rounds", "compaction.upgrade.format"}
+    {"delete.retention.ms", "compaction.rounds", "compaction.upgrade.format", "max.unkeyed.ratio"}
 )
 """The keys of which only the records tell what they do."""
 _WHY_NOT: Final = {

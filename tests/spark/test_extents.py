@@ -67,6 +67,13 @@ def test_records_since_a_moment_begin_with_the_first_one_if_that_is_as_late(
     assert [extent.offsets.start for extent in found] == starts
 
 
+def test_segments_outside_the_offsets_asked_for_are_not_read(tmp_path: Path) -> None:
+    made = PartitionDir(tmp_path, "orders-0").segment(0, keyed(0, "a=1")).segment(1, keyed(1, "b=1"))
+    segments = list_partition(made.segment(2, keyed(2, "c=1")).path).segments
+    wanted = Wanted(OffsetRange(1, 2), None, 1 << 30, read_committed=False)
+    assert [extent.base_offset for extent in cut_partition(TopicPartition("orders", 0), segments, wanted)] == [1]
+
+
 def test_small_slices_share_a_task(tmp_path: Path) -> None:
     for number in range(5):
         PartitionDir(tmp_path, f"orders-{number}").segment(0, keyed(0, "a=1"))

@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
     group.add_argument(
-        "--exact", action="store_true", help="with --dry-run: read the data to find the exact compacted size"
+        "--exact",
+        action="store_true",
+        help="with --dry-run: read the data for the exact compacted size, and count records without a key",
     )
     add_what_if_argument(group)
     group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")

@@ -72,6 +72,7 @@ def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> 
     """Plan and explain; plan anew if a broker deleted segments meanwhile."""
     from cleaner.engine.explaining.choosing import choose
     from cleaner.engine.explaining.observing import PartitionChanged
+    from cleaner.engine.space.accounting import space_of
     from cleaner.report.explanation import ExplanationReport
 
     wanted, wish = args.topic_partition, _wish(args, request.now_ms)
@@ -85,7 +86,9 @@ def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> 
             if not tries_left:
                 raise
         else:
-            return ExplanationReport(request.now_ms, explained, chosen, failures), plan
+            holding = {one.planned.facts.log_dir for one in explained}
+            spaces = [space_of(log_dir, wanted) for log_dir in plan.log_dirs if log_dir.facts.path in holding]
+            return ExplanationReport(request.now_ms, explained, chosen, failures, spaces), plan
     raise AssertionError
 
 

@@ -156,7 +156,11 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
         walks: list[Fates] = []
         survivors = _survivors(round_, spans, _noted(walks, new_fates), crew, horizons, means, pace, filters)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
-        round_.check(survivors.count)
+        try:
+            round_.check(survivors.count)
+        except HeldBack:
+            means.listener.progress(round_.compaction.size_bytes)  # there is no second pass
+            raise
         upgrades = round_.policy.compaction_upgrade_format
         rewriter = Rewriter(
             survivors.bitmap, horizons, survivors.tombstones, new_fates(), crew, pace, upgrades=upgrades

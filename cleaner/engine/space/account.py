@@ -99,6 +99,13 @@ class DirectoryAccount:
         return sum(self.amounts.values(), NOTHING)
 
 
+class PartitionSpace(NamedTuple):
+    """The account of one partition directory, and when logcleaner may unlink its ``.deleted`` files, ascending."""
+
+    account: DirectoryAccount
+    removals: tuple[Removal, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """The account of one log dir, or of the topics in it that were asked for."""

@@ -22,6 +22,7 @@ from cleaner.engine.space.account import (
     Amount,
     DirectoryAccount,
     OtherEntry,
+    PartitionSpace,
     Removal,
     SpaceKind,
     largest,
@@ -144,6 +145,12 @@ def account_of(directory: Path, listing: Listing | None = None, counted: Inodes 
     except (UnreadableFile, OSError) as error:
         tally.cannot_read(directory, error)
     return tally.account()
+
+
+def space_of(planned: LogDirPlan, topic_partition: TopicPartition) -> PartitionSpace:
+    """Return what the directory of one partition of a plan takes."""
+    removals = removals_of(planned).get(topic_partition, ())
+    return PartitionSpace(account_of(Path(planned.facts.path) / str(topic_partition)), removals)
 
 
 def removals_of(planned: LogDirPlan) -> Mapping[TopicPartition, tuple[Removal, ...]]:

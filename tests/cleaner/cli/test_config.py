@@ -202,7 +202,7 @@ class TestExplain:
         rest = out[out.index("Another value") :].splitlines()
         assert rest[0] == "Another value holds for 3 topics:"
         assert rest[1].split() == ["no", "limit", "(-1)", "__consumer_offsets", "(nobody", "stated", "it)"]
-        assert rest[2].split() == ["5", "audit", "(cluster", "metadata:", "topic)"]
+        assert rest[2].split() == ["5ms", "audit", "(cluster", "metadata:", "topic)"]
         assert " ".join(" ".join(rest[3:]).split()) == f'3d (259200000) orders ({place.config} line 7, [topics."or*"])'
         _, out, _ = config("explain", "retention.ms", "--json")
         assert sorted(json.loads(out)["differing_topics"]) == ["__consumer_offsets", "audit", "orders"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -287,3 +288,18 @@ def test_explain_changes_nothing_and_takes_no_lock(capsys, samples: Samples, tmp
         explain(log_dir, name, "--exact", now=WHILE_WRITTEN)
     assert state() == before
     assert not (log_dir / ".lock").exists()
+
+
+def test_the_bytes_are_those_of_du(capsys, samples: Samples, tmp_path: Path) -> None:
+    log_dir = samples.copy("after", tmp_path / "data", ["orders-0"])
+    for path in (log_dir / "orders-0").glob(f"{0:020d}.*"):
+        (path.parent / f"{path.name}.deleted").write_bytes(path.read_bytes())
+    partition = document(capsys, log_dir, "orders-0")
+    du = subprocess.run(
+        ["du", "-s", "--block-size=1", log_dir / "orders-0"], capture_output=True, text=True, check=True
+    )
+    assert partition["disk_bytes"] == int(du.stdout.split()[0])
+    assert sum(kind["disk_bytes"] for kind in partition["kinds"].values()) == partition["disk_bytes"]
+    assert partition["removals"][-1]["due_ms"] == partition["deleted_files"]["last_due_ms"]
+    explain(log_dir, "orders-0")
+    assert ".deleted files" in capsys.readouterr().out

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.text import Text
 
 from cleaner.engine.space.account import (
     Account,
@@ -21,7 +19,7 @@ from cleaner.engine.space.account import (
     UnlinkedFile,
     UnlinkedFiles,
 )
-from cleaner.report.account import accounts_fields, accounts_text, directory_fields
+from cleaner.report.account import accounts_fields, directory_fields, tell_accounts
 from cleaner.report.page import Page
 from policies.rescue import Volume
 from storage.names import TopicPartition
@@ -36,17 +34,17 @@ KIND                  ON DISK      SIZE FILES
 segments (.log)      51.0 MiB  51.0 MiB     4
 index files          24.0 KiB  20.0 MiB     6
 producer snapshots    4.0 KiB  10 Bytes     1
-.deleted files       29.0 MiB  29.0 MiB     9 gone: 4.0 MiB with the next clean,
-                                              24.0 MiB in 55s, 1.0 MiB once a
-                                              broker starts
-.swap files           1.0 MiB   1.0 MiB     1 of an unfinished compaction
--delete directories   6.0 MiB   6.0 MiB     2 a broker removes them
--stray directories    5.0 MiB   5.0 MiB     2 unassigned: remove them by hand
--future directories   7.0 MiB   7.0 MiB     2 replicas that move here
+.deleted files       29.0 MiB  29.0 MiB     9  gone: 4.0 MiB with the next
+                                               clean, 24.0 MiB in 55s, 1.0 MiB
+                                               once a broker starts
+.swap files           1.0 MiB   1.0 MiB     1  of an unfinished compaction
+-delete directories   6.0 MiB   6.0 MiB     2  a broker removes them
+-stray directories    5.0 MiB   5.0 MiB     2  unassigned: remove them by hand
+-future directories   7.0 MiB   7.0 MiB     2  replicas that move here
 checkpoints and such 24.0 KiB 700 Bytes     6
 directories          20.0 KiB  20.0 KiB     5
-other files           1.2 GiB   1.2 GiB     3 heap\\x1b[2J.hprof 1.2 GiB, core
-                                              2.0 MiB
+other files           1.2 GiB   1.2 GiB     3  heap\\x1b[2J.hprof 1.2 GiB, core
+                                               2.0 MiB
 total                 1.3 GiB   1.4 GiB    41
 File system: 1.2 GiB free of 100.0 GiB (4.8 GiB kept for root); 94.0 GiB used:
   1.3 GiB here, 502.0 MiB unlinked but open, 92.2 GiB elsewhere.
@@ -109,24 +107,29 @@ UNLINKED = UnlinkedFiles(
 FILE_SYSTEM = FileSystemAccount(Volume(("/data",), 100 * GIB, 1200 * MIB, 94 * GIB), UNLINKED)
 
 
-def printed(*log_dirs: Account, file_systems: tuple[FileSystemAccount, ...] = (), verbose: bool = False) -> str:
-    """The report on a terminal of 80 columns, without the blanks at the ends of lines."""
-    console = Console(width=80, file=(out := io.StringIO()))
-    for part in accounts_text(Accounts(log_dirs, file_systems), NOW_MS, Page(80, verbose)):
-        console.print(part, soft_wrap=isinstance(part, Text), end="" if isinstance(part, Text) else "\n")
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+def printed(*log_dirs: Account, file_systems: tuple[FileSystemAccount, ...] = (), **page: Any) -> str:
+    """The report on a terminal of 80 columns."""
+    filled = Page(80, **{"shortens": True, **page})
+    tell_accounts(Accounts(log_dirs, file_systems), NOW_MS, filled)
+    return filled.text.plain
 
 
 def test_one_log_dir() -> None:
     assert printed(ACCOUNT, file_systems=(FILE_SYSTEM,)) == GOLDEN
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_no_line_is_wider_than_the_page(width: int) -> None:
-    page = Page(width)
-    for part in accounts_text(Accounts((ACCOUNT,), (FILE_SYSTEM,)), NOW_MS, page):
-        if isinstance(part, Text):
-            assert max(map(len, part.plain.splitlines())) <= width
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_line_is_wider_than_a_terminal_and_what_is_piped_is_whole(verbose: bool) -> None:
+    name = "t" * 200
+    path, partitions = f"/{'' if verbose else name}", {TopicPartition(name, 1): ORDERS_ACCOUNT}
+    account = replace(ACCOUNT, path=path, partitions=partitions)
+    several = (account,) if verbose else (account, ACCOUNT)
+    assert max(map(len, printed(*several, every_segment=verbose).splitlines())) <= 80
+    piped = printed(*several, every_segment=verbose, shortens=False)
+    assert f"{name}-1" in piped if verbose else f"/{name}" in piped
+    assert "gone: 4.0 MiB with the next clean, 24.0 MiB in 55s, 1.0 MiB once a broker starts\n" in printed(
+        ACCOUNT, shortens=False
+    )
 
 
 def test_several_log_dirs_are_added_up_and_have_a_line_each() -> None:
@@ -139,7 +142,7 @@ def test_several_log_dirs_are_added_up_and_have_a_line_each() -> None:
 
 
 def test_verbose_report_has_a_row_for_each_partition_the_largest_first() -> None:
-    told = printed(ACCOUNT, verbose=True).splitlines()
+    told = printed(ACCOUNT, every_segment=True).splitlines()
     header = next(place for place, line in enumerate(told) if line.startswith("PARTITION"))
     assert [line.split()[0] for line in told[header : header + 3]] == ["PARTITION", "orders-0", "clicks-0"]
     assert told[header + 1].split()[-4:] == ["in", "55s", "1.0", "MiB"]
@@ -177,6 +180,21 @@ def test_two_file_systems_are_told_each_with_its_log_dirs() -> None:
     told = printed(ACCOUNT, other, file_systems=tuple(FileSystemAccount(v, UnlinkedFiles()) for v in volumes))
     assert "File system of /data: 1.0 GiB free of 100.0 GiB; 99.0 GiB used" in told
     assert "File system of /more: " in told
+
+
+def test_of_many_file_systems_the_fullest_are_told() -> None:
+    paths = [f"/data/{number}" for number in range(12)]
+    accounts = [replace(ACCOUNT, path=path) for path in paths]
+    found = tuple(
+        FileSystemAccount(Volume((path,), 100 * GIB, place * GIB, 90 * GIB), UNLINKED)
+        for place, path in enumerate(paths)
+    )
+    told = printed(*accounts, file_systems=found[::-1])
+    assert [line.split(":")[0] for line in told.splitlines() if line.startswith("File")] == [
+        f"File system of /data/{number}" for number in range(3)
+    ]
+    assert "and 9 more file systems with more free space; -v shows all" in told
+    assert printed(*accounts, file_systems=found, every_segment=True).count("File system of") == 12
 
 
 def test_without_an_account_nothing_is_told() -> None:

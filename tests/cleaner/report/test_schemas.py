@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cleaner.engine.outcome import Outcome
+from cleaner.engine.space.account import SpaceKind
 from cleaner.report.cleaning import CleaningReport
 from policies.config.policy import Layer
 from policies.reasons import ReasonCode
@@ -50,6 +51,9 @@ def test_the_lists_that_are_closed_are_those_of_the_code() -> None:
         "properties"]["reason"]["properties"]  # fmt: skip
     assert reason["code"]["enum"] == [code.value for code in ReasonCode]
     assert reason["limit"]["properties"]["layer"]["enum"] == [layer.title for layer in Layer]
+    topics = schema("logcleaner.topics/1")["properties"]
+    for part in (topics["partitions"], topics["log_dirs"]):
+        assert part["items"]["properties"]["kinds"]["propertyNames"]["enum"] == [kind.value for kind in SpaceKind]
     restored = schema("logcleaner.restore/1")["properties"]["partitions"]["items"]["properties"]["segments"]["items"]
     assert restored["properties"]["code"]["enum"] == [code.value for code in RestoreCode]
     copied = schema("logcleaner.manifest/1")["properties"]["partitions"]["items"]["properties"]["segments"]["items"]

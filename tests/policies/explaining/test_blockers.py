@@ -27,7 +27,7 @@ from policies.explaining.observations import (
     WaitingFiles,
 )
 from policies.explaining.words import counted, size
-from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts
+from policies.facts import NO_TIMESTAMP, ClockFacts, CountedRound, KeyCount, LogDirFacts
 from policies.plan import PartitionPlan, Request, plan, plan_partition
 from policies.reasons import Reason, ReasonCode
 from policies.retention import retention
@@ -359,6 +359,17 @@ def test_what_holds_a_whole_partition(code: BlockerCode, log: LogBuilder, policy
     found = the(code, log, policy)
     assert words in found.remedy
     assert found.size_bytes == log.facts().size_bytes
+
+
+def test_too_many_records_without_a_key_are_the_producers() -> None:
+    counted_round = CountedRound(0, 20, "full", KeyCount(10, 6))
+    log = LogBuilder(replace(a_log().segments(5, 6, 7).facts(), counted=counted_round))
+    found = the(BlockerCode.MAX_UNKEYED_RATIO, log, DIRTY)
+    assert found.owner == "the producer that sends no keys"
+    assert found.text.startswith("Compaction would drop 6 of 10 records because they have no key, more than max.un")
+    assert "cleanup.policy=delete" in found.remedy
+    assert "--yes" in found.remedy
+    assert found.size_bytes == 11  # the active segment is not compacted anyhow
 
 
 def test_a_cleaner_that_is_off_is_named_with_the_place_that_says_so() -> None:

@@ -17,6 +17,7 @@ from cleaner.engine.copy.copying import OutputFull
 from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
 from cleaner.engine.copy.moment import SourceChanged
 from cleaner.engine.copy.output import CopyDoesNotFit
+from cleaner.errors import UnusableOutput
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
@@ -249,6 +250,21 @@ def test_every_name_in_a_copy_lasts_before_its_manifest_does(tmp_path: Path, ori
     before_manifest = steps[: steps.index("logcleaner-manifest.json")]
     last_of_all = before_manifest[-len(list(original.glob("*-[0-9]"))) - 1 :]
     assert sorted(last_of_all) == sorted([*(path.name for path in original.glob("*-[0-9]")), "copy"])
+
+
+def test_an_output_that_cannot_be_used_is_refused_before_the_original_is_locked(tmp_path: Path, original: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "something").touch()
+    with pytest.raises(UnusableOutput):
+        copied(original, tmp_path / "copy")
+    assert not (original / ".lock").exists()
+
+
+def test_a_copy_has_no_old_log_start_of_a_log_that_it_shortened(tmp_path: Path, original: Path) -> None:
+    """Its first segment says where it begins."""
+    (original / "log-start-offset-checkpoint").write_text("0\n1\nclicks 0 0\n")
+    copied(original, tmp_path / "copy")
+    assert (tmp_path / "copy/log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
 def test_interrupted_copy_is_no_source(tmp_path: Path, original: Path) -> None:
