@@ -144,7 +144,7 @@ __attribute__((noreturn, used)) void launch(long *stack) {
     /* isolated from the user's PYTHON* and packages, no bytecode is written, UTF-8 whatever the host's locales */
     *to++ = "-I", *to++ = "-B", *to++ = "-X", *to++ = "utf8", *to++ = "-X", *to++ = "bundle";
 #ifndef PYTHON
-    *to++ = "-c", *to++ = "import sys; del sys.argv[0]; from cleaner.cli.main import main; sys.exit(main())";
+    *to++ = "-c", *to++ = "import sys; del sys.argv[0]; from cleaner.__main__ import run; sys.exit(run())";
     *to++ = program;
 #endif
     for (long argument = 1; argument < argc; argument++) *to++ = argv[argument];

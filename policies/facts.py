@@ -47,6 +47,26 @@ class SegmentFacts(NamedTuple):
         return "its newest record" if is_recorded else "the file time of its .log (no record has a timestamp)"
 
 
+class KeyCount(NamedTuple):
+    """The records of a compaction round that a key decides on, and the number of those without a key.
+
+    Markers, other control records and the records of aborted transactions do not count.
+    """
+
+    records: int
+    unkeyed: int
+
+
+class CountedRound(NamedTuple):
+    """The count of an earlier round that a guard rail held back. It holds for the same round over the same files."""
+
+    first_dirty_offset: int
+    end_offset: int
+    rounds: str
+    """``compaction.rounds`` of that round."""
+    found: KeyCount
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
     """The facts of one partition in one log dir. Segments ascend by base offset; the last one is the active segment."""
@@ -68,6 +88,8 @@ class PartitionFacts:
     """The number of files renamed to ``.deleted`` that are still there."""
     held_since_ms: int | None = None
     """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
+    counted: CountedRound | None = None
+    """None if no round over these files was held back."""
 
     @property
     def active(self) -> SegmentFacts:

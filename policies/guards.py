@@ -1,14 +1,24 @@
 """Guard rails: they hold a plan back that the configuration allows, until a person says ``--yes``.
 
 Pure functions: each takes facts, and returns the reason to stop or None. The plan asks the guard rails, so that a dry
-run and a run agree.
+run and a run agree. One of them needs what only a compaction reads: ``unkeyed_guard``. The round asks it before its
+first write; a later plan asks it again, with the count of the round that it held back.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
 from policies.config.policy import BrokerPolicy, TopicPolicy
-from policies.facts import ClockFacts, ConfigFacts, PartitionFacts
-from policies.reasons import Limit, Reason, ReasonCode, duration, moment
+from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
+from policies.reasons import Action, Limit, Reason, ReasonCode, duration, moment
+
+if TYPE_CHECKING:
+    from policies.plan import PartitionPlan, Request
+
+_KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
@@ -84,3 +94,53 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
     stated = policy.value_of("max.delete.ratio")
     text = f"{what}, more than {stated.sentence} allows without --yes"
     return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, deleted_bytes / all_bytes))
+
+
+def may_drop_unkeyed(planned: PartitionPlan) -> bool:
+    """Return whether a compaction may meet records without a key: any but that of a topic which Kafka itself writes."""
+    return planned.compaction is not None and planned.facts.topic_partition.topic not in _KEYED_TOPICS
+
+
+def unkeyed_guard(count: KeyCount, policy: TopicPolicy) -> Reason | None:
+    """Return why a compaction needs a person's yes: it drops more records than ``max.unkeyed.ratio``, because they have
+    no key. None if it does not.
+
+    Args:
+        count: the records of the round.
+        policy: states the ratio, a share of these records; exactly so many may go.
+    """
+    if count.unkeyed <= Fraction(str(policy.max_unkeyed_ratio)) * count.records:
+        return None
+    what = f"compaction would drop {count.unkeyed} of {count.records} records because they have no key"
+    stated = policy.value_of("max.unkeyed.ratio")
+    text = f"{what}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_UNKEYED_RATIO, text, limit=Limit(stated, count.unkeyed / count.records))
+
+
+def counted_guard(planned: PartitionPlan) -> Reason | None:
+    """Return why the compaction of a plan was held back before, if it would read the same records again; else None."""
+    counted, compaction = planned.facts.counted, planned.compaction
+    if counted is None or compaction is None or planned.deletion:
+        return None
+    bounds = compaction.round.first_dirty_offset, compaction.round.end_offset, planned.policy.compaction_rounds
+    return unkeyed_guard(counted.found, planned.policy) if counted[:3] == bounds else None
+
+
+def compaction_held_back(planned: PartitionPlan, guard: Reason) -> PartitionPlan:
+    """Return the plan with its deletion alone: the segments that it would compact stay for the guard's reason."""
+    verdicts = tuple(
+        verdict._replace(action=Action.KEEP, reason=guard) if verdict.action is Action.COMPACT else verdict
+        for verdict in planned.verdicts
+    )
+    return replace(planned, verdicts=verdicts, compaction=None, guard=guard)
+
+
+def guard_key(guard: Reason, path: str) -> str:
+    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
+    return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
+
+
+def unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:
+    """Return the guard rail; None if there is none, or if a person confirmed it. ``path``: what it holds back."""
+    is_confirmed = guard is None or request.confirmed or guard_key(guard, path) in request.confirmed_guards
+    return None if is_confirmed else guard

@@ -16,7 +16,15 @@ from policies.compaction import Cleanable, CompactionRound, cause, cleanable, co
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.exemptions import exemption, switched_off
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
-from policies.guards import clock_guard, config_guard, delete_ratio_guard
+from policies.guards import (
+    clock_guard,
+    compaction_held_back,
+    config_guard,
+    counted_guard,
+    delete_ratio_guard,
+    guard_key,
+    unless_confirmed,
+)
 from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict
 from policies.retention import Retention, retention
 from storage.names import TopicPartition
@@ -122,7 +130,7 @@ class PartitionPlan:
     checkpoint_offset: int | None = None
     """The first dirty offset to write if nothing is compacted, but the offset in the file lies outside the log."""
     guard: Reason | None = None
-    """The guard rail that keeps the whole partition until a person says ``--yes``; None if there is none."""
+    """The guard rail that keeps the partition, or what a compaction would read of it, until a person says ``--yes``."""
 
     @property
     def key(self) -> PartitionKey:
@@ -149,7 +157,7 @@ class LogDirPlan:
     guard: Reason | None = None
     """The guard rail that keeps the whole log dir until a person says ``--yes``; None if there is none."""
     foreign: Reason | None = None
-    """The reason why the configuration may be another broker's; also given if the run changes nothing in place."""
+    """The reason why the configuration may be another broker's, whether or not it holds the run back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +190,7 @@ class Plan:
     @property
     def guard_keys(self) -> frozenset[str]:
         """Return the keys of this plan's guard rails, for ``Request.confirmed_guards``: they confirm all of them."""
-        return frozenset(_guard_key(guard, path) for guard, path in self._guards())
+        return frozenset(guard_key(guard, path) for guard, path in self._guards())
 
     @property
     def foreign(self) -> Iterator[str]:
@@ -199,16 +207,6 @@ class Plan:
             for partition in log_dir.partitions:
                 if isinstance(partition, PartitionPlan) and partition.guard:
                     yield partition.guard, str(path_of(partition.facts))
-
-
-def _guard_key(guard: Reason, path: str) -> str:
-    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
-    return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
-
-
-def _unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:
-    is_confirmed = guard is None or request.confirmed or _guard_key(guard, path) in request.confirmed_guards
-    return None if is_confirmed else guard
 
 
 PolicyOf = Callable[[PartitionFacts], TopicPolicy]
@@ -243,7 +241,7 @@ def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, bro
         else plan_partition(p, policy_of(p), request, broker)
         for p in facts.partitions
     )
-    foreign = config_guard(facts.config) if facts.config and not request.confirmed else None
+    foreign = config_guard(facts.config) if facts.config else None
     return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard, foreign)
 
 
@@ -252,7 +250,7 @@ def log_dir_guards(facts: LogDirFacts, request: Request, broker: BrokerPolicy) -
     clock = clock_guard(facts.clock, broker) if facts.clock else None
     config = config_guard(facts.config) if facts.config and request.in_place else None
     for guard in (clock, config):
-        if held := _unless_confirmed(guard, facts.path, request):
+        if held := unless_confirmed(guard, facts.path, request):
             yield held
 
 
@@ -280,7 +278,7 @@ def plan_partition(
     if (reason := exemption(facts, policy) or switched_off(policy, broker or BrokerPolicy())) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
     outcome = _retention(facts, policy, request)
-    guard = _unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
+    guard = unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), str(path_of(facts)), request)
     if guard is not None:
         return _held_back(facts, policy, guard)
     deletion = deletion_of(facts, outcome.verdicts, outcome.deleted)
@@ -289,7 +287,9 @@ def plan_partition(
         return planned
     if outcome.deletes_everything:
         return replace(planned, checkpoint_offset=_checkpoint_of_an_empty_log(facts))
-    return _with_compaction(planned, facts.without_oldest(outcome.deleted), outcome, request)
+    planned = _with_compaction(planned, facts.without_oldest(outcome.deleted), outcome, request)
+    guard = unless_confirmed(counted_guard(planned), str(path_of(facts)), request)
+    return compaction_held_back(planned, guard) if guard else planned
 
 
 def assume_committed(facts: PartitionFacts) -> PartitionFacts:

@@ -1,11 +1,17 @@
-"""A second plan for the partitions whose files changed between the first plan and its steps."""
+"""Bring a plan up to date with what happened while it was carried out.
+
+Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held
+back, once they had read the records, are no part of the plan any more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from policies.guards import compaction_held_back
 from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
+from policies.reasons import Reason
 
 
 def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
@@ -31,6 +37,28 @@ def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> P
             d,
             partitions=tuple(
                 _joined(p, anew[p.key], deleted[p.key]) if isinstance(p, PartitionPlan) and p.key in anew else p
+                for p in d.partitions
+            ),
+        )
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def held_back(plan: Plan, guards: Mapping[PartitionKey, Reason]) -> Plan:
+    """Return the plan without the compactions that guard rails held back while they ran.
+
+    Args:
+        plan: the plan.
+        guards: for each such partition, the guard rail.
+    """
+    if not guards:
+        return plan
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(
+                compaction_held_back(p, guards[p.key]) if isinstance(p, PartitionPlan) and p.key in guards else p
                 for p in d.partitions
             ),
         )

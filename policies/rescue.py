@@ -18,7 +18,7 @@ from itertools import accumulate, takewhile
 from typing import Final
 
 from policies.facts import SegmentFacts, UnreadablePartition
-from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, deletion_of
+from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 
 NOISE_BYTES: Final = 64 << 10
@@ -144,7 +144,7 @@ def restricted(
         gain = (lacking or {}).get(planned.key)
         return _restricted(planned, counts.get(planned.key, 0), gain, is_compacted=planned.key in compacted)
 
-    log_dirs = (LogDirPlan(d.facts, tuple(of(planned) for planned in d.partitions)) for d in plan.log_dirs)
+    log_dirs = (replace(d, partitions=tuple(of(planned) for planned in d.partitions)) for d in plan.log_dirs)
     return replace(plan, log_dirs=tuple(log_dirs))
 
 

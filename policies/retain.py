@@ -197,7 +197,7 @@ class TransactionFates:
     _log_start_offset: int = 0
 
     @classmethod
-    def of(cls, aborted: Iterable[AbortedTransaction], log_start_offset: int = 0) -> TransactionFates:
+    def of(cls, aborted: Iterable[AbortedTransaction], log_start_offset: int) -> TransactionFates:
         """Start a round.
 
         Args:

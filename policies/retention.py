@@ -151,7 +151,7 @@ def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> 
     until_ms = 0
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
-        until_ms = max(until_ms, _expiry_ms(segment, policy, now_ms))
+        until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
         reason = barrier(log, place) or stays(place, until_ms)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts

@@ -16,7 +16,9 @@ from typing import ClassVar, Final, dataclass_transform
 
 _SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
 """Keys of server.properties whose values nobody is to see."""
-BE_THE_OWNER: Final = "run as that user or as root; a service by the drop-in kafka-user.conf"
+BE_THE_OWNER: Final = (
+    "run as that user or as root; a service by the drop-in kafka-user.conf, a pod by runAsUser and runAsGroup"
+)
 
 
 class ErrorKind(Enum):

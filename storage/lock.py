@@ -47,8 +47,8 @@ class LogDirLocked(LogCleanerError):
     def __str__(self) -> str:
         if self.holder_pid:
             return f"{self.path}: held by process {self.holder_pid} (a broker or another logcleaner); {_STOP_IT}"
-        service = "maybe the logcleaner service: systemctl stop logcleaner"
-        return f"{self.path}: held by another logcleaner or a broker, {service}; {_STOP_IT}"
+        who = "another logcleaner (as a service: systemctl stop logcleaner) or a broker, perhaps in another container"
+        return f"{self.path}: held by {who}; {_STOP_IT}"
 
 
 class LockNotMade(UnreadableFile):

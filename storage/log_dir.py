@@ -20,7 +20,7 @@ from storage.checkpoints import (
 )
 from storage.directory import open_plain, opened, status_of
 from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile, as_unreadable
-from storage.filesystem import FileSystem, Purpose, check_owner
+from storage.filesystem import FileSystem, Purpose, UnsafeOwner, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, holder_of
 from storage.mounts import UnreliableLock, shared_type
 from storage.names import (
@@ -164,6 +164,20 @@ class LogDir:
         if not forced and (shared := shared_type(self.path)):
             raise UnreliableLock(self.path, f"lies on {shared}, which other machines may share")
         return LogDirLock.acquire(self.path, fs, forced=forced)
+
+    def refusal(self) -> str | None:
+        """Return why this process may not change the directory, apart from its lock; None if it may."""
+        try:
+            check_owner(self.path)
+            if os.statvfs(self.path).f_flag & os.ST_RDONLY:
+                return f"{self.path} is mounted read-only"
+            if not os.access(self.path, os.W_OK | os.X_OK, effective_ids=True):
+                return f"{self.path}: this user may not write to it"
+        except UnsafeOwner as error:
+            return str(error)
+        except OSError as error:
+            return f"{self.path}: {error.strerror}"
+        return None
 
     def lock_to_read(self, fs: FileSystem) -> LogDirReadLock:
         """Keep brokers and cleaners out while the log dir is read, as far as it lets us.

@@ -17,6 +17,7 @@ import zstandard
 
 from tests.crash.tally import TALLY as CRASHES
 from tests.interop.tally import TALLY as COMPARISONS
+from tests.schemas import hold_to_schemas
 from tests.small_disks import MOUNTED
 from tests.workers import add_counts, counted, longest_first, make_scheduler
 
@@ -51,6 +52,14 @@ def locks_settle_at_once() -> Iterator[None]:
     """No broker lets go of a lock just before us here; the tests of the lock set the time themselves."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("storage.lock.SETTLE_SECONDS", 0.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def documents_keep_to_their_schemas() -> Iterator[None]:
+    """Every document that a test makes is validated."""
+    with pytest.MonkeyPatch.context() as patched:
+        hold_to_schemas(patched)
         yield
 
 

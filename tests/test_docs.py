@@ -10,6 +10,8 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
 from cleaner.events import Event
+from policies.explaining.blockers import BlockerCode
+from policies.explaining.changes import ChangeCode
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
 
@@ -27,6 +29,11 @@ README_WORDS_MAX = 1600
 def test_every_reason_code_is_documented_and_no_other() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/reasons.md"], re.MULTILINE)
     assert sorted(documented) == sorted([*ReasonCode, *RestoreCode])
+
+
+def test_every_blocker_and_change_of_explain_is_documented_and_no_other() -> None:
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/explain.md"], re.MULTILINE)
+    assert documented == [*ChangeCode, *BlockerCode]
 
 
 def test_every_event_is_documented_with_its_level_and_no_other() -> None:

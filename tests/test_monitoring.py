@@ -22,7 +22,7 @@ from cleaner.engine.outcome import Silent
 from cleaner.metrics import families as names
 from cleaner.metrics.http import MetricsServer
 from cleaner.metrics.registry import Metrics
-from policies.runway import Growth
+from policies.forecast.runway import Growth
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run
 from tests.daemons import free_port
 from tests.debian_packages import program

@@ -154,6 +154,26 @@ def test_services_come_after_the_mounts_and_do_not_require_them(name: str) -> No
     assert not {"RequiresMountsFor", "Requires", "BindsTo", "Requisite", "Conflicts", "Before"} & set(directives)
 
 
+def test_a_reload_checks_the_configuration_that_the_daemon_reads_before_it_sends_the_signal() -> None:
+    """systemd stops at the first command that fails, and tells that the reload failed."""
+    unit = (UNITS / "logcleaner.service").read_text()
+    (start,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    check, signal = re.findall(r"^ExecReload=(.*)$", unit, re.MULTILINE)
+    assert signal == "/bin/kill -HUP $MAINPID"
+    assert check.split() == [*start.replace(" run ", " config check ").split()]
+    assert "ExecStartPre=" not in re.sub(r"^#.*$", "", unit, flags=re.MULTILINE)  # 2 would not prevent a restart
+
+
+def test_a_check_makes_only_calls_that_the_unit_allows(tmp_path: Path) -> None:
+    config = tmp_path / "logcleaner.toml"
+    config.write_text((UNITS / config.name).read_text())
+    forbidden = members("@known") - allowed("logcleaner.service")
+    calls = traced(
+        tmp_path, forbidden | {"openat"}, sys.executable, "-m", "cleaner", "config", "check", "--config", config
+    )
+    assert calls == {"openat"}
+
+
 def test_only_a_wrong_configuration_ends_the_daemon_for_good() -> None:
     unit = (UNITS / "logcleaner.service").read_text()
     assert re.findall(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE) == ["2"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from storage.machine.library import LEVELS
+from tests.schemas import SCHEMAS
 
 ROOT = Path(__file__).parent.parent
 UV = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
@@ -57,6 +58,12 @@ def test_a_wheel_carries_the_kernels_and_not_their_compiler(wheel: Path) -> None
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
     assert required
     assert [line for line in required if any(tool in line for tool in ("numba", "llvmlite", "ziglang"))] == []
+
+
+def test_a_wheel_carries_the_schema_of_every_document(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        carried = {Path(name).name for name in archive.namelist() if name.startswith("cleaner/report/schemas/")}
+    assert carried == {path.name for path in SCHEMAS.iterdir()}
 
 
 def test_an_installation_compacts_without_numba(venv: Path, tmp_path: Path) -> None:

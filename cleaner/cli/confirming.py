@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import NotConfirmed, complain
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.outcome import Outcome
     from policies.plan import Plan, Request
+
+_UNTOUCHED: Final = "nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it"
+_UNCOMPACTED: Final = (
+    "nothing of it was compacted: add --yes if you mean it; with cleanup.policy=delete the topic keeps these records"
+)
 
 
 def confirm(args: argparse.Namespace, danger: str) -> None:
@@ -62,14 +69,48 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     return replace(request, confirmed_guards=plan.guard_keys)
 
 
-def tell_guards(plan: Plan) -> None:
-    """Print one line for each guard rail that holds something back."""
+def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, request: Request) -> Request | None:
+    """Ask the user, on a terminal, to confirm what guard rails held back while the run was under way.
+
+    Args:
+        args: of the command.
+        plan: the plan that the run carried out.
+        outcome: its outcome; nothing of the log dirs is locked any more.
+        request: of the run.
+
+    Returns: the request of a second run over these partitions alone; None if there are none, or the user says no, or
+        the run wrote a copy, which nobody adds to.
+    """
+    from policies.guards import guard_key
+    from policies.plan import path_of
+
+    held = [(p.facts, guard) for p in plan.partitions if (guard := outcome.guards.get(p.key))]
+    if not held or args.dry_run or args.output or outcome.interrupted or not _on_a_terminal():
+        return None
+    for facts, guard in held:
+        complain(f"{guard.code}: {path_of(facts)}: {guard.text}")
+    if not _answer("Do it anyway?"):
+        return None
+    keys = {guard_key(guard, str(path_of(facts))) for facts, guard in held}
+    names = tuple(str(facts.topic_partition) for facts, _ in held)
+    return replace(request, topics=names, confirmed_guards=request.confirmed_guards | keys)
+
+
+def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
+    """Print one line for each guard rail that holds something back; of a dry run, also what would refuse the run."""
+    from policies.reasons import ReasonCode
+    from storage.log_dir import LogDir
+
     for guard in plan.guards:
-        complain(f"{guard}; nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it")
-    held = set(plan.guards)
+        complain(f"{guard}; {_UNCOMPACTED if guard.startswith(ReasonCode.MAX_UNKEYED_RATIO) else _UNTOUCHED}")
+    held, request = set(plan.guards), plan.request
+    consequence = "--yes confirmed it" if request.confirmed else "a run that changes the log dir needs --yes"
     for line in plan.foreign:
-        if line not in held:  # a dry run, or a copy, changes nothing in the log dir
-            complain(f"{line}; a run that changes the log dir needs --yes")
+        if line not in held:
+            complain(f"{line}; {'you confirmed it' if request.confirmed_guards else consequence}")
+    for log_dir in plan.log_dirs if is_dry else ():
+        if refusal := LogDir(Path(log_dir.facts.path)).refusal():
+            complain(f"a run without --dry-run would be refused: {refusal}")
 
 
 def _on_a_terminal() -> bool:
@@ -77,6 +118,11 @@ def _on_a_terminal() -> bool:
 
 
 def _ask(question: str) -> None:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question to the user
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not _answer(question):
         raise NotConfirmed("not confirmed", "nothing was done")
+
+
+def _answer(question: str) -> bool:
+    """Return whether the user says yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question to the user
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

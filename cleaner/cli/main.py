@@ -17,7 +17,7 @@ from typing import NoReturn
 from cleaner import __version__
 from cleaner.cli.change import clean, free, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
-from cleaner.cli.look import analyze, diff, export, history, topics
+from cleaner.cli.look import analyze, config, diff, explain, export, history, topics
 from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
@@ -27,6 +27,8 @@ _COMMANDS: dict[str, ModuleType] = {
     "free": free,
     "run": run,
     "topics": topics,
+    "explain": explain,
+    "config": config,
     "analyze": analyze,
     "history": history,
     "restore": restore,
@@ -95,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(build_parser().parse_args(argv))
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
+    except KeyboardInterrupt:
+        status = ExitStatus.SIGINT
     return status_if_shown(status)
 
 

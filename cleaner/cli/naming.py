@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.parser import did_you_mean, nearest
+from cleaner.journald import Level
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.names import TopicPartition
 
@@ -93,10 +94,62 @@ def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
 def warn_of_patterns(loaded: LoadedLayers) -> None:
     """Warn in one line of the ``[topics]`` patterns that match no topic, because they have no effect."""
     if patterns := patterns_without_topic(loaded):
-        known = _topics_of(loaded) or ()
-        near = [nearest(pattern, known) for pattern in patterns]
-        told = [f"{p} (did you mean {n}?)" if n else p for p, n in zip(patterns, near, strict=True)]
+        near = [_meant_by(pattern, loaded) for pattern in patterns]
+        told = [f"{p} ({n})" if n else p for p, n in zip(patterns, near, strict=True)]
         complain(f"{loaded.settings.path}: these [topics] match no topic here: {', '.join(told)}")
+
+
+def check_patterns(loaded: LoadedLayers) -> None:
+    """Refuse the ``[topics]`` patterns that match no topic, each with its line. Raises: InvalidConfigs."""
+    lines = {
+        pattern: min((stated.line for stated in table.values() if stated.line), default=None)
+        for pattern, table in loaded.layers.topics_file
+    }
+    where = ", ".join(map(str, loaded.log_dirs))
+    problems = [
+        InvalidConfig(
+            f'[topics."{pattern}"]',
+            None,
+            f"matches no topic of {where}{f'; {near}' if (near := _meant_by(pattern, loaded)) else ''}",
+            f"{loaded.settings.path}{f' line {lines[pattern]}' if lines[pattern] else ''}",
+        )
+        for pattern in sorted(patterns_without_topic(loaded), key=lambda pattern: lines[pattern] or 0)
+    ]
+    if problems:
+        raise InvalidConfigs(tuple(problems))
+
+
+def _meant_by(pattern: str, loaded: LoadedLayers) -> str:
+    """Return what the user probably meant by a pattern of ``[topics]``; an empty text if nothing is near."""
+    from cleaner.engine.inventory import is_named
+    from storage.log_dir import LogDir
+
+    partitions = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
+    for found in sorted(partitions):
+        if is_named(found, (pattern,)):
+            return f"it matches partitions, and [topics] takes topic names: did you mean {found.topic}?"
+    near = nearest(pattern, topics_of(loaded) or ())
+    return f"did you mean {near}?" if near else ""
+
+
+def named_topics(loaded: LoadedLayers, globs: Sequence[str]) -> list[str]:
+    """Return the topics that the globs name, by topic or by partition, of the log dirs and the cluster metadata.
+
+    If a log dir cannot be read, or none is named, a glob without a match is taken for the name of a topic.
+
+    Raises: InvalidConfigs for a glob without a match.
+    """
+    from cleaner.engine.inventory import is_named
+    from storage.log_dir import LogDir
+
+    log_dirs = [LogDir(path) for path in loaded.log_dirs]
+    here = partitions_of(log_dirs) if log_dirs else None
+    elsewhere = {*loaded.layers.topic_metadata, *(loaded.layers.topic_ids or ())}
+    known = {*(here or ()), *(TopicPartition(topic, 0) for topic in elsewhere)}
+    if here is not None:
+        check_globs(globs, known, _all_of(log_dirs), log_dirs)
+    unmatched = [glob for glob in globs if not any(is_named(found, (glob,)) for found in known)]
+    return sorted({found.topic for found in known if is_named(found, globs)} | set(unmatched))
 
 
 def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
@@ -104,6 +157,18 @@ def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
     if paths := symlinks_in(log_dirs):
         are = "is a symlink" if len(paths) == 1 else "are symlinks"
         complain(f"{', '.join(map(str, paths))} {are}, which is not followed: left out; {_MOVE}")
+
+
+def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
+    """Tell, a line for each topic key of ``--set``, what it changes and which topics of the run it hits."""
+    from cleaner.engine.inventory import is_named
+    from policies.config.overrides import overrides
+    from storage.log_dir import LogDir
+
+    found = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
+    topics = {topic_partition.topic for topic_partition in found if is_named(topic_partition, globs)}
+    for override in overrides(loaded.layers, topics):
+        complain(f"--set {override.told}", Level.INFO)
 
 
 def symlinks_in(log_dirs: Iterable[LogDir]) -> list[Path]:
@@ -134,11 +199,12 @@ def patterns_without_topic(loaded: LoadedLayers) -> tuple[str, ...]:
 
     If a log dir cannot be read, return none, because it may have the topics.
     """
-    known = _topics_of(loaded) if loaded.layers.topics_file else None
+    known = topics_of(loaded) if loaded.layers.topics_file else None
     return () if known is None else loaded.layers.patterns_without(known)
 
 
-def _topics_of(loaded: LoadedLayers) -> set[str] | None:
+def topics_of(loaded: LoadedLayers) -> set[str] | None:
+    """Return the topics of the log dirs and of the cluster metadata; None if a log dir cannot be read."""
     from storage.log_dir import LogDir
 
     found = partitions_of([LogDir(path) for path in loaded.log_dirs])

@@ -85,7 +85,10 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         help="directories of the broker's log.dirs; they replace the configured ones",
     )
     group.add_argument(
-        "--config", type=Path, metavar="FILE", help="read this configuration file (TOML with Kafka's keys)"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="read this configuration file: TOML with Kafka's keys; its [topics] match topics, not partitions",
     )
 
 
@@ -97,7 +100,7 @@ def add_topics_argument(group: argparse._ActionsContainer) -> None:
         nargs="+",
         default=[],
         metavar="GLOB",
-        help="take only the topics or partitions with these names",
+        help="take only what these globs match: topics (clicks) or partitions (clicks-0, 'clicks-*')",
     )
 
 
@@ -207,10 +210,12 @@ def reader_of(
     return ConfigurationReader(read_settings, args.log_dir, args.set_options, keeps_settings=keeps_settings)
 
 
-def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) -> LoadedLayers:
+def read_configuration(
+    reader: ConfigurationReader, args: argparse.Namespace, *, log_dirs_needed: bool = True
+) -> LoadedLayers:
     """Read the configuration. If a file cannot be read, name its option in the error.
 
-    Raises: InvalidConfig if no log dir is named; as ``ConfigurationReader.read``.
+    Raises: InvalidConfig if a log dir is needed and none is named; as ``ConfigurationReader.read``.
     """
     try:
         loaded = reader.read()
@@ -223,7 +228,7 @@ def read_configuration(reader: ConfigurationReader, args: argparse.Namespace) ->
         from storage.log_dir import forbidden
 
         raise forbidden(Path(error.filename).parent, error) from error
-    if not loaded.log_dirs:
+    if log_dirs_needed and not loaded.log_dirs:
         raise InvalidConfig("log.dirs", None, "no log dir is named; add --log-dir DIR, or --config FILE with log.dirs")
     return loaded
 
@@ -237,6 +242,11 @@ def _settings(args: argparse.Namespace) -> Settings:
         from cleaner.config.settings import read_settings
 
         settings = read_settings(args.config)
+    return overridden(settings, args)
+
+
+def overridden(settings: Settings, args: argparse.Namespace) -> Settings:
+    """Return the settings of a file with what the command line says instead."""
     return replace(
         settings,
         server_properties=args.server_properties or settings.server_properties,

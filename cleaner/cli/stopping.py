@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from cleaner.cli.exit_status import Terminated, complain
+
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
 
@@ -34,5 +36,8 @@ def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
         signal.signal(number, stop)
     try:
         yield came
+    except (KeyboardInterrupt, Terminated):
+        complain("ended at once by a second signal; logcleaner history says what was done, the next run does the rest")
+        raise
     finally:
         restore()

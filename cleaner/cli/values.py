@@ -19,6 +19,8 @@ Moment = Callable[[int], int]
 """A function from the clock's time to the moment that the user meant, both in epoch ms."""
 
 _EPOCH_MS = re.compile(r"-?\d{1,19}", re.ASCII)
+_OFFSET_DIGITS_MAX = 19
+_BASE_DIGITS_MAX = 20
 _PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
 _PLAIN_BYTES_MIN = 1 << 20
 _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
@@ -72,6 +74,26 @@ def topic_partition(text: str) -> TopicPartition:
     if found is None:
         raise ArgumentTypeError(f"{text!r} is no partition: say TOPIC-PARTITION, e.g. orders-3")
     return found
+
+
+def offset(text: str) -> int:
+    """Parse an offset: a whole number of at most 19 digits."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX):
+        raise ArgumentTypeError(f"{text!r} is no offset: say a whole number, e.g. 4000")
+    return int(text)
+
+
+def segment(text: str) -> int:
+    """Parse a segment's base offset: ``4000``, or the name or path of one of its files."""
+    from pathlib import PurePath
+
+    from storage.names import parse_segment_file_name
+
+    if found := parse_segment_file_name(PurePath(text).name):
+        return found.base_offset
+    if not (text.isascii() and text.isdigit() and len(text) <= _BASE_DIGITS_MAX):
+        raise ArgumentTypeError(f"{text!r} is no segment: say its base offset, e.g. 4000, or the name of its .log")
+    return int(text)
 
 
 def target(text: str) -> SpaceTarget:

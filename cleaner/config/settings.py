@@ -86,11 +86,26 @@ def read_settings(path: Path) -> Settings:
         UnreadableFile: the file is missing, may not be read, or is not UTF-8.
         InvalidConfigs: everything that is wrong in it, by line.
     """
+    return parse_settings(_text_of(path), path)
+
+
+def examine_settings(path: Path) -> tuple[Settings, tuple[InvalidConfig, ...]]:
+    """Read a configuration file, and return what is sound of it, and everything that is wrong in it, by line.
+
+    Raises:
+        UnreadableFile: the file is missing, may not be read, or is not UTF-8.
+        InvalidConfigs: it is not TOML, so nothing of it is sound.
+    """
+    return _settings_and_problems(_text_of(path), path)
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
         raise UnreadableFile(path, str(error)) from error
-    return parse_settings(text, path)
 
 
 def parse_settings(text: str, path: Path) -> Settings:
@@ -103,6 +118,13 @@ def parse_settings(text: str, path: Path) -> Settings:
     Raises:
         InvalidConfigs: everything that is wrong in it, by line.
     """
+    settings, problems = _settings_and_problems(text, path)
+    if problems:
+        raise InvalidConfigs(problems)
+    return settings
+
+
+def _settings_and_problems(text: str, path: Path) -> tuple[Settings, tuple[InvalidConfig, ...]]:
     try:
         entries = list(_entries(tomllib.loads(text), key_lines(text), path))
     except tomllib.TOMLDecodeError as error:
@@ -117,9 +139,7 @@ def parse_settings(text: str, path: Path) -> Settings:
     for table in topics.values():
         read_layer(Layer.TOPICS_NAME, table, problems)
     file = _validated(entries, problems)
-    if problems:
-        raise InvalidConfigs(tuple(sorted(problems, key=_line_of)))
-    return Settings(
+    settings = Settings(
         path=path,
         server_properties=path.parent / file.server_properties if file.server_properties else None,
         names_both=bool(file.server_properties) and "log.dirs" in defaults,
@@ -131,6 +151,7 @@ def parse_settings(text: str, path: Path) -> Settings:
         metrics_per_partition=file.metrics.per_partition,
         metrics_textfile=path.parent / file.metrics.textfile if file.metrics.textfile else None,
     )
+    return settings, tuple(sorted(problems, key=_line_of))
 
 
 def _line_of(problem: InvalidConfig) -> int:
@@ -195,7 +216,10 @@ def _topics(entries: list[_Entry]) -> dict[str, RawLayer]:
 
 
 def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> _File:
-    """Check the file's shape with pydantic; if it has problems, add them and return the defaults."""
+    """Check the file's shape with pydantic; if it has problems, add them and return the defaults.
+
+    The path of ``server.properties`` is kept, because that file is to be checked, too.
+    """
     document: dict[str, Any] = {}
     for entry in entries:
         if not entry.is_broker_key:
@@ -207,7 +231,8 @@ def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> _File:
         for found in error.errors():
             entry = by_location[tuple(map(str, found["loc"]))]
             problems.append(entry.problem(_reason(found["type"], found["msg"], entry.location)))
-        return _File.model_validate({})
+        named = document.get("server.properties")
+        return _File.model_validate({"server.properties": named} if isinstance(named, str) else {})
 
 
 def _put(document: dict[str, Any], location: KeyPath, value: object) -> None:

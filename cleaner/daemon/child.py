@@ -167,6 +167,7 @@ class CompactingChild:
                 stdin=stdin,
                 stdout=sys.stderr,
                 env=_environment(),
+                process_group=0,  # Ctrl-C is for the daemon, which ends the child
             )
         self._child = process, ours
         self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX

@@ -331,6 +331,8 @@ class Worker:
         for work, error, is_corrupt in failed_in(job, plan, outcome):
             self._back_off(work, error, now_ms, is_corrupt=is_corrupt)
         self._schedule = self._schedule.spent(job, plan, outcome)
+        if outcome.guards:  # the next plan tells of them, by what the journal says
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)
         self._teller.erred(job.kind, outcome)
         for work, error, _ in failed_beside(job, outcome):
             self._back_off(work, error, now_ms)

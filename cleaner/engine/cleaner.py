@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
 from cleaner.engine.compactor import Compactor, Local
@@ -14,24 +14,32 @@ from cleaner.engine.copy.copying import Copier
 from cleaner.engine.copy.moment import Moment
 from cleaner.engine.copy.output import check_usable
 from cleaner.engine.freeing import Rescue, Rescued, volumes_of
-from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
+from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_clock, survey_log_dir, unheard
 from cleaner.engine.journal import Journal, JournalFull, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
+from cleaner.engine.rehearsal.what_if import Answered, Supposing
 from cleaner.engine.spending import spend
 from cleaner.engine.uncleanable import uncleanable_in
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
+from policies.forecast.runway import Runway, runway
+from policies.forecast.what_if import Question
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
+from policies.replanning import held_back
 from policies.rescue import SpaceTarget, Volume
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
+from storage.names import TopicPartition
+
+if TYPE_CHECKING:
+    from policies.explaining.explanation import PartitionExplanation
 
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
@@ -87,9 +95,14 @@ class Cleaner:
         """Ask a running ``clean`` to end between two steps; safe to call from a signal handler."""
         self._stopping = True
 
-    def plan(self, request: Request) -> Plan:
-        """Read the facts and make the plan of what was asked; takes no lock and creates nothing."""
-        survey = self._survey(request)
+    def plan(self, request: Request, listed: Listed = unheard) -> Plan:
+        """Read the facts and make the plan of what was asked; takes no lock and creates nothing.
+
+        Args:
+            request: what was asked.
+            listed: is told of the listing of each partition directory.
+        """
+        survey = replace(self._survey(request), listed=listed)
         return self._planned([self._facts(log_dir, survey) for log_dir in self._log_dirs], request)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:
@@ -109,8 +122,16 @@ class Cleaner:
                 causes[key] = uncleanable.cause
         return causes
 
+    def explain(
+        self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
+    ) -> tuple[PartitionExplanation, ...]:
+        """Explain a partition, in each log dir that holds it, without a lock. Arguments: as of ``explanations``."""
+        from cleaner.engine.explaining.explaining import explanations  # noqa: PLC0415 - no other command needs it
+
+        return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
+
     def would_do(self, plan: Plan, *, exact: bool = False) -> Outcome:
-        """Return what executing a plan would do; nothing is done.
+        """Return what executing a plan would do; nothing is done. ``held_back`` takes from the plan what it found.
 
         Args:
             plan: from ``plan``.
@@ -122,7 +143,28 @@ class Cleaner:
             self._expect(plan)
         results = {p.key: rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
         swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
-        return Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
+        seconds = self._means.clock.seconds() - start_seconds
+        return Outcome(True, results, swept_bytes, seconds, runways=self.runways(plan))
+
+    def what_if(
+        self, plan: Plan, outcome: Outcome, questions: Sequence[Question], *, exact: bool = False
+    ) -> tuple[Answered, ...]:
+        """Return what runs with other values would do; nothing is done.
+
+        Args:
+            plan, outcome: of ``plan`` and ``would_do``, with the configuration in force.
+            questions: each one by itself.
+            exact: as for ``would_do``.
+
+        Raises: InvalidConfigs, CorruptCheckpoint, UnreadableFile.
+        """
+        survey, volumes = self._survey(plan.request), self.volumes()
+        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, exact)
+        return tuple(supposing.answered(question) for question in questions)
+
+    def runways(self, plan: Plan) -> tuple[Runway, ...]:
+        """Return how long each file system of the log dirs lasts, with the configuration of a plan."""
+        return tuple(runway(volume, plan) for volume in self.volumes())
 
     def clean(self, request: Request) -> tuple[Plan, Outcome]:
         """Lock every log dir, recover, plan, execute.
@@ -141,7 +183,7 @@ class Cleaner:
             self._expect(planned)
             planned = spend(planned, executors, lambda: self.plan(request))
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(
+        outcome = Outcome(
             False,
             {key: result for executor in executors for key, result in executor.results.items()},
             begun.swept_bytes,
@@ -152,6 +194,7 @@ class Cleaner:
             self._compactor.name,
             {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
         )
+        return held_back(planned, outcome.guards), outcome
 
     def remove_journalled(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and unlink the ``.deleted`` files that the journal names and whose delay is over.
@@ -209,7 +252,8 @@ class Cleaner:
                 with suppress(Stopped), closing(self._compactor):
                     copier.copy_to(output)
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
+        outcome = Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
+        return held_back(planned, outcome.guards), outcome
 
     def volumes(self) -> tuple[Volume, ...]:
         """Return the file systems of the log dirs, as they are now."""
@@ -217,7 +261,8 @@ class Cleaner:
 
     def would_free(self, request: Request, target: SpaceTarget) -> Rescued:
         """Return what ``free`` would do; nothing is done. Arguments as for ``free``."""
-        return self._rescue(replace(request, delete_delay_ms=0), target).rehearse()
+        rescued = self._rescue(replace(request, delete_delay_ms=0), target).rehearse()
+        return replace(rescued, outcome=replace(rescued.outcome, runways=self.runways(rescued.plan)))
 
     def free(self, request: Request, target: SpaceTarget) -> Rescued:
         """Lock every log dir, recover, and free as much as the target asks, but no more than policy allows.
@@ -240,8 +285,7 @@ class Cleaner:
         """Take every lock, read the configuration, and only then recover."""
         self._lock_and_read(locks)
         self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
-        begun = Begun(self._means, request)
-        survey = self._survey(request)
+        begun, survey = Begun(self._means, request), self._survey(request)
         for log_dir in self._log_dirs:
             self._begin(log_dir, survey, begun)
         return begun

@@ -28,11 +28,11 @@ from cleaner.engine.deletion import (
     truncate_leader_epochs,
 )
 from cleaner.engine.inventory import producer_state_of
-from cleaner.engine.journal import Journal, JournalFull, compaction_entry, deletion_entry
+from cleaner.engine.journal import GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
-from cleaner.engine.uncleanable import Uncleanable
+from cleaner.engine.uncleanable import HeldBack, Uncleanable, guarded_entry
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
 from policies.facts import PartitionFacts
@@ -294,7 +294,12 @@ class Executor:
         ensure_changeable(listing, compaction.segments, and_readable=True)
         self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
-        done = self._compactor.compact(round_, means or self._means)
+        try:
+            done = self._compactor.compact(round_, means or self._means)
+        except HeldBack as held:
+            with suppress(JournalFull):  # told already
+                self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))
+            return replace(before, guard=held.guard)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return self._with_space_back(partition, before.with_compaction(compaction, done))

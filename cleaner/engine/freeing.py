@@ -23,6 +23,7 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.replanning import held_back
 from policies.rescue import (
     Gain,
     SpaceTarget,
@@ -239,6 +240,7 @@ class Rescue:
     def _spent(self, planned: Plan) -> Plan:
         """Return the first plan with the actions that were done, that failed, or that did not fit."""
         results, compacted = self._results(), {key for key, r in self._results().items() if r.compacted_from_bytes}
+        guards = {key: result.guard for key, result in results.items() if result.guard}
         unmet = {path for v in self._volumes() if self._target.short_bytes(v) for path in v.log_dirs}
         counts: dict[PartitionKey, int] = {}
         for partition in planned.partitions:
@@ -246,7 +248,8 @@ class Rescue:
             done = min(results[key].deleted_segments, most) if key in results else 0
             is_wanted = key not in self._lacking and (key in self._failed() or partition.facts.log_dir in unmet)
             counts[key] = max(done, worth_deleting(partition)) if is_wanted else done
-        return restricted(planned, counts, compacted | worth_compacting(planned, unmet, self._lacking), self._lacking)
+        compacted |= worth_compacting(planned, unmet, self._lacking)
+        return held_back(restricted(planned, counts, compacted | guards.keys(), self._lacking), guards)
 
     def _results(self) -> dict[PartitionKey, PartitionResult]:
         return {key: result for executor in self._executors.values() for key, result in executor.results.items()}

@@ -6,12 +6,14 @@ import fnmatch
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
+from cleaner.engine.uncleanable import CountedFiles, counts_in
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
@@ -37,6 +39,32 @@ _NEVER_MS = (1 << 63) - 1
 
 
 Wanted = Callable[[TopicPartition], bool]
+Listed = Callable[[Listing], object]
+"""Is told of the listing that the facts of a partition were made from, or that they could not be made from."""
+
+
+class Needs(NamedTuple):
+    """The facts of a partition that are read only where its policy needs them.
+
+    Attributes:
+        ends_before_ms: time retention would delete a segment whose time index ends before this, epoch ms. The batches
+            behind its last entry are then read, too. None if time deletes nothing.
+        first_batches: ``SegmentFacts.first_batch_ms``.
+        last_stable_offset: ``PartitionFacts.last_stable_offset``.
+    """
+
+    ends_before_ms: int | None
+    first_batches: bool
+    last_stable_offset: bool
+
+    @classmethod
+    def of(cls, policy: TopicPolicy, now_ms: int) -> Needs:
+        """Return what a policy needs."""
+        return cls(
+            now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None,
+            policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS,
+            policy.cleanup_compact and not policy.unknown,
+        )
 
 
 class LogEndsBeforeItsStart(LogCleanerError):
@@ -73,6 +101,10 @@ def everything(_: TopicPartition) -> bool:
     return True
 
 
+def unheard(_: Listing) -> None:
+    """Nobody asks for the listings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """The input of an inventory, besides the directory."""
@@ -84,6 +116,7 @@ class Survey:
     """Globs; empty means all."""
     wanted: Wanted = everything
     """Asked of each partition that the globs name, just before it is read."""
+    listed: Listed = unheard
 
     def wants(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition is wanted, and a glob names it or its topic."""
@@ -105,10 +138,14 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
     try:
         checkpoints = log_dir.checkpoints()
-        found = list(log_dir.partitions())
+        found, counts = list(log_dir.partitions()), counts_in(log_dir.path)
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
-    surveyed = (_survey_partition(log_dir, tp, path, checkpoints, survey) for tp, path in found if survey.wants(tp))
+    surveyed = (
+        _survey_partition(log_dir, tp, path, checkpoints, survey, counts.get(tp))
+        for tp, path in found
+        if survey.wants(tp)
+    )
     partitions = tuple(partition for partition in surveyed if partition is not None)
     size_bytes = sum(
         p.size_bytes
@@ -117,6 +154,17 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         for p in partitions
     )
     return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions)
+
+
+def survey_again(
+    log_dir: LogDir, known: PartitionFacts | UnreadablePartition, checkpoints: Checkpoints, survey: Survey
+) -> PartitionFacts | UnreadablePartition | None:
+    """Read the facts of a known partition for another survey; None if a live broker has deleted it meanwhile."""
+    path = log_dir.path / str(known.topic_partition)
+    found = _survey_partition(log_dir, known.topic_partition, path, checkpoints, survey, None)
+    if isinstance(known, PartitionFacts) and isinstance(found, PartitionFacts):
+        return replace(found, counted=known.counted)  # it says nothing of a configuration
+    return found
 
 
 def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
@@ -145,7 +193,12 @@ def _newest_file_ms(partition: Path) -> int:
 
 
 def _survey_partition(
-    log_dir: LogDir, topic_partition: TopicPartition, path: Path, checkpoints: Checkpoints, survey: Survey
+    log_dir: LogDir,
+    topic_partition: TopicPartition,
+    path: Path,
+    checkpoints: Checkpoints,
+    survey: Survey,
+    counted: CountedFiles | None,
 ) -> PartitionFacts | UnreadablePartition | None:
     """Return the partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
     listing: Listing | None = None
@@ -153,15 +206,19 @@ def _survey_partition(
     def survey_now() -> PartitionFacts:
         nonlocal listing
         listing = list_partition(path)
-        return survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        facts = survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        return replace(facts, counted=counted.of(listing)) if counted else facts
 
     try:
-        return despite_vanishing(survey_now)
+        found: PartitionFacts | UnreadablePartition = despite_vanishing(survey_now)
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
         size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
-        return UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+        found = UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+    if listing:
+        survey.listed(listing)
+    return found
 
 
 def survey_partition(
@@ -179,17 +236,19 @@ def survey_partition(
     read_leader_epochs(listing.directory)  # a garbled one stops a broker: better told now than by its log
     recovered = plan_recovery(listing).listing
     segments = recovered.segments
-    policy = survey.policy_of(topic_partition, checkpoints.cleaned)
+    needs = Needs.of(survey.policy_of(topic_partition, checkpoints.cleaned), survey.now_ms)
     log_start, log_end, torn_bytes = _offsets(segments, checkpoints.log_starts.get(topic_partition, 0), checkpoints)
     high_watermark = _high_watermark(checkpoints.high_watermarks.get(topic_partition), log_start, log_end)
     return PartitionFacts(
         topic_partition,
         str(log_dir.path),
-        _facts_of_segments(segments, listing.directory, policy, survey.now_ms),
+        _facts_of_segments(segments, listing.directory, needs),
         log_start,
         log_end,
         high_watermark,
-        _last_stable_offset(recovered, log_start, log_end, high_watermark, policy, survey),
+        _last_stable_offset(recovered, log_start, log_end, high_watermark, survey)
+        if needs.last_stable_offset
+        else None,
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
         len(listing.in_state(FileState.DELETED)),
@@ -227,18 +286,14 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
     return None if checkpointed is None else max(min(checkpointed, log_end), log_start)
 
 
-def _facts_of_segments(
-    segments: Sequence[Segment], directory: Path, policy: TopicPolicy, now_ms: int
-) -> tuple[SegmentFacts, ...]:
+def _facts_of_segments(segments: Sequence[Segment], directory: Path, needs: Needs) -> tuple[SegmentFacts, ...]:
     """Read the facts of segments. Their directory is opened once for all reads."""
-    expires_before_ms = now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None
-    wants_first = policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS
     with as_unreadable(directory), opened(directory) as parent:
-        return tuple([_segment_facts(segment, parent, expires_before_ms, wants_first) for segment in segments])
+        return tuple([_segment_facts(segment, parent, needs) for segment in segments])
 
 
-def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None, wants_first: bool) -> SegmentFacts:
-    newest = _newest_entry(segment, parent, expires_before_ms)
+def _segment_facts(segment: Segment, parent: int, needs: Needs) -> SegmentFacts:
+    newest = _newest_entry(segment, parent, needs.ends_before_ms)
     identity, companions, (disk_bytes, links) = segment.log.identity, segment.companions, segment.on_disk
     return SegmentFacts(
         segment.base_offset,
@@ -249,7 +304,7 @@ def _segment_facts(segment: Segment, parent: int, expires_before_ms: int | None,
         identity.mtime_ms,
         newest.timestamp_ms if newest else NO_TIMESTAMP,
         identity,
-        _first_batch_ms(segment, parent) if wants_first else NO_TIMESTAMP,
+        _first_batch_ms(segment, parent) if needs.first_batches else NO_TIMESTAMP,
         hash_of(companions),
         newest.offset if newest else None,
         disk_bytes,
@@ -282,12 +337,9 @@ def _last_stable_offset(
     log_start: int,
     log_end: int,
     high_watermark: int | None,
-    policy: TopicPolicy,
     survey: Survey,
-) -> int | None:
-    """Read only where a compaction may want it: it costs a replay of the newest batches."""
-    if not policy.cleanup_compact or policy.unknown:
-        return None
+) -> int:
+    """Read it, which costs a replay of the newest batches."""
     bound = log_end if high_watermark is None else high_watermark
     state = load_producer_state(
         recovered.snapshots,

@@ -25,6 +25,8 @@ from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, parse_topic_partition
 
+GUARDED: Final = "guarded"
+"""The kind of the line behind that of a compaction which a guard rail then held back: the compaction did nothing."""
 SIZE_MAX_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 256 << 20
 """A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
@@ -66,8 +68,8 @@ class Journal:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``recover``, ``restore``, ``release``, ``failed``, or ``clock``: one looked
-                wrong and was confirmed.
+            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``failed``, or
+                ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
@@ -178,6 +180,15 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
             while line := file.readline(_LINE_BYTES_MAX):
                 if line != b"\n":  # written behind a torn line
                     yield _decoded(line.removesuffix(b"\n"))
+
+
+def read_entries(log_dir: Path, what: str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of one kind, oldest first; the other lines are not decoded. Raises: UnreadableFile."""
+    stated = b'"what":"%s"' % what.encode()
+    for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
+        data = read_file(log_dir / name) or b""
+        lines = data.splitlines() if stated in data else ()  # every plan asks, and hardly ever finds any
+        yield from (entry for line in lines if stated in line and (entry := _decoded(line)))
 
 
 def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:

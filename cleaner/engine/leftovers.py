@@ -47,6 +47,10 @@ class Leftovers(NamedTuple):
         """
         return self.renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + self.delay_ms
 
+    def is_journalled(self, file: SegmentFile) -> bool:
+        """Return whether a line of the journal tells of the file's rename."""
+        return _retired(file) in self.renamed_ms
+
     def due(self, now_ms: int) -> Iterator[SegmentFile]:
         """Yield the ``.deleted`` files whose delay is over."""
         return (file for file in self.listing.in_state(FileState.DELETED) if self.due_ms(file) <= now_ms)
@@ -70,7 +74,7 @@ def _retired(file: SegmentFile) -> RetiredFile:
 
 def _journalled(left: Leftovers) -> Leftovers:
     """Leave out what no line of the journal tells of."""
-    files = tuple(file for file in left.listing.files if _retired(file) in left.renamed_ms)
+    files = tuple(file for file in left.listing.files if left.is_journalled(file))
     return left._replace(listing=Listing(left.listing.directory, files))
 
 

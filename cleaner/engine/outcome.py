@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from policies.forecast.runway import Runway
 from policies.plan import Compaction, Deletion, PartitionKey
+from policies.reasons import Reason
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted
@@ -42,6 +44,8 @@ class PartitionResult:
     seconds: float = 0.0
     error: str | None = None
     """Why the partition, or its compaction, was left as it was."""
+    guard: Reason | None = None
+    """The guard rail that held the compaction back once it had read the records; nothing was compacted then."""
     is_corrupt: bool = False
     """The cause is damage in the files: another attempt fails, too, until they change."""
 
@@ -72,6 +76,16 @@ class PartitionResult:
             map_utilisation=done.map_utilisation,
         )
 
+    def following(self, before: PartitionResult) -> PartitionResult:
+        """Return the figures of two runs over a partition: this one, and the one before, which compacted nothing."""
+        return replace(
+            self,
+            deleted_segments=before.deleted_segments + self.deleted_segments,
+            deleted_bytes=before.deleted_bytes + self.deleted_bytes,
+            freed_bytes=before.freed_bytes + self.freed_bytes,
+            seconds=before.seconds + self.seconds,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -91,6 +105,25 @@ class Outcome:
     """Who carried the compactions out."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
+    runways: tuple[Runway, ...] = ()
+    """How long the file systems of the log dirs last; empty unless it is a dry run."""
+
+    @property
+    def guards(self) -> Mapping[PartitionKey, Reason]:
+        """The guard rails that held compactions back while they ran."""
+        return {key: result.guard for key, result in self.results.items() if result.guard}
+
+    def followed_by(self, second: Outcome) -> Outcome:
+        """Return the outcome of two runs, of which the second did what guard rails had held back in this one."""
+        later = {key: r.following(self.results[key]) if key in self.results else r for key, r in second.results.items()}
+        return replace(
+            second,
+            results={**self.results, **later},
+            swept_bytes=self.swept_bytes + second.swept_bytes,
+            seconds=self.seconds + second.seconds,
+            errors=tuple(dict.fromkeys((*self.errors, *second.errors))),
+            full_log_dirs={**self.full_log_dirs, **second.full_log_dirs},
+        )
 
 
 PASSES: Final = 2

@@ -1,7 +1,10 @@
-"""Partitions that a run could not compact for what their files hold: tried again once the files are others.
+"""Partitions that a run did not compact for what their files hold: tried again once the files are others.
 
-A run from the command line tries every time, and leaves a line in the journal for ``topics``. Who runs round after
-round would read the same damage over and over.
+Damage: a run from the command line tries every time, and leaves a line in the journal for ``topics``. Who runs round
+after round would read the same damage over and over.
+
+Too many records without a key: the round that counted them leaves a line in the journal. As long as the same round
+would read the same files, every later plan has the count from there, and knows what the guard rail says.
 """
 
 from __future__ import annotations
@@ -9,10 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
+from cleaner.engine.journal import GUARDED, partition_of, read_entries
+from policies.facts import CountedRound, KeyCount
+from policies.plan import PartitionPlan
+from policies.reasons import Reason
+from storage.errors import ErrorKind, LogCleanerError
 from storage.log.listing import Listing
-from storage.names import FileState
+from storage.names import FileState, TopicPartition
+
+
+class HeldBack(LogCleanerError):
+    """A guard rail held a compaction back once its records were counted, before anything was written."""
+
+    kind = ErrorKind.REFUSED
+
+    guard: Reason
+    count: KeyCount
+
+    def __str__(self) -> str:
+        return f"{self.guard.code}: {self.guard.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +64,49 @@ def uncleanable_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, Uncleanabl
                 found[name] = Uncleanable(cause, fingerprint)
             case {"what": "compact", "partition": str(name)}:  # a new attempt
                 found.pop(name, None)
+    return found
+
+
+class CountedFiles(NamedTuple):
+    """A count, and the files that it was made of."""
+
+    round: CountedRound
+    fingerprint: str
+
+    def of(self, listing: Listing) -> CountedRound | None:
+        """Return the count if these are the same files; else None."""
+        return self.round if _fingerprint(listing) == self.fingerprint else None
+
+
+def guarded_entry(planned: PartitionPlan, listing: Listing, held: HeldBack) -> dict[str, object]:
+    """Return the fields of a ``guarded`` line. ``listing``: made under the lock, before the round read anything."""
+    assert planned.compaction is not None
+    return {
+        "code": held.guard.code.value,
+        "text": held.guard.text,
+        "first_dirty_offset": planned.compaction.round.first_dirty_offset,
+        "end_offset": planned.compaction.round.end_offset,
+        "rounds": planned.policy.compaction_rounds,
+        **held.count._asdict(),
+        "fingerprint": _fingerprint(listing),
+    }
+
+
+def counts_in(log_dir: Path) -> dict[TopicPartition, CountedFiles]:
+    """Return the newest count of each partition, by the ``guarded`` lines of a journal. Raises: UnreadableFile."""
+    found: dict[TopicPartition, CountedFiles] = {}
+    for entry in read_entries(log_dir, GUARDED):
+        match entry:
+            case {
+                "first_dirty_offset": int(first_dirty_offset),
+                "end_offset": int(end_offset),
+                "rounds": str(rounds),
+                "records": int(records),
+                "unkeyed": int(unkeyed),
+                "fingerprint": str(fingerprint),
+            } if topic_partition := partition_of(entry):
+                counted = CountedRound(first_dirty_offset, end_offset, rounds, KeyCount(records, unkeyed))
+                found[topic_partition] = CountedFiles(counted, fingerprint)
     return found
 
 

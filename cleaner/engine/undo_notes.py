@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner.engine.deletion import retired_snapshots
-from cleaner.engine.journal import partition_of, read_journal, read_lines
+from cleaner.engine.journal import GUARDED, partition_of, read_journal, read_lines
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
@@ -75,13 +75,18 @@ def journalled_deletions(
     """
     found: dict[TopicPartition, list[DeletionFacts]] = {topic_partition: [] for topic_partition in partitions}
     before_compaction = dict.fromkeys(partitions, 0)
+    without_the_newest: dict[TopicPartition, int] = {}
     for entry in read_lines(log_dir):
         if entry is None:
             before_compaction |= {tp: len(found[tp]) for tp in found if tp in compacted}
+            without_the_newest.clear()
         elif not (topic_partition := partition_of(entry)) or topic_partition not in found:
             continue
         elif entry["what"] == "compact":
+            without_the_newest[topic_partition] = before_compaction[topic_partition]
             before_compaction[topic_partition] = len(found[topic_partition])
+        elif entry["what"] == GUARDED and topic_partition in without_the_newest:
+            before_compaction[topic_partition] = without_the_newest.pop(topic_partition)
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
             found[topic_partition].append(deletion)
     return {

@@ -13,9 +13,9 @@ from cleaner.metrics import families as names
 from cleaner.metrics.families import Family
 from policies.expiry import next_expiry_ms
 from policies.facts import PartitionFacts, UnreadablePartition
+from policies.forecast.runway import Growth
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
 from policies.reasons import Action, ReasonCode
-from policies.runway import Growth
 
 
 class Sample(NamedTuple):

@@ -21,8 +21,8 @@ from cleaner.engine.outcome import Outcome
 from cleaner.metrics import families as names
 from cleaner.metrics.of_plans import Failed, Sample, log_dir_samples, partitions_text
 from cleaner.metrics.of_runs import RunTotals
+from policies.forecast.runway import Growth
 from policies.plan import Plan
-from policies.runway import Growth
 
 
 class _Unread(NamedTuple):

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.errors import as_unwritable
 from cleaner.metrics import families as names
 from cleaner.metrics.registry import Metrics
-from policies.runway import Growth
+from policies.forecast.runway import Growth
 
 _MODE: Final = 0o644
 """The exporter of another user must be able to read the file."""

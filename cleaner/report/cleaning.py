@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.engine.outcome import Outcome, PartitionResult
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.forecast.documents import documents
 from cleaner.report.totals import Totals
-from policies.facts import UnreadablePartition
+from policies.facts import NO_TIMESTAMP, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
-from policies.reasons import Verdict
+from policies.reasons import Limit, Reason, as_int64
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -43,7 +44,8 @@ class CleaningReport:
 
         A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
-        compaction drops records without a key, and the data was read.
+        compaction drops records without a key, or as null if the data was not read, so that nobody knows. Only a dry
+        run has ``runway``: an object for each file system.
         """
         plan, outcome = self.plan, self.outcome
         return {
@@ -54,6 +56,7 @@ class CleaningReport:
             "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
             "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
             "totals": _totals(Totals.of(plan, outcome), outcome),
+            **({"runway": documents(outcome.runways)} if outcome.runways else {}),
         }
 
     def text(self, page: Page) -> Iterator[Text]:
@@ -99,7 +102,7 @@ def _partition(planned: PartitionPlan | UnreadablePartition, outcome: Outcome) -
         "first_dirty_offset": section.first_dirty_offset if section else None,
         "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
         "error": result.error if result else None,
-        "segments": [_segment(verdict) for verdict in planned.verdicts],
+        "segments": [_segment(planned, place) for place in range(len(planned.verdicts))],
         "result": _result(result) if result else None,
     }
 
@@ -123,13 +126,38 @@ def _unreadable(partition: UnreadablePartition) -> dict[str, Any]:
     }
 
 
-def _segment(verdict: Verdict) -> dict[str, Any]:
-    reason = verdict.reason
+def _segment(planned: PartitionPlan, place: int) -> dict[str, Any]:
+    verdict, facts = planned.verdicts[place], planned.facts
+    newest_ms = facts.segments[place].newest_record_ms
     return {
         "base_offset": verdict.base_offset,
+        "last_offset_max": facts.upper_offset(place) - 1 if verdict.size_bytes else None,
+        "newest_timestamp_ms": None if newest_ms == NO_TIMESTAMP else newest_ms,
         "bytes": verdict.size_bytes,
         "action": verdict.action.value,
-        "reason": {"code": reason.code.value, "text": reason.text, "until_ms": reason.until_ms},
+        "reason": reason_fields(verdict.reason),
+    }
+
+
+def reason_fields(reason: Reason) -> dict[str, Any]:
+    """Return a reason with its limit, as every document tells it."""
+    return {
+        "code": reason.code.value,
+        "text": reason.text,
+        "until_ms": reason.until_ms,
+        "limit": _limit(reason.limit) if reason.limit else None,
+    }
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    stated, actual = limit
+    return {
+        "key": stated.key,
+        "value": ",".join(stated.value) if isinstance(stated.value, tuple) else stated.value,
+        "layer": stated.layer.title,
+        "file": stated.file,
+        "line": stated.line,
+        "actual": as_int64(actual) if isinstance(actual, int) else actual,
     }
 
 
@@ -143,9 +171,15 @@ def _result(result: PartitionResult) -> dict[str, Any]:
         "compacted_to_bytes": result.compacted_to_bytes,
         "records_read": result.records_read,
         "records_kept": result.records_kept,
-        **({"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}),
+        **_unkeyed(result),
         "seconds": round(result.seconds, 3),
     }
+
+
+def _unkeyed(result: PartitionResult) -> dict[str, int | None]:
+    if result.compacted_from_bytes and result.basis is Basis.ESTIMATE:
+        return {"records_unkeyed": None}
+    return {"records_unkeyed": result.records_unkeyed} if result.records_unkeyed else {}
 
 
 def _totals(totals: Totals, outcome: Outcome) -> dict[str, Any]:

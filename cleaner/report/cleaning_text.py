@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.forecast.runways import opening
 from cleaner.report.page import LINES_MAX, Page, counted, size
 from cleaner.report.rollup.listing import STYLES, list_order, list_topics
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted, summarize
 from cleaner.report.runs import Stretch, policy_of, runs_of, told, where
 from policies.facts import UnreadablePartition
+from policies.guards import may_drop_unkeyed
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Action, duration, moment
 from policies.steps import scratch_bytes
@@ -48,7 +50,7 @@ def fill(
         page.text.append(summary.text)
         return
     if outcome.dry_run:
-        page.line("DRY RUN - nothing is changed; this is what a run would do", "bold yellow")
+        page.line(opening(plan), "bold yellow")
         page.line()
     if page.every_segment:
         _every_segment(page, plan, outcome)
@@ -90,7 +92,7 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> N
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
-        age = duration(max(plan.request.now_ms - newest_ms, 0))
+        age = duration(max((facts.clock.now_ms if facts.clock else plan.request.now_ms) - newest_ms, 0))
         page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old")
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
@@ -149,6 +151,8 @@ def _result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None
             words += f", {result.records_kept:,} of {result.records_read:,} records stay"
         if result.records_unkeyed:
             words += f", {result.records_unkeyed:,} without a key go"
+        if result.basis is Basis.ESTIMATE and may_drop_unkeyed(planned):
+            words += ", records without a key not counted"
         page.note(words, STYLES[Action.COMPACT])
     if result.error:
         page.note(f"FAILED: {result.error}", "bold red")

@@ -77,8 +77,8 @@ def _why(entry: Mapping[str, Any]) -> str:
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
-        case "failed":
-            return str(entry.get("error"))
+        case "failed" | "guarded":
+            return str(entry.get("error", entry.get("text")))
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
         case what:

@@ -11,17 +11,25 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from cleaner.engine.space.account import Accounts
+from cleaner.report.account import accounts_fields, directory_fields, tell_accounts
+from cleaner.report.forecast.documents import documents
+from cleaner.report.forecast.runways import lines as runway_lines
 from cleaner.report.page import LINES_MAX, Page, counted, size
 from cleaner.report.rollup.columns import in_columns
 from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, topics_of
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
+from policies.forecast.runway import Runway
 from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import duration
+from storage.names import TopicPartition
 
 Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
 _FAILURES_MAX: Final = 10
+_ROWS_MIN: Final = 10
+"""So many partitions or topics are listed, even where all that is told of the log dirs takes more than 60 lines."""
 _LINES_AROUND: Final = 5
 """The headings, the totals, and the lines that say how many are left out."""
 
@@ -71,34 +79,51 @@ class TopicsReport:
 
     plan: Plan
     uncleanable: Causes = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
+    """The space that the log dirs take."""
+    runways: tuple[Runway, ...] = ()
+    """How long the file systems of the log dirs last."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``topics --json`` prints: sizes in bytes, times in epoch ms."""
-        partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
-        return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
+        partitions = [self._fields(row) for row in self.rows()]
+        now_ms = self.plan.request.now_ms
+        last = {"runway": documents(self.runways)} if self.runways else {}
+        return {"schema": SCHEMA, "now": now_ms, "partitions": partitions, **accounts_fields(self.accounts), **last}
+
+    def _fields(self, row: TopicRow) -> dict[str, Any]:
+        fields = {name: getattr(row, name) for name in TopicRow.__slots__}
+        account = next((account for account in self.accounts.log_dirs if account.path == row.log_dir), None)
+        topic_partition = TopicPartition(row.topic, row.partition)
+        found = account.partitions.get(topic_partition) if account else None
+        return {**fields, **directory_fields(found, account.removals.get(topic_partition, ()) if account else ())}
 
     def text(self, page: Page) -> Iterator[Text]:
-        """Yield the table, a line for each failure, and the totals."""
-        rows = self.rows()
+        """Yield the table, a line for each failure, the totals, and the space that the log dirs take."""
+        rows, last = self.rows(), page.draft()
+        if not page.view.summary_only:
+            tell_accounts(self.accounts, self.plan.request.now_ms, last)
+        runway_lines(self.runways, last)
         if not page.view.summary_only:
             for log_dir in self.plan.log_dirs:
                 if len(self.plan.log_dirs) > 1:
                     page.line(log_dir.facts.path, "bold")
                 for error in log_dir.facts.errors:
                     page.line(f"FAILED: {error}", "bold red")
-            self._list(rows, page)
+            self._list(rows, page, LINES_MAX - last.lines)
         segments = counted(sum(row.segments or 0 for row in rows), "segment")
         topics = counted(len({row.topic for row in rows}), "topic")
         size_bytes = size(sum(row.bytes or 0 for row in rows))
         page.line(f"{counted(len(rows), 'partition')} of {topics}: {segments}, {size_bytes}", "bold")
         yield page.text
+        yield last.text
 
-    def _list(self, rows: Sequence[TopicRow], page: Page) -> None:
-        """Add a row for each partition; for each topic where those are too many."""
+    def _list(self, rows: Sequence[TopicRow], page: Page, lines_max: int) -> None:
+        """Add a row for each partition; for each topic where those are more than so many lines hold."""
         view, now_ms = page.view, self.plan.request.now_ms
         failed = [row for row in rows if row.error]
         shown_failed = failed if view.every_segment else failed[:_FAILURES_MAX]
-        room = LINES_MAX - page.lines - len(shown_failed) - _LINES_AROUND
+        room = max(lines_max - page.lines - len(shown_failed) - _LINES_AROUND, _ROWS_MIN)
         every = [p for log_dir in self.plan.log_dirs for p in log_dir.partitions]
         many = min(view.limit or len(every), len(every))
         if view.every_segment or many <= room:

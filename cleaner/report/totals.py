@@ -17,7 +17,7 @@ class Totals:
     unknown: int
     """Partitions that keep everything, because no source states their cleanup policy."""
     guarded: int
-    """Partitions that keep everything, because a guard rail holds their change back."""
+    """Partitions of which a guard rail holds the change back: all of it, or the compaction."""
     bytes_before: int
     deleting_partitions: int
     deleted_segments: int

@@ -203,6 +203,7 @@ TOPIC_KEYS: Final = (
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
     _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
     _ratio("max.delete.ratio", None, ours=True),
+    _ratio("max.unkeyed.ratio", 0.5, ours=True),
 )
 """The keys that a topic can set."""
 

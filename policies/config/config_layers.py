@@ -19,9 +19,10 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS
+from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS, ConfigKey
 from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
-from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
+from policies.config.explanation import Exclusion, Explanation, LayerValue
+from policies.config.policy import NOBODY, OUR_DEFAULT, BrokerPolicy, Layer, Stated, TopicPolicy
 from storage.errors import InvalidConfig, InvalidConfigs
 
 _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
@@ -31,28 +32,6 @@ _NO_LIMITS: Final = {
 _FIND_METADATA: Final = "name its directory with metadata.log.dir, or as one more --log-dir"
 _GLOB: Final = re.compile(r"[*?\[]")
 _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class LayerValue:
-    """One layer's value of a key. ``applies`` is False if a rule excludes this layer for the key."""
-
-    stated: Stated
-    applies: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Every stated value of a key, lowest layer first, and the value that holds."""
-
-    key: str
-    topic: str | None
-    values: tuple[LayerValue, ...]
-
-    @property
-    def winner(self) -> Stated:
-        """Return the value that holds."""
-        return next(value.stated for value in reversed(self.values) if value.applies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +82,18 @@ class ConfigLayers:
         """
         return self._with_cluster(sources, [])
 
+    def overridden(self, value: Stated) -> ConfigLayers:
+        """Return these layers with one more value of ``--set``, which wins over its others.
+
+        Raises:
+            InvalidConfigs: the value contradicts the other layers.
+        """
+        overrides = {**self.broad[Layer.SET], value.key: value}
+        layers = replace(self, broad={**self.broad, Layer.SET: overrides})
+        if problems := tuple(_contradictions(layers)):
+            raise InvalidConfigs(problems)
+        return layers
+
     def _with_cluster(self, sources: ConfigSources, problems: list[InvalidConfig]) -> ConfigLayers:
         stated: dict[Layer, RawLayer] = {
             Layer.CLUSTER_DEFAULT: sources.cluster_default,
@@ -134,7 +125,7 @@ class ConfigLayers:
 
     def _resolved(self, topic: str, *, compacted_before: bool) -> TopicPolicy:
         layers = self.of_topic(topic)
-        if _is_internal(topic):
+        if is_internal(topic):
             layers = [_RETENTION_UNSTATED, *map(_without_barred, layers)]
         stated = _strongest(layers)
         because = self._unknown_because(topic, stated["cleanup.policy"], compacted_before=compacted_before)
@@ -155,26 +146,48 @@ class ConfigLayers:
             InvalidConfig: there is no such key.
         """
         key = key_of(name)
-        return Explanation(key, topic, tuple(value for value in self._values(topic) if value.stated.key == key))
+        return Explanation(key, topic, tuple(self._values(key, topic)))
 
-    def _values(self, topic: str | None) -> Iterator[LayerValue]:
-        """Yield every value that was stated for a topic, lowest layer first."""
-        is_internal = topic is not None and _is_internal(topic)
-        if is_internal:
-            yield from (LayerValue(stated, applies=True) for stated in _RETENTION_UNSTATED.values())
-        for layer in self.of_topic(topic):
-            for stated in layer.values():
-                yield LayerValue(stated, applies=not (is_internal and _is_barred(stated)))
+    def _values(self, key: str, topic: str | None) -> Iterator[LayerValue]:
+        """Yield every value of a key that was stated for a topic, lowest layer first."""
+        is_kafkas_own = topic is not None and is_internal(topic)
+        if is_kafkas_own and key in _RETENTION_UNSTATED:
+            yield LayerValue(_RETENTION_UNSTATED[key])
+        for pattern, layer in self._layers_of(topic):
+            if (stated := layer.get(key)) and not (is_kafkas_own and stated.origin == NOBODY):
+                weaker = reversed(stated.overruled)
+                yield from (LayerValue(other, pattern, Exclusion.WEAKER_NAME) for other in weaker)
+                barred = is_kafkas_own and _is_barred(stated)
+                yield LayerValue(stated, pattern, Exclusion.INTERNAL_TOPIC if barred else None)
+
+    def differing(self, name: str, topics: Iterable[str]) -> dict[str, LayerValue]:
+        """Return the topics for which another value of a key holds than for a topic that no layer names.
+
+        Args:
+            name: a topic key, or a broker key that stands in for one.
+            topics: the topics to look at.
+
+        Raises:
+            InvalidConfig: there is no such key.
+        """
+        usual = self.explain(name).winner.value
+        found = {topic: self.explain(name, topic).winning for topic in topics}
+        return {topic: winning for topic, winning in found.items() if winning.stated.value != usual}
 
     def of_topic(self, topic: str | None) -> list[StatedLayer]:
         """Return the layers that hold for a topic, the strongest last. None stands for a topic that no layer names."""
-        below = [self.broad[layer] for layer in Layer if layer < Layer.TOPIC_METADATA]
-        if topic is None:
-            return [*below, self.broad[Layer.SET]]
-        return [*below, self.topic_metadata.get(topic, {}), *self._tables(topic), self.broad[Layer.SET]]
+        return [layer for _, layer in self._layers_of(topic)]
 
-    def _tables(self, topic: str) -> list[StatedLayer]:
-        return [table for pattern, table in self.topics_file if pattern == topic or fnmatchcase(topic, pattern)]
+    def _layers_of(self, topic: str | None) -> list[tuple[str | None, StatedLayer]]:
+        """Return what ``of_topic`` does, each layer of ``[topics]`` with its name or glob."""
+        below = [(None, self.broad[layer]) for layer in Layer if layer < Layer.TOPIC_METADATA]
+        overrides = (None, self.broad[Layer.SET])
+        if topic is None:
+            return [*below, overrides]
+        return [*below, (None, self.topic_metadata.get(topic, {})), *self._tables(topic), overrides]
+
+    def _tables(self, topic: str) -> list[tuple[str, StatedLayer]]:
+        return [table for table in self.topics_file if table[0] == topic or fnmatchcase(topic, table[0])]
 
     def patterns_without(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Return the names and globs of ``[topics]`` that match none of the given topics."""
@@ -206,7 +219,8 @@ class ConfigLayers:
         return None
 
 
-def _is_internal(topic: str) -> bool:
+def is_internal(topic: str) -> bool:
+    """Return whether a topic is one of Kafka's own, which are named ``__*``."""
     return topic.startswith("__")
 
 
@@ -232,10 +246,13 @@ def key_of(name: str) -> str:
 
 
 def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
-    title = Layer.KAFKA_DEFAULT.title
-    keys = (*TOPIC_KEYS, *BROKER_KEYS)
-    defaults = {key.name: Stated(key.name, key.default, Layer.KAFKA_DEFAULT, title, key.name) for key in keys}
+    defaults = {key.name: _default(key) for key in (*TOPIC_KEYS, *BROKER_KEYS)}
     return defaults if limits_stated else {**defaults, **_NO_LIMITS}
+
+
+def _default(key: ConfigKey) -> Stated:
+    origin = OUR_DEFAULT if key.ours else Layer.KAFKA_DEFAULT.title
+    return Stated(key.name, key.default, Layer.KAFKA_DEFAULT, origin, key.name)
 
 
 def _read(raw: Mapping[Layer, RawLayer], problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:

@@ -7,8 +7,9 @@ us). ``[topics]`` holds topic keys. ``[defaults]`` and ``--set`` hold both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from policies.config.config_keys import BROKER_KEYS, SYNONYM_OF, TOPIC_KEYS, ConfigKey, Synonym
@@ -69,17 +70,23 @@ class _Name(NamedTuple):
 
 def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> StatedLayer:
     """Read one layer. Return its sound values, and append its faults to ``problems``."""
-    ranked: dict[str, tuple[int, Stated]] = {}
+    ranked: dict[str, list[tuple[int, Stated]]] = {}
     for written, said in raw.items():
         name = _NAMES[layer].get(written)
         if name is None:
             if not layer.is_brokers_own:
                 problems.append(unknown_key(written, said, layer))
         elif stated := _read_value(layer, name, written, said, problems):
-            known = ranked.get(name.key.name)
-            if known is None or name.rank < known[0]:
-                ranked[name.key.name] = (name.rank, stated)
-    return {key: stated for key, (_, stated) in ranked.items()}
+            ranked.setdefault(name.key.name, []).append((name.rank, stated))
+    return {key: _strongest_name(named) for key, named in ranked.items()}
+
+
+def _strongest_name(named: list[tuple[int, Stated]]) -> Stated:
+    """Return the value of the name with the smallest rank, with the values of the other names."""
+    if len(named) == 1:
+        return named[0][1]
+    strongest, *weaker = (stated for _, stated in sorted(named, key=itemgetter(0)))
+    return replace(strongest, overruled=tuple(weaker))
 
 
 def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:

@@ -12,7 +12,17 @@ from functools import lru_cache
 from math import isnan
 from typing import Final
 
-from policies.config.config_keys import INT_MAX, LONG_MAX, NO_LIMIT, ConfigKey, Synonym, Value, ValueKind, ValueUnit
+from policies.config.config_keys import (
+    DOUBLE_MAX,
+    INT_MAX,
+    LONG_MAX,
+    NO_LIMIT,
+    ConfigKey,
+    Synonym,
+    Value,
+    ValueKind,
+    ValueUnit,
+)
 
 RawValue = str | int | float | bool | Sequence[str]
 """A value as TOML or a line of text states it."""
@@ -67,6 +77,19 @@ def show_value(key: ConfigKey, value: Value) -> str:
     if isinstance(value, int) and key.unit is not ValueUnit.NONE:
         return _with_suffix(key.unit, value)
     return "off" if value is None else str(value)
+
+
+def kafka_text(value: Value) -> str | None:
+    """Return a value as ``kafka-configs --describe`` writes it; None if the key is not set. Source: Java's toString."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if value == DOUBLE_MAX:
+        return "1.7976931348623157E308"
+    return str(value)
 
 
 @lru_cache(maxsize=1024)  # every segment of a topic shows the same limit

@@ -26,6 +26,8 @@ from policies.config.config_values import show_value
 
 NOBODY: Final = "nobody stated it"
 """The origin of a limit that no layer stated."""
+OUR_DEFAULT: Final = "logcleaner's default"
+"""The origin of a default of a key that Kafka does not know."""
 
 
 class Layer(IntEnum):
@@ -67,6 +69,8 @@ class Stated:
         file: the path of the file that states the value, or of the directory of the cluster metadata; None if no file
             does, as for ``--set`` and Kafka's defaults.
         line: the line of the file, from 1; None if it has no lines.
+        overruled: the values of the same key that the same layer states by weaker names, the strongest first, such as
+            ``log.retention.hours`` beside ``log.retention.ms``.
     """
 
     key: str
@@ -76,6 +80,7 @@ class Stated:
     name: str
     file: str | None = None
     line: int | None = None
+    overruled: tuple[Stated, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -137,6 +142,8 @@ class TopicPolicy:
     """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
     max_delete_ratio: float | None = None
     """The share of a partition's bytes that a run may delete without ``--yes``; None is no limit."""
+    max_unkeyed_ratio: float = 0.5
+    """The share of the records of a round that may go without ``--yes`` because they have no key; 1 is no limit."""
     unknown_because: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict)
 

@@ -19,10 +19,12 @@ from storage.segment import Segment, SegmentFile, listed
 
 @dataclass(frozen=True)  # no slots: it keeps what it was asked for, of hundreds of files
 class Listing:
-    """The segment files that one ``scandir`` of a partition directory found; all other files are left out."""
+    """The segment files that one ``scandir`` of a partition directory found."""
 
     directory: Path
     files: tuple[SegmentFile, ...]
+    others: tuple[str, ...] = ()
+    """The names of all other entries, which nobody looked at: they are no part of a log. In no order."""
 
     def in_state(self, state: FileState) -> Sequence[SegmentFile]:
         """Return the files with one suffix state, ascending by base offset, snapshots among them."""
@@ -52,14 +54,20 @@ class Listing:
 
 
 def list_partition(directory: Path) -> Listing:
-    """List a partition directory. Symlinks, devices and foreign names are not ours and are left out.
+    """List a partition directory. Symlinks, devices and foreign names are not ours: of them only the names are listed.
 
     Raises: UnreadableFile.
     """
+    found, others = [], []
     with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
-        found = [file for entry in entries if (file := _listed(directory, entry)) is not None]
+        for entry in entries:
+            file = _listed(directory, entry)
+            if file is not None:
+                found.append(file)
+            else:
+                others.append(entry.name)
     found.sort(key=_file_name)
-    return Listing(directory, tuple(found))
+    return Listing(directory, tuple(found), tuple(others))
 
 
 _file_name = attrgetter("file_name")

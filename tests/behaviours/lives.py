@@ -111,7 +111,7 @@ class Life:
         listing = list_partition(self.path)
         segments = tuple(segment for segment in listing.segments if segment.base_offset < end)
         start, producers = facts.log_start_offset, self.log.producer_state(NOW_MS)
-        round_ = Round(listing, segments, planned, policy, start, producers, now_ms, facts.log_end_offset)
+        round_ = Round(listing, segments, planned, policy, start, producers, now_ms, now_ms, facts.log_end_offset)
         done = compact(round_, self._means())
         self.reopen()
         return done

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.docs import picture
-from tests.docs.parts import DOCS, documents, with_parts
+from tests.docs.parts import DOCS, pages, with_parts
 
 
 def main() -> None:
     """Write them all."""
-    for name in documents():
+    for name in pages():
         (DOCS / name).write_text(with_parts(name), "utf-8")
     picture.PICTURE.write_text(picture.picture(), "utf-8")
 

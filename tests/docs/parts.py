@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.docs import configuration, manifests, metrics, options
+from tests.docs import configuration, documents, manifests, metrics, options
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -17,6 +17,7 @@ PARTS: Final[dict[tuple[str, str], Callable[[], str]]] = {
     ("configuration.md", "keys"): configuration.keys,
     ("metrics.md", "metrics"): metrics.families,
     ("commands.md", "options"): options.options,
+    ("json.md", "documents"): documents.documents,
     **{("kubernetes.md", name): partial(manifests.shown, name) for name in manifests.NAMES},
 }
 """Document and name of the part -> what makes the part."""
@@ -31,7 +32,7 @@ def with_parts(name: str) -> str:
     return text
 
 
-def documents() -> Sequence[str]:
+def pages() -> Sequence[str]:
     """Return the names of the documents that have generated parts."""
     return sorted({name for name, _ in PARTS})
 

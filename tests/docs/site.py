@@ -1,6 +1,7 @@
 """A hook of mkdocs: the first page of the site is the README, and the documents beside the README are pages, too.
 
-A page links to them as on disk, by ``../README.md``; here the links are made to fit.
+The schemas that the wheel carries become files of the site. A page links to all of them as on disk, by
+``../README.md``; here the links are made to fit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT: Final = Path(__file__).parents[2]
+SCHEMAS: Final = "cleaner/report/schemas"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -20,6 +22,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         page = File.generated(config, _page(path.name), content=path.read_text("utf-8").replace("](docs/", "]("))
         page.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(page)
+    for path in sorted((ROOT / SCHEMAS).iterdir()):
+        files.append(File.generated(config, f"schemas/{path.name}", content=path.read_text("utf-8")))
     return files
 
 
@@ -28,7 +32,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     for path in sorted(ROOT.glob("*.md")):
         markdown = markdown.replace(f"](../{path.name}", f"]({_page(path.name)}")
         markdown = markdown.replace(f"]({path.name}", f"]({_page(path.name)}")
-    return markdown
+    return markdown.replace(f"](../{SCHEMAS}/", "](schemas/")
 
 
 def _page(name: str) -> str:

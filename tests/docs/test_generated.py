@@ -9,23 +9,24 @@ from xml.etree import ElementTree
 import pytest
 
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS
-from tests.docs import configuration, picture
+from policies.config.key_descriptions import MEANINGS
+from tests.docs import picture
 from tests.docs.blocks import ROOT
-from tests.docs.parts import DOCS, documents, with_parts
+from tests.docs.parts import DOCS, pages, with_parts
 
 REMEDY = "run python -m tests.docs and commit what it writes"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize("name", documents())
+@pytest.mark.parametrize("name", pages())
 def test_the_generated_parts_of_a_page_are_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text("utf-8") == with_parts(name), REMEDY
 
 
 def test_every_key_of_ours_has_a_meaning_and_every_meaning_a_key() -> None:
     keys = {key.name: key for key in (*TOPIC_KEYS, *BROKER_KEYS)}
-    assert set(configuration.MEANINGS) <= set(keys)
-    assert {name for name, key in keys.items() if key.ours} <= set(configuration.MEANINGS)
+    assert set(MEANINGS) <= set(keys)
+    assert {name for name, key in keys.items() if key.ours} <= set(MEANINGS)
 
 
 def test_a_key_without_a_meaning_is_one_that_nothing_acts_on() -> None:
@@ -33,7 +34,7 @@ def test_a_key_without_a_meaning_is_one_that_nothing_acts_on() -> None:
                         for path in sorted((ROOT / folder).rglob("*.py")))  # fmt: skip
     acted_on = {key.name for key in (*TOPIC_KEYS, *BROKER_KEYS)
                 if re.search(rf"\b(policy|broker|stated|broker_policy\(\))\.{key.field}\b", product)}  # fmt: skip
-    assert acted_on - set(configuration.MEANINGS) == set()
+    assert acted_on - set(MEANINGS) == set()
     assert len(acted_on) > 20, "the pattern finds nothing any more"
 
 

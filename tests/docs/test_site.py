@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import PAGES, ROOT
+from tests.schemas import SCHEMAS
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -27,6 +28,7 @@ def test_the_site_is_built_without_warnings_and_has_every_page(tmp_path: Path) -
     made = {path.name for path in (tmp_path / "site").glob("*.html")}
     pages = {path.with_suffix(".html").name for path in (*PAGES, *ROOT.glob("*.md"))}
     assert made - {"404.html"} == pages - {"README.html"} | {"index.html"}
+    assert {path.name for path in (tmp_path / "site/schemas").iterdir()} == {path.name for path in SCHEMAS.iterdir()}
     assert "https://fonts" not in (tmp_path / "site/index.html").read_text("utf-8")
 
 

@@ -145,7 +145,7 @@ def a_record(offset: int, kind: str) -> Record:
 def clean(world: World, rules: Rules, first_dirty: int, map_end: int, now_ms: int) -> set[object]:
     """Rewrite the whole log under a map of ``[first_dirty, map_end]``; gives the fates that occurred."""
     latest = latest_offsets(world, first_dirty, map_end)
-    fates, left, seen = TransactionFates.of(world.index), [], set[object]()
+    fates, left, seen = TransactionFates.of(world.index, 0), [], set[object]()
     for batch in world.log:
         can_discard = fates.can_discard(batch.facts)
         fate = rules.batch(batch.facts, can_discard, world.producers, world.end, now_ms)
@@ -171,7 +171,7 @@ def clean(world: World, rules: Rules, first_dirty: int, map_end: int, now_ms: in
 
 
 def latest_offsets(world: World, first_dirty: int, map_end: int) -> dict[str | None, int]:
-    fates, latest = TransactionFates.of(world.index), dict[str | None, int]()
+    fates, latest = TransactionFates.of(world.index, 0), dict[str | None, int]()
     for batch in world.log:
         if not fates.can_discard(batch.facts) and batch.is_data:
             latest |= {r.key: r.offset for r in batch.records if r.key and first_dirty <= r.offset <= map_end}

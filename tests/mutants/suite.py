@@ -21,7 +21,7 @@ from tests.mutants.plugin import CHOSEN, SECONDS
 
 ROOT: Final = Path(__file__).parents[2]
 DIRECTORIES: Final = ("tests/policies", "tests/storage", "tests/cleaner", "tests/models", "tests/crash")
-_MORE_FILES: Final = ("tests/spark/test_extents.py",)
+_MORE_FILES: Final = ("tests/spark/test_choice.py", "tests/spark/test_extents.py")
 """Tests of these areas that lie elsewhere and start no Spark."""
 _COPIED: Final = ("policies", "storage", "cleaner", "tests", "docs", "systemd", "monitoring", "packaging")
 _PACKAGES: Final = _COPIED[:3]

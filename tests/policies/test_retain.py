@@ -180,20 +180,20 @@ ABORTED_0_TO_3 = AbortedTransaction(7, 0, 3, 4)
 
 def test_data_of_an_aborted_transaction_goes_and_its_marker_stays_with_its_index_entry() -> None:
     # Kafka LogCleanerTest.testAbortMarkerRemoval, round 1
-    fates = TransactionFates.of([ABORTED_0_TO_3])
+    fates = TransactionFates.of([ABORTED_0_TO_3], 0)
     assert walk(fates, data(0), data(2), marker(Marker.ABORT, 3), data(4)) == [True, True, False, False]
     assert fates.retained == [ABORTED_0_TO_3]
 
 
 def test_an_abort_marker_without_data_goes_and_so_does_its_index_entry() -> None:
     # Kafka LogCleanerTest.testAbortMarkerRemoval, round 2
-    for fates in (TransactionFates.of([ABORTED_0_TO_3]), TransactionFates.of([])):
+    for fates in (TransactionFates.of([ABORTED_0_TO_3], 0), TransactionFates.of([], 0)):
         assert walk(fates, marker(Marker.ABORT, 3)) == [True]
         assert fates.retained == []
 
 
 def test_a_commit_marker_stays_while_its_data_is_there() -> None:
-    fates = TransactionFates.of([])
+    fates = TransactionFates.of([], 0)
     assert walk(fates, data(0), marker(Marker.COMMIT, 1), marker(Marker.COMMIT, 2)) == [False, False, True]
 
 
@@ -201,14 +201,14 @@ def test_transactions_of_two_producers_are_kept_apart() -> None:
     # Kafka LogCleanerTest.testBasicTransactionAwareCleaning
     aborted = AbortedTransaction(1, 0, 6, 2)
     batches = [data(1, 1), data(3, 2), data(5, 1), marker(Marker.ABORT, 6, 1), marker(Marker.COMMIT, 7, 2)]
-    fates = TransactionFates.of([aborted])
+    fates = TransactionFates.of([aborted], 0)
     assert walk(fates, *batches, data(8, 1), marker(Marker.COMMIT, 9, 1)) == [True, False, True, *[False] * 4]
     assert fates.retained == [aborted]
 
 
 def test_a_second_aborted_transaction_of_a_producer_begins_after_the_first_one_ended() -> None:
     second = AbortedTransaction(7, 5, 8, 9)
-    fates = TransactionFates.of([second, ABORTED_0_TO_3])
+    fates = TransactionFates.of([second, ABORTED_0_TO_3], 0)
     batches = [data(0), marker(Marker.ABORT, 3), data(4), marker(Marker.COMMIT, 4), data(5), marker(Marker.ABORT, 8)]
     assert walk(fates, *batches) == [True, False, False, False, True, False]
     assert fates.retained == [ABORTED_0_TO_3, second]
@@ -216,43 +216,43 @@ def test_a_second_aborted_transaction_of_a_producer_begins_after_the_first_one_e
 
 def test_a_transaction_that_ended_before_the_walk_takes_no_later_data_with_it() -> None:
     # pass 1 begins at the first dirty segment: the marker at 3 is not in it
-    fates = TransactionFates.of([ABORTED_0_TO_3])
+    fates = TransactionFates.of([ABORTED_0_TO_3], 0)
     assert walk(fates, data(4), marker(Marker.COMMIT, 5)) == [False, False]
     assert fates.retained == []
 
 
 def test_a_transaction_whose_marker_is_not_fed_goes_on_until_the_next_abort_marker() -> None:
     # Kafka Cleaner.buildOffsetMapForSegment begins at an index entry, maybe behind the marker at 3
-    fates = TransactionFates.of([ABORTED_0_TO_3])
+    fates = TransactionFates.of([ABORTED_0_TO_3], 0)
     fates.begin_up_to(3)
     batches = [data(4), marker(Marker.COMMIT, 5), data(6), marker(Marker.ABORT, 7), data(8)]
     assert walk(fates, *batches) == [True, True, True, False, False]
 
 
 def test_a_transaction_begins_with_the_batch_that_holds_its_first_offset() -> None:
-    fates = TransactionFates.of([AbortedTransaction(7, 3, 9, 10)])
+    fates = TransactionFates.of([AbortedTransaction(7, 3, 9, 10)], 0)
     assert walk(fates, data(2), data(4)) == [False, True]
 
 
 def test_data_outside_of_transactions_is_not_aborted() -> None:
-    fates = TransactionFates.of([ABORTED_0_TO_3])
+    fates = TransactionFates.of([ABORTED_0_TO_3], 0)
     plain = replace(data(1), is_transactional=False)
     assert walk(fates, plain, marker(Marker.ABORT, 3)) == [False, True]
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(Marker.NONE, True), (Marker.OTHER, False)])
 def test_other_control_batches_end_no_transaction(kind: Marker, expected: bool) -> None:
-    fates = TransactionFates.of([])
+    fates = TransactionFates.of([], 0)
     assert walk(fates, data(0), marker(kind, 1), marker(Marker.COMMIT, 2)) == [False, expected, False]
 
 
 def test_two_transactions_with_the_same_offsets_in_damaged_indexes_do_not_raise() -> None:
-    fates = TransactionFates.of([AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 0, 5, 6)])
+    fates = TransactionFates.of([AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 0, 5, 6)], 0)
     assert walk(fates, data(1, 1), data(2, 2)) == [True, True]
 
 
 def test_of_two_transactions_of_a_producer_in_damaged_indexes_the_earlier_one_holds_until_its_marker() -> None:
-    fates = TransactionFates.of([AbortedTransaction(7, 1, 8, 9), ABORTED_0_TO_3])
+    fates = TransactionFates.of([AbortedTransaction(7, 1, 8, 9), ABORTED_0_TO_3], 0)
     assert walk(fates, data(0), data(2), marker(Marker.ABORT, 3)) == [True, True, False]
     assert fates.retained == [ABORTED_0_TO_3]
 
@@ -273,7 +273,7 @@ def test_a_transaction_index_that_the_markers_contradict_is_refused(
     story: str, index: list[AbortedTransaction], batches: list[BatchFacts]
 ) -> None:
     with pytest.raises(ContradictedTxnIndex):
-        walk(TransactionFates.of(index), *batches)
+        walk(TransactionFates.of(index, 0), *batches)
 
 
 def test_an_abort_below_the_log_start_is_not_in_the_index_and_contradicts_nothing() -> None:

@@ -73,6 +73,8 @@ def test_the_oldest_mebibyte_is_a_step_of_its_own():
     assert told([oldest, rest]) == [("a-0", [9, mebibyte]), ("a-0", [5, 7])]
     assert (oldest.deletion.new_log_start_offset, rest.deletion.new_log_start_offset) == (20, 40)
     assert [v.base_offset for v in rest.verdicts] == [20, 30, 40]
+    (step,) = deletion_steps(a_plan(EXPIRING, a=old("a-0", mebibyte, 5).segment()), at_once=True)
+    assert told(with_oldest_apart(step)) == [("a-0", [mebibyte]), ("a-0", [5])]
     for sizes_bytes in ((9, mebibyte - 10, 0), (9, mebibyte), (mebibyte,)):
         (small,) = deletion_steps(a_plan(EXPIRING, a=old("a-0", *sizes_bytes).segment()), at_once=True)
         assert with_oldest_apart(small) == (small,)

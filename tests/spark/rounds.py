@@ -42,7 +42,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def assert_same_by(compactor: Compactor, log_dir: Path, layers: ConfigLayers, **asked: Any) -> None:
-    """Compact one copy by this process and one by a compactor: the same bytes, times, names and figures."""
+    """Compact one copy by this process and one by a compactor: the same bytes, times, names, figures and guards."""
     here, there = log_dir.with_name("here"), log_dir.with_name("there")
     for copy in (here, there):
         shutil.rmtree(copy, ignore_errors=True)
@@ -57,6 +57,8 @@ def assert_same_by(compactor: Compactor, log_dir: Path, layers: ConfigLayers, **
         for o in (found, expected)
     ]
     assert figures[0] == figures[1]
+    guards = [{key[1]: guard for key, guard in outcome.guards.items()} for outcome in (found, expected)]
+    assert guards[0] == guards[1]
     assert not list(there.rglob("*.logcleaner"))
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from cleaner.spark.bulk.bulk import Bulk
+from tests.cleaner.engine.test_unkeyed_guard import mixed
 from tests.partition_dirs import COMPACT, PartitionDir, committed, configured, keyed
 from tests.spark.bulk_on_a_cluster import PARTITIONS
-from tests.spark.rounds import assert_same_by
+from tests.spark.rounds import assert_same_by, cleaned
 
 ROOT = Path(__file__).parents[2]
 CLUSTER_MIB = 64
@@ -28,9 +29,12 @@ def test_spark_finds_the_survivors_that_the_local_engine_finds(spark: Any, tmp_p
         made = PartitionDir(log_dir, f"orders-{number}").segment(0, keyed(0, "a=1", "a=2", f"b={number}", "c"))
         made.segment(4, keyed(4, "a=3", "d=1", "b=2")).segment(7, keyed(7, "e=1", "c=2"))
         drawn.append(made.segment(9, keyed(9, "z=1")))
-    committed(log_dir, *drawn)
+    committed(log_dir, *drawn, mixed(log_dir, "orders-2"))
     (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 1 {first_dirty}\n")
-    assert_same_by(Bulk(spark), log_dir, configured(orders=COMPACT | {"segment.bytes": "250"}))
+    layers = configured(orders=COMPACT | {"segment.bytes": "250"})
+    assert_same_by(Bulk(spark), log_dir, layers)
+    outcome = cleaned(log_dir, layers, Bulk(spark))
+    assert [topic_partition.partition for _, topic_partition in outcome.guards] == [2]  # too many without a key
 
 
 @pytest.mark.slow

@@ -6,7 +6,10 @@ import pytest
 
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
-from storage.scan.extents import Extent, packed
+from storage.log.listing import list_partition
+from storage.names import TopicPartition
+from storage.scan.extents import Extent, Wanted, cut_partition, packed
+from storage.scan.partitions import OffsetRange
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import read, reader
 
@@ -53,6 +56,22 @@ def test_offsets_asked_for_are_sought_by_the_index(log: Log, tmp_path: Path) -> 
 def test_an_index_that_is_missing_short_or_wrong_is_not_believed(log: Log, tmp_path: Path, content: bytes) -> None:
     next(log.directory.glob("*.index")).write_bytes(content)
     assert offsets(tmp_path, maxPartitionBytes="10000") == list(range(3 * BATCHES))
+
+
+@pytest.mark.parametrize(("since_ms", "starts"), [(0, [0]), (NOW_MS, [0])])
+def test_records_since_a_moment_begin_with_the_first_one_if_that_is_as_late(
+    log: Log, since_ms: int, starts: list[int]
+) -> None:
+    wanted = Wanted(OffsetRange(0, log.log_end_offset), since_ms, 1 << 30, read_committed=False)
+    found = cut_partition(TopicPartition("orders", 0), list_partition(log.directory).segments, wanted)
+    assert [extent.offsets.start for extent in found] == starts
+
+
+def test_segments_outside_the_offsets_asked_for_are_not_read(tmp_path: Path) -> None:
+    made = PartitionDir(tmp_path, "orders-0").segment(0, keyed(0, "a=1")).segment(1, keyed(1, "b=1"))
+    segments = list_partition(made.segment(2, keyed(2, "c=1")).path).segments
+    wanted = Wanted(OffsetRange(1, 2), None, 1 << 30, read_committed=False)
+    assert [extent.base_offset for extent in cut_partition(TopicPartition("orders", 0), segments, wanted)] == [1]
 
 
 def test_small_slices_share_a_task(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from pyspark.errors import PySparkException
 
+from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.copy.moment import SourceChanged
 from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import bulk as bulk_module
@@ -26,11 +27,23 @@ from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
-from storage.names import SCRATCH_SUFFIX
+from storage.names import SCRATCH_SUFFIX, TopicPartition
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.cleaner.engine.test_unkeyed_guard import mixed, seen
 from tests.conftest import Samples
-from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, configured, keyed
+from tests.partition_dirs import (
+    COMPACT,
+    DAY_MS,
+    EXPIRING,
+    NOW_MS,
+    FakeClock,
+    PartitionDir,
+    committed,
+    configured,
+    keyed,
+    request,
+)
 from tests.spark.rounds import assert_same_by, cleaned, contents, sample_layers, skewed
 
 LAYERS = configured(orders=COMPACT)
@@ -86,7 +99,11 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
 
 
 def drawn(log_dir: Path) -> PartitionDir:
-    made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "b=1"), keyed(2, "c=1", "d"))
+    return drawn_as(log_dir, "orders-0")
+
+
+def drawn_as(log_dir: Path, name: str) -> PartitionDir:
+    made = PartitionDir(log_dir, name).segment(0, keyed(0, "a=1", "b=1"), keyed(2, "c=1", "d"))
     made.segment(4, keyed(4, "a=2", "c=2"), keyed(6, "e=1", "b=2")).segment(8, keyed(8, "e=2", "a=3"))
     return made.segment(10, keyed(10, "z=1"))
 
@@ -118,6 +135,34 @@ def test_records_without_a_key_are_counted_as_they_are_here(tmp_path: Path, here
     assert_same_by(here, log_dir, LAYERS)
     ((_, result),) = cleaned(log_dir, LAYERS, here).results.items()
     assert result.records_unkeyed == 2
+
+
+@pytest.mark.parametrize("first_dirty", [0, 1, 3])
+def test_guard_rail_holds_back_the_same_partition_as_here_and_the_others_go_on(
+    tmp_path: Path, here: Here, first_dirty: int
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, mixed(log_dir), drawn_as(log_dir, "orders-1"))
+    (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {first_dirty}\n")
+    assert_same_by(here, log_dir, LAYERS)
+    before = seen(log_dir / "orders-0")
+    outcome = cleaned(log_dir, LAYERS, here)
+    (guard,) = outcome.guards.values()
+    assert "would drop 3 of 5 records" in guard.text
+    assert seen(log_dir / "orders-0") == before
+    assert outcome.results[str(log_dir), TopicPartition("orders", 1)].compacted_from_bytes
+    assert not cleaned(log_dir, LAYERS, here, confirmed=True).guards
+
+
+def test_copy_by_a_cluster_has_what_a_guard_rail_holds_back_as_it_is(tmp_path: Path, here: Here) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, mixed(log_dir))
+    cleaner = Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock()), compactor=here)
+    _, outcome = cleaner.copy(request(), tmp_path / "copy", tool_version="1")
+    assert len(outcome.guards) == 1
+    for path in (log_dir / "orders-0").iterdir():
+        assert (tmp_path / "copy" / "orders-0" / path.name).read_bytes() == path.read_bytes()
+    assert not list(tmp_path.rglob(f"*{SCRATCH_SUFFIX}"))
 
 
 @pytest.mark.parametrize("codec", list(Compression))

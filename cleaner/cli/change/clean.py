@@ -9,17 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock, confirm_guards, tell_guards
+from cleaner.cli.change.asking import add_what_if_argument, asked, with_answers
+from cleaner.cli.confirming import (
+    add_danger_arguments,
+    confirm,
+    confirm_force_lock,
+    confirm_guards,
+    confirm_held_back,
+    tell_guards,
+)
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
+from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
-from storage.errors import InvalidConfig
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
 
 if TYPE_CHECKING:
@@ -52,8 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
     group.add_argument(
-        "--exact", action="store_true", help="with --dry-run: read the data to find the exact compacted size"
+        "--exact",
+        action="store_true",
+        help="with --dry-run: read the data for the exact compacted size, and count records without a key",
     )
+    add_what_if_argument(group)
     group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
     group.add_argument("--force-compaction", action="store_true", help="compact at any dirty ratio")
     group.add_argument(
@@ -92,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     from storage.lock import LogDirLocked
 
     _check_usage(args)
-    request, view = _request(args), view_of(args)
+    request, questions, view = _request(args), asked(args), view_of(args)
     confirm_force_lock(args)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
@@ -102,29 +114,34 @@ def run(args: argparse.Namespace) -> int:
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
+        tell_overrides(loaded, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
+            answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
+            bar.stop()
+            if again := confirm_held_back(args, plan, outcome, confirmed):
+                plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     report = CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output))
-    show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
+    show(with_answers(report, answered), as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener)
     _tell_unknown(plan)
     _tell_uncommitted(plan)
-    tell_guards(plan)
+    tell_guards(plan, is_dry=args.dry_run)
     if not args.output:  # a copy leaves the log dir as it was
         tell_metrics(cleaner, loaded.settings, plan.request, missing, Ran(plan, outcome, started_ms))
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code)):
+    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code), ("--what-if", args.what_if)):
         if given and not args.dry_run:
             raise InvalidConfig(option, None, "needs --dry-run")
     if args.force_compaction and args.only == "retention":
@@ -155,14 +172,32 @@ def _request(args: argparse.Namespace) -> Request:
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
     """Carry out the request. Return plan, outcome, and the exit status of a signal that came meanwhile, else 0."""
     if args.dry_run:
+        from policies.replanning import held_back
+
         plan = cleaner.plan(request)
-        return plan, cleaner.would_do(plan, exact=args.exact), 0
+        outcome = cleaner.would_do(plan, exact=args.exact)
+        return held_back(plan, outcome.guards), outcome, 0
     with stopping_on_signals(cleaner) as signals:
         if args.output:
             plan, outcome = cleaner.copy(request, args.output, tool_version=__version__)
         else:
             plan, outcome = cleaner.clean(request)
     return plan, outcome, 128 + signals[0] if signals else 0
+
+
+def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request) -> tuple[Plan, Outcome, int]:
+    """Do what guard rails had held back. Return what came of both runs, as ``_act`` does."""
+    from policies.replanning import limited_to, replanned
+
+    keys = outcome.guards.keys()
+    try:
+        with stopping_on_signals(cleaner) as signals:
+            second_plan, second = cleaner.clean(request)
+    except LogCleanerError as error:  # a broker may have started; the first run is to be told all the same
+        return plan, replace(outcome, errors=(*outcome.errors, str(error))), 0
+    deleted = {key: outcome.results[key].deleted_segments for key in keys}
+    plan = replanned(plan, limited_to(second_plan, keys), deleted)
+    return plan, outcome.followed_by(second), 128 + signals[0] if signals else 0
 
 
 def _tell_output(output: Path) -> None:

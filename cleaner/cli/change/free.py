@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
+from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from policies.plan import PartitionPlan
     from policies.rescue import SpaceTarget, Volume
 
-HELP = "rescue a full disk: delete what retention allows, oldest first, up to a target"
+HELP = "rescue a full disk: unlink what retention allows, oldest first, up to a target"
 _STATE_LIMITS = "name the broker's --server-properties FILE, or say --kafka-defaults if it runs on those"
 _STATUSES = (
     ExitStatus.DONE,
@@ -74,11 +75,12 @@ def run(args: argparse.Namespace) -> int:
     with ProgressBar(passes=PASSES) as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
+        tell_overrides(loaded, args.topic)
         started_ms = clock_ms()
         volumes = cleaner.volumes()
         is_met = not any(args.target.short_bytes(volume) for volume in volumes)
         if is_met and not missing and not args.json:  # the usual case if this runs before each start of a broker
-            _tell_volumes(volumes, volumes, args.target)
+            _tell_volumes(volumes, volumes, args.target, would=False)
             return ExitStatus.DONE
         rescued, signalled = _act(args, cleaner, waiting, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
@@ -87,10 +89,12 @@ def run(args: argparse.Namespace) -> int:
     show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
     tell_failures(rescued.plan, rescued.outcome, listener)
     if not args.json:
-        _tell_volumes(rescued.before, rescued.after, rescued.target)
+        _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)
         _tell_measured(rescued)
+        if args.dry_run and rescued.plan.has_work:
+            sys.stdout.write("free unlinks files at once: restore cannot bring them back\n")
     _tell_short(args, rescued)
-    tell_guards(rescued.plan)
+    tell_guards(rescued.plan, is_dry=args.dry_run)
     ran = Ran(rescued.plan, rescued.outcome, started_ms)
     tell_metrics(cleaner, loaded.settings, ran.plan.request, missing, ran)
     if rescued.outcome.interrupted and signalled:
@@ -125,14 +129,16 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, waiting: Waiting, *, is_met
     return rescued, 128 + signals[0] if signals else 0
 
 
-def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: SpaceTarget) -> None:
+def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: SpaceTarget, *, would: bool) -> None:
     from cleaner.report.page import size
 
     for earlier, later in zip(before, after, strict=True):
-        was = f", {size(earlier.free_bytes)} before" if later.free_bytes != earlier.free_bytes else ""
+        was = f", {size(earlier.free_bytes)} {'now' if would else 'before'}"
+        was = was if later.free_bytes != earlier.free_bytes else ""
+        free = "would be free" if would else "free"
         asked = f"{size(wanted.wanted_bytes(later))} {'missed' if wanted.short_bytes(later) else 'met'}"
         sys.stdout.write(
-            f"{printable(', '.join(later.log_dirs))}: {size(later.free_bytes)} free{was}; target {asked}\n"
+            f"{printable(', '.join(later.log_dirs))}: {size(later.free_bytes)} {free}{was}; target {asked}\n"
         )
 
 
@@ -147,7 +153,10 @@ def _tell_measured(rescued: Rescued) -> None:
             sys.stdout.write(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now\n")
     for (log_dir, topic_partition), gain in rescued.lacking.items():
         taken, gained = gain.expected_bytes, size(max(gain.measured_bytes, 0))
-        why = "a snapshot, a copy that shares blocks, or a process with open files may keep the rest"
+        why = (
+            "a snapshot, a copy that shares blocks, or a process with open files may keep the rest, "
+            "or another process wrote meanwhile"
+        )
         what = f"deleting {size(taken)} freed {gained}, so nothing else of this partition was deleted"
         sys.stdout.write(f"{printable(log_dir)}/{topic_partition}: measured: {what}: {why}\n")
 
@@ -177,6 +186,18 @@ def _is_unlimited(partition: PartitionPlan) -> bool:
     stated = (policy.stated.get(key) for key in ("retention.ms", "retention.bytes"))
     is_stated = any(value is not None and value.layer is not Layer.KAFKA_DEFAULT for value in stated)
     return policy.cleanup_delete and not is_stated and policy.retention_ms < 0 and policy.retention_bytes < 0
+
+
+def _stopped(here: Sequence[PartitionPlan], rescued: Rescued, volume: Volume) -> tuple[str, str] | None:
+    """Return what stopped the deletions that policy allows, and what to do; None if nothing did."""
+    from cleaner.report.page import counted
+
+    if held := sum(p.guard is not None for p in here):
+        return f"a guard rail holds {counted(held, 'partition')} back", "the next lines name it"
+    results = rescued.outcome.results
+    failed = sum(results[p.key].error is not None for p in here if p.key in results)
+    failed += sum(p.log_dir in volume.log_dirs for p in rescued.plan.failures)
+    return (f"{counted(failed, 'partition')} failed", "the lines before say why") if failed else None
 
 
 def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
@@ -215,7 +236,7 @@ def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[
     if left:
         least = size(min(compaction.working_bytes for compaction in left))
         return f"no compaction has enough space: the smallest one needs {least}", "add space, or lower a retention"
-    if withheld := _withheld(here):
+    if withheld := _stopped(here, rescued, volume) or _withheld(here):
         return withheld
     others = "lower a retention" if args.compact else "lower a retention, or add --compact"
     unlimited = sum(map(_is_unlimited, here))

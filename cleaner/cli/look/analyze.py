@@ -76,7 +76,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
         from cleaner.spark.analysis.snapshot import take_snapshot
         from cleaner.spark.stage_lines import StageLines
 
-        request = Request(clock_ms(), force_compaction=True, topics=tuple(args.topic))
+        request = Request(clock_ms(), force_compaction=True, confirmed=True, topics=tuple(args.topic))
         snapshot = take_snapshot(cleaner.plan(request))
         with StageLines(spark.sparkContext.statusTracker()) as lines:
             analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)

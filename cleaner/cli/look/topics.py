@@ -25,14 +25,20 @@ def run(args: argparse.Namespace) -> int:
     """Plan, and show one line for each partition."""
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.outcome import Silent
+    from cleaner.engine.space.account import Accounts
+    from cleaner.engine.space.accounting import Accountant
+    from cleaner.engine.space.unlinked import file_systems_of
     from cleaner.report.topics import TopicsReport
     from policies.plan import Request
 
     view = view_of(args)
     cleaner, _, missing = open_cleaner(args, Silent())
-    plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)))
+    accountant = Accountant(args.topic)
+    plan = cleaner.plan(Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic)), accountant)
     uncleanable = cleaner.uncleanable(plan)
-    show(TopicsReport(plan, uncleanable), as_json=args.json, view=view, pager=args.pager)
+    accounts = Accounts(accountant.accounts_of(plan), file_systems_of(cleaner.volumes()))
+    report = TopicsReport(plan, uncleanable, accounts, cleaner.runways(plan))
+    show(report, as_json=args.json, view=view, pager=args.pager)
     for error in missing:
         complain(str(error))
     failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)

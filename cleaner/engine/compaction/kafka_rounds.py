@@ -22,6 +22,7 @@ from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import modified_ms
 from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Survivors, Tombstones, Walk
 from policies.config.policy import BrokerPolicy
+from policies.facts import KeyCount
 from policies.retain import RecordFate, record_fate
 from storage.arrays import Words
 from storage.errors import InvalidConfig
@@ -95,16 +96,17 @@ class KafkaFinder:
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
         self._map_dirty_section()
-        kept, unkeyed = array("q"), 0
+        kept, decided, unkeyed = array("q"), 0, 0
         fates = self.new_fates()
         in_round = [opened for opened in self.spans if opened.span.base_offset <= self._latest_offset]
         for opened in in_round:
-            unkeyed += self._decide(opened, fates, kept)
+            count = self._decide(opened, fates, kept)
+            decided, unkeyed = decided + count.records, unkeyed + count.unkeyed
         bitmap = _bitmap_of(kept, self._ordinals)
         return Survivors(
             bitmap,
             tuple(self._walks[opened.span.base_offset].walked for opened in in_round),
-            unkeyed,
+            KeyCount(decided, unkeyed),
             self._latest_offset + 1,
             Tombstones.DECIDED,
             map_utilisation=len(self._offsets) / max(self.keys_max, 1),
@@ -137,9 +139,9 @@ class KafkaFinder:
         if not self._is_full:
             self._latest_offset = max(self._latest_offset, batch.last_offset)
 
-    def _decide(self, opened: OpenSpan, fates: Fates, kept: array[int]) -> int:
-        """Add the ordinals of the records that stay; gives how many have no key."""
-        unkeyed = 0
+    def _decide(self, opened: OpenSpan, fates: Fates, kept: array[int]) -> KeyCount:
+        """Add the ordinals of the records that stay. Return how many records the round decides on by their keys."""
+        decided = unkeyed = 0
         for batch in self._batches(opened, fates):
             for ordinal, record in enumerate(batch.records, batch.first_ordinal):
                 fate = record_fate(
@@ -153,8 +155,9 @@ class KafkaFinder:
                 )
                 if fate.is_kept:
                     kept.append(ordinal)
+                decided += fate is not RecordFate.BEYOND_THE_MAP
                 unkeyed += fate is RecordFate.NO_KEY
-        return unkeyed
+        return KeyCount(decided, unkeyed)
 
     def _batches(self, opened: OpenSpan, fates: Fates, unmet_bytes: int = 0) -> Iterator[_DecodedBatch]:
         """Walk over all batches of a span; the first walk verifies them and gives their records numbers.

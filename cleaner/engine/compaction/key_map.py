@@ -134,7 +134,7 @@ class KeyMap:
         self._words[:] = 0
         self._share_out(0)
 
-    def add(self, slice_: Slice, run: Run, first_dirty: int, share: int) -> None:
+    def add(self, slice_: Slice, run: Run, first_dirty: int, share: int, *, is_counted: bool = True) -> None:
         """Map the keys of some rows. Raises: CorruptBatch.
 
         Args:
@@ -142,8 +142,9 @@ class KeyMap:
             run: rows of it.
             first_dirty: first dirty offset; records before it are only checked.
             share: of the thread.
+            is_counted: whether the records without a key count here, and not where ``mark`` meets them.
         """
-        row = run.first
+        row, unkeyed = run.first, int(self._shares[share][KEYLESS])
         while row < run.last:
             with self._entered() as (tags, changes):
                 status, row = map_records(
@@ -154,6 +155,8 @@ class KeyMap:
                 self._make_room(changes)
             elif status != Status.OK:
                 raise slice_.fail(status, row)
+        if not is_counted:
+            self._shares[share][KEYLESS] = unkeyed
 
     def mark(self, slice_: Slice, run: Run, bitmap: Words, ordinal_base: int, kept: Words, share: int) -> int:
         """Clear the bits of the rows' records whose key is in the map, or that have none; nothing is added any more.

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from policies.facts import KeyCount
 from storage.arrays import Words
 from storage.records.record import NO_TIMESTAMP
 from storage.scan.segments import SegmentReader, open_segment
@@ -130,8 +131,8 @@ class Survivors:
     """One bit for each record, by its ordinal."""
     walked: tuple[Walked | Spared, ...]
     """The spans below ``end_offset``, ascending."""
-    unkeyed: int
-    """How many records of data batches have no key; a compacted log cannot keep them."""
+    count: KeyCount
+    """A compacted log cannot keep the records without a key."""
     end_offset: int
     """The first offset that the next round looks at."""
     tombstones: Tombstones = Tombstones.BY_HORIZON

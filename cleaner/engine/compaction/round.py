@@ -23,9 +23,13 @@ from cleaner.engine.compaction.targets import Destination, InPlace, IntoCopy, No
 from cleaner.engine.deletion import check_unchanged
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means
+from cleaner.engine.uncleanable import HeldBack
 from policies.compaction import grouped
 from policies.config.policy import TopicPolicy
-from policies.plan import Compaction, PartitionPlan, Request
+from policies.facts import KeyCount
+from policies.guards import unkeyed_guard, unless_confirmed
+from policies.plan import Compaction, PartitionPlan, Request, path_of
+from policies.reasons import Reason
 from policies.retain import AbortedTransaction, new_delete_horizon_ms
 from storage.arrays import Words
 from storage.kernels.bitmap import count_bits
@@ -49,9 +53,18 @@ class Round:
     log_start_offset: int
     producers: ProducerState
     now_ms: int
+    clock_ms: int
+    """The wall clock, epoch ms. ``--now`` may lie before it; ``delete.retention.ms`` counts from the later one."""
     log_end_offset: int
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
+    guard_of: Callable[[KeyCount], Reason | None] = lambda _: None
+    """Says what a guard rail, which nobody confirmed, has against dropping the records without a key."""
+
+    def check(self, count: KeyCount) -> None:
+        """Let the round go on, and write, only if no guard rail holds it back. Raises: HeldBack."""
+        if guard := self.guard_of(count):
+            raise HeldBack(guard, count)
 
 
 def round_of(
@@ -80,9 +93,15 @@ def round_of(
         facts.log_start_offset if log_start_offset is None else log_start_offset,
         producers,
         request.now_ms,
+        means.clock.now_ms(),
         facts.log_end_offset,
         request.is_at_once,
+        partial(_guard_of, partition, request),
     )
+
+
+def _guard_of(partition: PartitionPlan, request: Request, count: KeyCount) -> Reason | None:
+    return unless_confirmed(unkeyed_guard(count, partition.policy), str(path_of(partition.facts)), request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,7 @@ def compact(round_: Round, means: Means) -> Compacted:
     Raises:
         CorruptBatch, CorruptIndex, NotYetSupported, OutOfSpace, PlanOutOfDate, UnreadableFile: the partition is as it
             was, or some of its groups are swapped in whole: either is a valid log, and the round can be repeated.
+        HeldBack: a guard rail holds the partition back; nothing was written.
         Stopped: asked to end; groups swapped in before stay.
     """
     interval_bytes = round_.policy.index_interval_bytes
@@ -136,6 +156,11 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
         walks: list[Fates] = []
         survivors = _survivors(round_, spans, _noted(walks, new_fates), crew, horizons, means, pace, filters)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
+        try:
+            round_.check(survivors.count)
+        except HeldBack:
+            means.listener.progress(round_.compaction.size_bytes)  # there is no second pass
+            raise
         upgrades = round_.policy.compaction_upgrade_format
         rewriter = Rewriter(
             survivors.bitmap, horizons, survivors.tombstones, new_fates(), crew, pace, upgrades=upgrades
@@ -157,7 +182,7 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
         size_bytes,
         survivors.records,
         kept,
-        survivors.unkeyed,
+        survivors.count.unkeyed,
         survivors.end_offset,
         map_utilisation=survivors.map_utilisation,
     )
@@ -167,7 +192,8 @@ def horizons_of(round_: Round) -> Horizons:
     """Return the moments that the round decides by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    return Horizons(round_.now_ms, new_delete_horizon_ms(round_.now_ms, retention_ms), horizon_ms)
+    met_ms = max(round_.now_ms, round_.clock_ms)
+    return Horizons(round_.now_ms, new_delete_horizon_ms(met_ms, retention_ms), horizon_ms)
 
 
 def _survivors(

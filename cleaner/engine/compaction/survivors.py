@@ -14,7 +14,7 @@ Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -24,8 +24,10 @@ from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.key_map import KeyMap
 from cleaner.engine.compaction.passes import Marked, OpenSpan, Span, Spared, Survivors, Walk
+from policies.facts import KeyCount
 from storage.arrays import Words
 from storage.kernels.bitmap import new_bitmap, set_range
+from storage.kernels.status import BatchFate
 from storage.scan.arena import Arena, Run
 from storage.scan.page_cache import available_bytes
 from storage.scan.segments import SegmentReader
@@ -76,6 +78,8 @@ class Finder:
     _spared: tuple[Spared, ...] = ()
     _bitmap: Words = field(default_factory=lambda: new_bitmap(0))
     _ordinals: int = 0
+    _decided: int = 0
+    """Records of the spans walked so far that a key decides on."""
     _last: SegmentReader | None = None
 
     def __post_init__(self) -> None:
@@ -98,7 +102,8 @@ class Finder:
             self._pass()
         spared = {one.span.base_offset: one for one in self._spared}
         walked = tuple(one.walk.walked if one.walk else spared[one.opened.span.base_offset] for one in self._surveyed)
-        return Survivors(self._bitmap, walked, unkeyed, self.spans[-1].span.upper_offset, map_utilisation=utilisation)
+        count = KeyCount(self._decided + sum(one.records for one in self._spared), unkeyed)
+        return Survivors(self._bitmap, walked, count, self.spans[-1].span.upper_offset, map_utilisation=utilisation)
 
     def _pass(self) -> None:
         """Do one range of hashes: as many as the map holds."""
@@ -137,6 +142,7 @@ class Finder:
                 is_ordinary = fates.dispose(slice_)
                 if is_first:
                     self._ordinals += int(slice_.table["record_count"].sum(dtype=np.int64))
+                    self._decided += _decided_in(slice_)
                 yield _Mapping(reader, walk, slice_, is_first, is_ordinary)
 
     def _finish(self, task: _Mapping) -> None:
@@ -156,16 +162,22 @@ class Finder:
             reader.let_go()
 
     def _map_keys(self, task: _Mapping) -> None:
+        slice_, below = task.slice_, _rows_below(task.slice_, self.first_dirty_offset)
         with self.crew.hand() as (share, arena):
-            for run in _runs(task, task.slice_.table.size, arena):
-                self.key_map.add(task.slice_, run, self.first_dirty_offset, share)
+            for run in _runs(task, slice_.table.size, arena):
+                if run.first < below:  # ``_mark`` counts all records of a batch across the first dirty offset
+                    clean = replace(run, last=min(run.last, below))
+                    self.key_map.add(slice_, clean, self.first_dirty_offset, share, is_counted=False)
+                if run.last > below:
+                    dirty = replace(run, first=max(run.first, below))
+                    self.key_map.add(slice_, dirty, self.first_dirty_offset, share)
 
     def _mark(self, task: _Mapping) -> Marked:
         """Look up the keys of a slice. The first bit found stands for the first of the bitmap's word that the slice
         begins in."""
         slice_ = task.slice_
         table, (base, end) = slice_.table, _ordinals_of(slice_)
-        below = int(np.searchsorted(table["base_offset"], self.first_dirty_offset))
+        below = _rows_below(slice_, self.first_dirty_offset)
         covered = new_bitmap(end - base)
         if below:
             first, last = int(table["first_ordinal"][0]), table[below - 1]
@@ -202,10 +214,24 @@ def is_dirty(span: Span, first_dirty_offset: int) -> bool:
 def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
     """The rows before ``last`` with their plain records; verified before they are decompressed, or to be verified."""
     slice_ = task.slice_
+    if not last:
+        return
     if task.is_first and slice_.is_plain:
         yield Run(slice_.buf, 0, last, is_unverified=True)
         return
-    yield from arena.runs(slice_, 0, last, verify=task.is_first)
+    for run in arena.runs(slice_, 0, last, verify=task.is_first):
+        yield replace(run, last=min(run.last, last))  # legacy rows are one run
+
+
+def _rows_below(slice_: Slice, offset: int) -> int:
+    """Return how many rows begin below an offset; the last of them may end behind it."""
+    return int(np.searchsorted(slice_.table["base_offset"], offset))
+
+
+def _decided_in(slice_: Slice) -> int:
+    """Return how many records a key decides on: those of data batches that no transaction aborted."""
+    records, fates = slice_.table["record_count"], slice_.table["fate"]
+    return int(records.sum(dtype=np.int64, where=fates <= BatchFate.RETAIN_EMPTY))
 
 
 def _ordinals_of(slice_: Slice) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cleaner.engine.copy.manifest import IncompleteCopy, Manifest, damaged_files, read_manifest
 from cleaner.engine.copy.moment import CHECKPOINTS
 from cleaner.engine.inventory import is_named
-from cleaner.engine.journal import partition_of, read_journal
+from cleaner.engine.journal import GUARDED, partition_of, read_journal
 from cleaner.errors import told
 from storage.checkpoints import CorruptCheckpoint
 from storage.directory import followed
@@ -169,12 +169,17 @@ class ComparedDir:
 
     @cached_property
     def _begun_compactions(self) -> Mapping[TopicPartition, Sequence[tuple[int, int]]]:
-        """Yield when each compaction of the journal began, epoch ms, and its end offset. Raises: UnreadableFile."""
+        """Return when each compaction of the journal began, epoch ms, and its end offset; without those held back.
+
+        Raises: UnreadableFile.
+        """
         found: dict[TopicPartition, list[tuple[int, int]]] = {}
         for entry in read_journal(self.log_dir.path):
             topic_partition, end_offset, time_ms = partition_of(entry), entry.get("end_offset"), entry.get("time_ms")
             if entry.get("what") == "compact" and topic_partition and type(end_offset) is type(time_ms) is int:
                 found.setdefault(topic_partition, []).append((time_ms, end_offset))
+            elif entry.get("what") == GUARDED and topic_partition in found:
+                del found[topic_partition][-1:]
         return found
 
     def _compacted_to(self, topic_partition: TopicPartition) -> int:

@@ -7,7 +7,8 @@ the copy without a manifest; nothing is copied anew, for that would be another m
 
 The caller holds the lock of the original, where it has one that can be held. The comparisons do not rely on it.
 
-A partition that fails is copied as it is, and told. What the plan does not touch is copied as it is.
+A partition that fails is copied as it is, and told. What the plan does not touch, or a guard rail holds back, is copied
+as it is.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tel
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionResult
+from cleaner.engine.uncleanable import HeldBack
 from cleaner.errors import told
 from policies.facts import UnreadablePartition
+from policies.guards import compaction_held_back
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import LogCleanerError, PlanOutOfDate
@@ -179,7 +182,7 @@ class Copier:
         target = output.path / name
         self.moment.directories[name].ensure_unchanged()
         try:
-            result = self._cleaned_copy(planned, target, output)
+            planned, result = self._as_far_as_guarded(planned, target, output)
         except (OutOfSpace, PlanOutOfDate, Stopped):
             raise
         except (LogCleanerError, OSError, MemoryError) as error:
@@ -189,9 +192,20 @@ class Copier:
             self.means.listener.event("partition_failed", **facts.topic_partition._asdict(), error=told(error))
             self.results[planned.key] = PartitionResult(Basis.DONE, error=told(error))
             return self._as_it_is(planned, target, output, told(error))
-        if planned.has_work:
+        if planned.has_work or result.guard:
             self.results[planned.key] = replace(result, seconds=self.means.clock.seconds() - start_seconds)
         return PartitionCopy(planned, name, compacted_to_offset=self._cleaned.get(facts.topic_partition))
+
+    def _as_far_as_guarded(
+        self, planned: PartitionPlan, target: Path, output: OutputDir
+    ) -> tuple[PartitionPlan, PartitionResult]:
+        """Write the partition as planned, or without its compaction if a guard rail holds that back."""
+        try:
+            return planned, self._cleaned_copy(planned, target, output)
+        except HeldBack as held:
+            output.empty(target)
+            planned = compaction_held_back(planned, held.guard)
+            return planned, replace(self._cleaned_copy(planned, target, output), guard=held.guard)
 
     def _as_it_is(
         self, planned: PartitionPlan | UnreadablePartition, target: Path, output: OutputDir, error: str

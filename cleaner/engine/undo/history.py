@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import partition_of, read_lines
+from cleaner.engine.journal import GUARDED, partition_of, read_lines
 from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT
@@ -34,16 +34,28 @@ class History:
 def read_history(log_dir: LogDir, wanted: Wanted) -> History:
     """Return the entries of the wanted partitions and of the log dir as a whole, without the fields for a restore.
 
+    A compaction that a guard rail held back changed nothing: its own line is left out, and the one that says so is not.
+
     Raises: UnreadableFile.
     """
-    entries, damaged_lines = [], 0
+    entries: list[Mapping[str, Any]] = []
+    damaged_lines = 0
     for entry in read_lines(log_dir.path):
         if entry is None:
             damaged_lines += 1
         elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
             entry.pop("undo", None)
+            if entry["what"] == GUARDED:
+                _leave_out_newest_compaction(entries, entry.get("partition"))
             entries.append(entry)
     return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir))
+
+
+def _leave_out_newest_compaction(entries: list[Mapping[str, Any]], partition: object) -> None:
+    for place in reversed(range(len(entries))):
+        if (entries[place]["what"], entries[place].get("partition")) == ("compact", partition):
+            del entries[place]
+            return
 
 
 def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from cleaner.engine.outcome import Outcome
+from cleaner.engine.outcome import Basis, Outcome
+from cleaner.report.forecast.runways import closing, lines
 from cleaner.report.page import Page, counted, size
 from cleaner.report.totals import Totals
+from policies.guards import may_drop_unkeyed
 from policies.plan import Plan
 from policies.reasons import duration, moment
 
@@ -35,6 +37,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
         words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
     _warnings(totals, outcome, page)
+    lines(outcome.runways, page)
     _next_step(plan, totals, outcome, page)
 
 
@@ -153,8 +156,17 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
     if outcome.dry_run and totals.is_estimate:
         page.line("The compacted size is not known without reading the data; --exact reads it.")
+        _uncounted(plan, outcome, page)
     if outcome.dry_run and has_work:
-        page.line("DRY RUN - nothing was changed. To do it, run the same command without --dry-run.", "bold yellow")
+        page.line(closing(plan), "bold yellow")
+
+
+def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
+    """Add a line if the records that a compacted topic cannot keep were not counted."""
+    estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
+    if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
+        lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
+        page.line(f"{lost}: not known without --exact.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

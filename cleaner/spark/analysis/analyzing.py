@@ -226,12 +226,12 @@ def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
 
 
 def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> Rehearsed:
-    """Measure what a clean would save now: each partition with something to do in a task of its own, as a dry run."""
+    """Measure what ``clean --yes`` would save now: each partition with something to do, in a task of its own."""
     working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
     now_ms = snapshot.now_ms
 
     def measure(planned: PartitionPlan) -> PartitionResult:
-        return Rehearsal(Means(broker=broker), Request(now_ms)).result(planned, exact=True)
+        return Rehearsal(Means(broker=broker), Request(now_ms, confirmed=True)).result(planned, exact=True)
 
     tasks = spark.sparkContext.parallelize(working, max(len(working), 1))
     return dict(tasks.mapValues(measure).collect())

@@ -3,7 +3,7 @@
 Steps:      1. survey: for each round a task walks over the headers, for record counts and the state of transactions;
             2. keys: for each span a task yields (round, keyed 128-bit hash, place) of its records. Spark finds each
                key's last place in the dirty section, and drops these keys from the clean section. It never shuffles
-               values;
+               values. A round that a guard rail holds back, because of its records without a key, ends here;
             3. the survivors' places become a bitmap for each unit, in scratch files;
             4. rewrite: for each unit a task writes the segment as the local engine does, fsynced, under a name of its
                own;
@@ -34,6 +34,7 @@ from cleaner.engine.compaction.passes import Span
 from cleaner.engine.compaction.round import fates_maker, horizons_of, spans_of
 from cleaner.engine.compaction.targets import InPlace
 from cleaner.engine.means import Means, Stopped
+from cleaner.engine.uncleanable import HeldBack
 from cleaner.spark.bulk import tasks
 from cleaner.spark.bulk.scratch import sweep
 from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
@@ -49,6 +50,7 @@ from cleaner.spark.bulk.work import (
 )
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from cleaner.spark.session import cause_of
+from policies.facts import KeyCount
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -68,7 +70,7 @@ class _Prepared:
     setting: Setting
     round: Round
     units: list[GroupWork] = field(default_factory=list)
-    unkeyed: int = 0
+    count: KeyCount = field(default_factory=lambda: KeyCount(0, 0))
     rewritten: list[Rewritten] = field(default_factory=list)
     error: LogCleanerError | None = None
 
@@ -151,7 +153,7 @@ class Bulk:
             sum(rewritten.size_bytes for rewritten in prepared.rewritten),
             sum(unit.records for unit in prepared.units),
             sum(rewritten.records for rewritten in prepared.rewritten),
-            prepared.unkeyed,
+            prepared.count.unkeyed,
             round_.compaction.round.end_offset,
             target.freed_bytes if isinstance(target, InPlace) else 0,
         )
@@ -246,14 +248,16 @@ def _units(batch: Sequence[_Prepared]) -> list[GroupWork]:
 
 
 def _note(prepared: _Prepared, walked: Answers) -> None:
-    """Note in a round what the walks over its spans found: errors, and the number of records without a key."""
-    for unit in prepared.units:
-        for span in unit.spans:
-            answer = walked[span.number]
-            if isinstance(answer, LogCleanerError):
-                prepared.error = prepared.error or answer
-            else:
-                prepared.unkeyed += answer.unkeyed
+    """Note in a round what the walks over its spans found: errors, and counts. A guard rail may hold the round back."""
+    answers = [walked[span.number] for unit in prepared.units for span in unit.spans]
+    found = [answer.count for answer in answers if isinstance(answer, KeysFound)]
+    prepared.count = KeyCount(sum(count.records for count in found), sum(count.unkeyed for count in found))
+    prepared.error = prepared.error or next((a for a in answers if isinstance(a, LogCleanerError)), None)
+    if prepared.error is None:
+        try:
+            prepared.round.check(prepared.count)
+        except HeldBack as held:
+            prepared.error = held
 
 
 def _unit(setting: Setting, numbers: tuple[int, int], group: Sequence[Span], surveyed: Sequence[Surveyed]) -> GroupWork:

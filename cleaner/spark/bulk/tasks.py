@@ -32,6 +32,7 @@ from cleaner.spark.bulk.work import (
     SurveyTask,
 )
 from cleaner.spark.errors import UnseenLogDir
+from policies.facts import KeyCount
 from storage.arrays import Integers, Table, Words
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
@@ -98,12 +99,12 @@ class SpanWalk:
         self._digester = Digester(secret, data_only=True, with_body=False)
         self._opened = OpenSpan(work.span, _reader(work.span))
         self._walk = Walk.of(self._opened, work.first_ordinal)
-        self._unkeyed = 0
+        self._records = self._unkeyed = 0
 
     @property
     def found(self) -> KeysFound:
         """The findings besides keys, once ``rows`` has ended."""
-        return KeysFound(self._walk.walked, self._unkeyed)
+        return KeysFound(self._walk.walked, KeyCount(self._records, self._unkeyed))
 
     def rows(self) -> Iterator[tuple[Table, Integers, Flags]]:
         """Yield the digests of the records with a key, their places, and flags for those in the dirty section.
@@ -116,6 +117,7 @@ class SpanWalk:
             is_ordinary = fates.dispose(slice_)
             for run in self._digester.runs(slice_):
                 digests = run.digests[run.digests["key_bytes"] >= 0]
+                self._records += run.digests.size
                 self._unkeyed += run.digests.size - digests.size
                 places = digests["ordinal"] + (self._unit << PLACE_BITS)
                 yield digests, places, digests["offset"] >= self._setting.first_dirty_offset

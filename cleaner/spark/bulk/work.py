@@ -14,6 +14,7 @@ from typing import Final
 
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.passes import Horizons, Span, Walked
+from policies.facts import KeyCount
 from policies.retain import TransactionFates
 from storage.segment import Segment
 
@@ -89,8 +90,7 @@ class KeysFound:
     """The findings of a walk over a span's records, apart from keys."""
 
     walked: Walked
-    unkeyed: int
-    """The number of records without a key."""
+    count: KeyCount
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
 from policies.config.configured import Configured
 from policies.plan import PartitionKey
+from policies.rescue import Volume
 from tests.cleaner.report.plans import a_dry_run, a_plan, a_run
 
 
@@ -46,9 +47,12 @@ class FakeCleaner:
         self.compactor = compactor
         return self
 
-    def plan(self, request: Request) -> Plan:
+    def plan(self, request: Request, listed: object = None) -> Plan:
         self._remember("plan", request)
         return self.given
+
+    def volumes(self) -> tuple[Volume, ...]:
+        return ()
 
     def uncleanable(self, plan: Plan) -> dict[PartitionKey, str]:
         return {partition.key: self.failed for partition in plan.partitions if self.failed}
@@ -56,6 +60,13 @@ class FakeCleaner:
     def would_do(self, plan: Plan, **options: object) -> Outcome:
         self.asked.append(("would_do", options))
         return self.dry_outcome(plan)
+
+    def what_if(self, plan: Plan, outcome: Outcome, questions: Sequence[object], **options: object) -> tuple[()]:
+        self.asked.append(("what_if", tuple(questions)))
+        return ()
+
+    def runways(self, plan: Plan) -> tuple[()]:
+        return ()
 
     def clean(self, request: Request) -> tuple[Plan, Outcome]:
         self._remember("clean", request)

@@ -2,6 +2,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from cleaner import __version__
 from cleaner.cli.main import build_parser, main
+from cleaner.cli.stopping import stopping_on_signals
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {"numba", "numpy", "pyspark", "pandas", "pyarrow", "llvmlite", "pydantic", "structlog", "rich", "lz4"}
@@ -236,3 +238,46 @@ def test_closed_stream_leaves_its_number_to_no_file(demo: Path) -> None:
     program = "import os, sys; from cleaner.cli.main import main; main(['--version']); sys.exit(os.open('/', 0) < 3)"
     line = f'{sys.executable} -c "{program}" <&- >&- 2>&-'
     assert subprocess.run(["sh", "-c", line], check=False, cwd=ROOT).returncode == 0
+
+
+SLOW_IMPORT = """
+import os, signal, sys, time
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cleaner.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+sys.meta_path.insert(0, Slow())
+from cleaner.__main__ import run
+sys.exit(run())
+"""
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_prints_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW_IMPORT], check=False, capture_output=True, preexec_fn=hearing)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def hearing() -> None:
+    """Let a child hear SIGINT, which a shell has its background jobs ignore."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class Stubborn:
+    def stop(self) -> None:
+        pass
+
+
+def twice(number: signal.Signals) -> None:
+    with stopping_on_signals(Stubborn()):  # type: ignore[arg-type]
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+
+
+def test_a_second_signal_says_where_to_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _number: signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        twice(signal.SIGTERM)
+    assert "logcleaner history says what was done" in capsys.readouterr().err

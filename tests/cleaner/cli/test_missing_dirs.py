@@ -190,6 +190,18 @@ def test_another_user_is_told_the_drop_in(public: Path, mode: int, command: str)
 
 
 @needs_root
+def test_a_dry_run_of_another_user_says_that_the_run_would_be_refused(public: Path) -> None:
+    brokers = a_log_dir(public / "brokers")
+    done = subprocess.run(
+        [sys.executable, "-c", AS_OTHER_USER, str(a_log_dir(public / "own")), "clean", "--dry-run", "--log-dir",
+         str(brokers), *POLICY],
+        check=False, capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    told = done.stderr.partition("AS OTHER USER")[2]
+    assert f"a run without --dry-run would be refused: {brokers}: belongs to uid 0" in told
+
+
+@needs_root
 @pytest.mark.parametrize("command", ["clean", "run", "topics"])
 def test_another_user_is_told_the_drop_in_where_the_directory_above_is_shut(public: Path, command: str) -> None:
     (public / "kafka").mkdir(0o700)

@@ -50,6 +50,22 @@ def test_bar_has_the_total_the_rate_and_the_time_that_is_left(monkeypatch: pytes
     assert "2.0 MiB of 10.0 MiB, 1.0 MiB/s, 8s left" in terminal.getvalue()
 
 
+def test_second_run_has_a_bar_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0, 2.0, 4.0])
+    terminal = Terminal()
+    monkeypatch.setattr("cleaner.cli.progress.stopwatch", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with ProgressBar() as bar:
+        bar.expect(2 << 20)
+        bar.advance(2 << 20)
+        bar.stop()
+        bar.expect(4 << 20)
+        bar.advance(1 << 20)
+    assert "1.0 MiB of 4.0 MiB, 512.0 KiB/s, 6s left" in terminal.getvalue()
+
+
 def test_bar_never_has_more_than_all(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 2.0])
     terminal = Terminal()

@@ -1,5 +1,12 @@
 import json
+import os
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from cleaner.cli.main import main
+from tests.cleaner.engine.space.du import du
 from tests.cleaner.report.plans import a_partition, a_plan, unreadable
 
 
@@ -50,3 +57,52 @@ def test_order_that_is_none_is_told_with_those_that_are(engine, run, capsys) -> 
     assert run("topics", "--sort", "size") == 2
     told = capsys.readouterr().err
     assert all(sort in told for sort in ("bytes", "reclaim", "dirty", "expiry"))
+
+
+def documented(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert main(["topics", "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_bytes_of_a_real_log_dir_add_up_to_those_of_du(demo: Path, capsys) -> None:
+    found = documented(capsys, "--log-dir", str(demo))
+    (log_dir,), (file_system,) = found["log_dirs"], found["file_systems"]
+    assert (log_dir["disk_bytes"], log_dir["apparent_bytes"]) == du(demo)
+    assert (log_dir["path"], log_dir["whole"], log_dir["unread"]) == (str(demo), True, [])
+    for partition in found["partitions"]:
+        name = f"{partition['topic']}-{partition['partition']}"
+        assert (partition["disk_bytes"], partition["apparent_bytes"]) == du(demo / name)
+        assert partition["kinds"]["segments"]["apparent_bytes"] == partition["bytes"]
+    assert file_system["log_dirs"] == [str(demo)]
+    assert file_system["used_bytes"] >= log_dir["disk_bytes"]
+
+
+def test_bytes_of_one_topic_are_those_of_its_directories(demo: Path, capsys) -> None:
+    (log_dir,) = documented(capsys, "--log-dir", str(demo), "--topic", "orders")["log_dirs"]
+    assert log_dir["disk_bytes"] == sum(du(path)[0] for path in demo.glob("orders-*"))
+    assert not log_dir["whole"]
+
+
+def test_space_is_told_below_the_table_and_of_each_partition_on_demand(demo: Path, capsys) -> None:
+    assert main(["topics", "--log-dir", str(demo)]) == 0
+    told = capsys.readouterr().out
+    assert told.index("PARTITION") < told.index(f"Space in {demo}") < told.index("File system: ")
+    assert told.count("PARTITION") == 1
+    assert main(["topics", "-v", "--log-dir", str(demo)]) == 0
+    assert capsys.readouterr().out.count("PARTITION") == 2
+
+
+def test_directory_that_nobody_may_read_is_named_and_is_no_failure(demo: Path, capsys, monkeypatch) -> None:
+    """A ``lost+found`` belongs to root."""
+    scandir = os.scandir
+
+    def refused(found: int) -> Any:
+        if Path(f"/proc/self/fd/{found}").readlink().name == "__cluster_metadata-0":
+            raise PermissionError(13, "Permission denied")
+        return scandir(found)
+
+    monkeypatch.setattr("cleaner.engine.space.accounting.os.scandir", refused)
+    assert main(["topics", "--log-dir", str(demo)]) == 0
+    assert f"Not counted: {demo}/__cluster_metadata-0: cannot be read: Permission denied" in " ".join(
+        capsys.readouterr().out.split()
+    )

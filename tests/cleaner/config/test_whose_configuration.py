@@ -76,6 +76,25 @@ def test_a_dry_run_and_a_copy_only_say_it(place, story, tmp_path, capsys):
     assert place.is_untouched
 
 
+@pytest.mark.parametrize("options", [("--dry-run",), ("--dry-run", "--yes"), ("--yes",)])
+@pytest.mark.parametrize("command", [("clean",), ("free", "--target", "100%")])
+def test_it_is_said_once_a_log_dir_whatever_the_command_and_whoever_confirmed_it(place, command, options, capsys):
+    place.broker("node.id=2", f"log.dirs={place.log_dir}")
+    place.run(*command, *options)
+    told = [line for line in capsys.readouterr().err.splitlines() if "FOREIGN_CONFIG" in line]
+    consequence = "--yes confirmed it" if "--yes" in options else "a run that changes the log dir needs --yes"
+    assert [consequence in line for line in told] == [True]
+
+
+def test_free_tells_a_guard_of_the_log_dir_once_and_not_for_each_partition(place, capsys):
+    place.broker("node.id=2", f"log.dirs={place.log_dir}")
+    assert place.run("free", "--target", "100%") == 5
+    told = capsys.readouterr().err
+    assert told.count("FOREIGN_CONFIG") == 1
+    assert "a guard rail holds" in told
+    assert "policy allows no more" not in told
+
+
 def test_what_a_crash_left_is_not_recovered_under_anothers_configuration(place):
     place.broker("node.id=2")
     leftover = place.log_dir / "state-0" / f"{0:020d}.log.cleaned"

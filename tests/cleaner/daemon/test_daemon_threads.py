@@ -14,6 +14,7 @@ from cleaner.config.layers import LoadedLayers, Settings
 from cleaner.daemon import daemon as module
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.daemon import Daemon
+from cleaner.daemon.notify import Notifier
 from cleaner.daemon.observer import DaemonState, Observer
 from cleaner.daemon.worker import Worker
 from cleaner.engine.clock import SystemClock
@@ -125,12 +126,15 @@ def test_signals_ask_for_a_reload_and_for_everything_now(log_dir, monkeypatch):
     wanted = []
     want = Worker.want
     monkeypatch.setattr(Worker, "want", lambda self, change: (wanted.append(change), want(self, change))[1])
+    to_systemd = []
+    monkeypatch.setattr(Notifier, "reloading", lambda _: to_systemd.append("reloading"))
     running = Running(log_dir)
     script = (running.is_ready, sending(signal.SIGHUP), lambda: len(wanted) == 1)
     running.run(*script, sending(signal.SIGUSR1), lambda: len(wanted) == 2)
     reasons = [state.reason for state in running.observer.states]
     assert "reading the configuration again" in reasons
     assert "applying retention" in reasons
+    assert to_systemd == ["reloading"]
 
 
 def test_a_worker_that_died_is_started_again_and_counted(log_dir, monkeypatch):
@@ -157,10 +161,19 @@ def test_a_worker_that_hangs_is_seen_and_abandoned(log_dir, monkeypatch):
     monkeypatch.setattr(Worker, "tick", lambda self: released.wait(30))
     running = Running(log_dir)
     running.run(lambda: any(state.hung_since_ms for state in running.observer.states))
-    is_left_alone = running.daemon._thread.is_alive()
+    is_left_alone = running.daemon._thread.is_alive() and running.daemon._thread.daemon  # else Python waits for it
     released.set()
     assert any(state.hung_since_ms for state in running.observer.states)
     assert is_left_alone
+
+
+def test_a_worker_that_has_nothing_to_do_is_not_taken_for_one_that_hangs(log_dir, monkeypatch):
+    monkeypatch.setattr(module, "HUNG_SECONDS", 1.0)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr(Worker, "tick", lambda self: False)
+    running, until_seconds = Running(log_dir), time.monotonic() + 2.5
+    running.run(lambda: time.monotonic() > until_seconds)
+    assert not any(state.hung_since_ms for state in running.observer.states)
 
 
 def test_while_a_broker_holds_the_log_dir_it_says_so(log_dir):

@@ -138,6 +138,24 @@ def test_files_that_wait_for_their_delay_go_before_any_segment(disk):
     assert offsets(log_dir, "clicks-0") == list(range(SEGMENTS))
 
 
+def test_no_more_files_that_wait_go_than_the_target_needs(disk):
+    log_dir = a_log_dir(disk / "data")
+    for name in ("clicks-0", "views-0"):
+        for base in range(10):
+            for suffix in (".log", ".index", ".timeindex"):
+                path = log_dir / name / f"{base:020d}{suffix}"
+                path.rename(path.with_name(f"{path.name}.deleted"))
+    fill(disk)
+    for rescued in (
+        a_cleaner(log_dir).would_free(RETENTION, SpaceTarget(100_000)),
+        a_cleaner(log_dir).free(RETENTION, SpaceTarget(100_000)),
+    ):
+        assert (rescued.is_met, dict(rescued.outcome.results)) == (True, {})
+        assert 100_000 < rescued.outcome.swept_bytes < 300_000
+    waiting = [name for name in ("clicks-0", "views-0") if any((log_dir / name).glob("*.deleted"))]
+    assert waiting == ["views-0"]
+
+
 def test_target_that_is_met_changes_nothing(disk):
     made = a_log_dir(disk / "data")
     (made / ".lock").touch()

@@ -81,6 +81,7 @@ def test_a_log_dir_is_summed_up() -> None:
     assert found["partitions{/data}"] == 4
     assert found["segments{/data}"] == 8
     assert found["uncleanable_partitions{/data}"] == 1
+    assert found["partition_uncleanable{/data,orders,1}"] == 1
     assert found["log_dir_locked{/data}"] == 1
     assert found["log_dir_failed{/data}"] == 0
     assert found["log_dir_free_bytes{/data}"] == 1 << 34

@@ -1,8 +1,23 @@
 import json
+from dataclasses import replace
+from typing import Any
 
 from cleaner.engine.outcome import Outcome
 from cleaner.report.cleaning import CleaningReport
-from tests.cleaner.report.plans import MIB, NOW_MS, a_dry_run, a_partition, a_plan, a_run, unreadable
+from policies.config.policy import Layer, Stated, TopicPolicy
+from policies.facts import LogDirFacts
+from policies.plan import Only, Plan, Request, plan
+from tests.cleaner.report.plans import (
+    DAY_MS,
+    MIB,
+    NOW_MS,
+    a_dry_run,
+    a_partition,
+    a_plan,
+    a_run,
+    an_empty_partition,
+    unreadable,
+)
 
 PARTITION_KEYS = [
     "topic",
@@ -34,14 +49,20 @@ RESULT_KEYS = [
 SEGMENT_BYTES = MIB + 4096
 
 
+def document_of(planned: Plan) -> dict[str, Any]:
+    return CleaningReport(planned, Outcome(True, {})).document()
+
+
 def test_document_has_every_key_of_the_schema_in_order() -> None:
-    plan = a_plan(a_partition("clicks-0", 9, 1), unreadable("orders-1", "no"))
-    found = CleaningReport(plan, a_dry_run(plan)).document()
+    planned = a_plan(a_partition("clicks-0", 9, 1), unreadable("orders-1", "no"))
+    found = CleaningReport(planned, a_dry_run(planned)).document()
     assert list(found) == ["schema", "now", "dry_run", "engine", "log_dirs", "partitions", "totals"]
     assert list(found["log_dirs"][0]) == ["path", "locked_by", "free_bytes", "size_bytes"]
     assert [list(partition) for partition in found["partitions"]] == [PARTITION_KEYS] * 2
-    assert list(found["partitions"][0]["segments"][0]) == ["base_offset", "bytes", "action", "reason"]
-    assert list(found["partitions"][0]["segments"][0]["reason"]) == ["code", "text", "until_ms"]
+    segment = found["partitions"][0]["segments"][0]
+    assert list(segment) == (["base_offset", "last_offset_max", "newest_timestamp_ms", "bytes", "action", "reason"])
+    assert list(segment["reason"]) == ["code", "text", "until_ms", "limit"]
+    assert list(segment["reason"]["limit"]) == ["key", "value", "layer", "file", "line", "actual"]
     assert list(found["partitions"][0]["result"]) == RESULT_KEYS
     assert list(found["totals"]) == (
         ["bytes_before", "bytes_after", "reclaimed_bytes", "partitions", "failed", "seconds"]
@@ -49,8 +70,8 @@ def test_document_has_every_key_of_the_schema_in_order() -> None:
 
 
 def test_head_names_schema_moment_and_engine() -> None:
-    plan = a_plan()
-    found = CleaningReport(plan, Outcome(True, {})).document()
+    planned = a_plan()
+    found = CleaningReport(planned, Outcome(True, {})).document()
     assert (found["schema"], found["now"], found["dry_run"], found["engine"]) == (
         "logcleaner.plan/1",
         NOW_MS,
@@ -60,31 +81,71 @@ def test_head_names_schema_moment_and_engine() -> None:
 
 
 def test_segments_tell_action_and_reason() -> None:
-    plan = a_plan(a_partition("clicks-0", 9, 1))
-    gone, kept = CleaningReport(plan, a_dry_run(plan)).document()["partitions"][0]["segments"]
+    planned = a_plan(a_partition("clicks-0", 9, 1))
+    gone, kept = CleaningReport(planned, a_dry_run(planned)).document()["partitions"][0]["segments"]
     assert (gone["base_offset"], gone["bytes"], gone["action"]) == (0, MIB, "delete")
     assert gone["reason"]["code"] == "RETENTION_TIME"
     assert (kept["action"], kept["reason"]["code"]) == ("keep", "TIME_NOT_REACHED")
     assert kept["reason"]["until_ms"] > NOW_MS
 
 
+def test_a_segment_tells_its_last_offset_as_far_as_a_file_name_tells_it_and_its_newest_time() -> None:
+    facts = a_partition("clicks-0", 9, 8, 1)
+    oldest, older, active = facts.segments
+    facts = replace(facts, segments=(oldest, older._replace(size_bytes=0, newest_record_ms=-1), active))
+    found = document_of(a_plan(facts))["partitions"][0]["segments"]
+    assert [(s["last_offset_max"], s["newest_timestamp_ms"]) for s in found] == [
+        (99, NOW_MS - 9 * DAY_MS),
+        (None, None),
+        (299, NOW_MS - DAY_MS),
+    ]
+
+
+def test_an_empty_log_has_no_last_offset() -> None:
+    (segment,) = document_of(a_plan(an_empty_partition("empty-0")))["partitions"][0]["segments"]
+    assert segment["last_offset_max"] is None
+
+
+def test_a_reason_tells_the_value_that_it_rests_on_as_fields() -> None:
+    gone, kept = document_of(a_plan(a_partition("clicks-0", 9, 1)))["partitions"][0]["segments"]
+    limit = {"key": "retention.ms", "value": 3 * DAY_MS, "layer": "Kafka's default", "file": None, "line": None}
+    assert gone["reason"]["limit"] == {**limit, "actual": 9 * DAY_MS}
+    assert kept["reason"]["limit"] == {**limit, "actual": DAY_MS}
+
+
+def test_a_list_is_one_text_as_in_kafka_and_what_is_no_number_is_compared_with_nothing() -> None:
+    stated = Stated("cleanup.policy", ("compact",), Layer.TOPICS_NAME, "c.toml line 3", "cleanup.policy", "c.toml", 3)
+    policy = TopicPolicy(topic="orders", cleanup_policy="compact", stated={"cleanup.policy": stated})
+    facts = LogDirFacts("/data", None, 1, 1, (a_partition("orders-0", 1),))
+    made = plan([facts], lambda _: policy, Request(NOW_MS, only=Only.RETENTION))
+    (segment,) = document_of(made)["partitions"][0]["segments"]
+    assert segment["reason"]["limit"] == {
+        "key": "cleanup.policy",
+        "value": "compact",
+        "layer": "[topics], by name",
+        "file": "c.toml",
+        "line": 3,
+        "actual": None,
+    }
+
+
 def test_totals_add_deletions_and_compactions() -> None:
-    plan = a_plan(a_partition("clicks-0", 9, 1), a_partition("orders-0", 9, 8, 1))
-    totals = CleaningReport(plan, a_run(plan)).document()["totals"]
+    planned = a_plan(a_partition("clicks-0", 9, 1), a_partition("orders-0", 9, 8, 1))
+    totals = CleaningReport(planned, a_run(planned)).document()["totals"]
     assert totals["reclaimed_bytes"] == SEGMENT_BYTES + MIB
     assert totals["bytes_before"] - totals["bytes_after"] == totals["reclaimed_bytes"]
     assert (totals["partitions"], totals["failed"]) == (2, 0)
 
 
 def test_compacted_partition_tells_its_dirty_section() -> None:
-    plan = a_plan(a_partition("orders-0", 9, 8, 1, cleaned=100))
-    partition = CleaningReport(plan, a_dry_run(plan)).document()["partitions"][0]
+    planned = a_plan(a_partition("orders-0", 9, 8, 1, cleaned=100))
+    partition = CleaningReport(planned, a_dry_run(planned)).document()["partitions"][0]
     assert (partition["first_dirty_offset"], partition["dirty_ratio"]) == (100, 0.5)
 
 
 def test_unreadable_partition_is_an_error_with_nulls_and_counts_as_failed() -> None:
-    plan = a_plan(unreadable("orders-1", "cannot be read"))
-    found = CleaningReport(plan, Outcome(True, {})).document()
+    planned = a_plan(unreadable("orders-1", "cannot be read"))
+    found = CleaningReport(planned, Outcome(True, {})).document()
     partition = found["partitions"][0]
     assert (partition["error"], partition["result"], partition["segments"]) == ("cannot be read", None, [])
     assert partition["bytes"] == 5 * MIB
@@ -92,10 +153,10 @@ def test_unreadable_partition_is_an_error_with_nulls_and_counts_as_failed() -> N
 
 
 def test_partition_without_work_has_no_result() -> None:
-    plan = a_plan(a_partition("clicks-0", 1))
-    assert CleaningReport(plan, a_dry_run(plan)).document()["partitions"][0]["result"] is None
+    planned = a_plan(a_partition("clicks-0", 1))
+    assert CleaningReport(planned, a_dry_run(planned)).document()["partitions"][0]["result"] is None
 
 
 def test_document_is_json_whatever_a_file_is_called() -> None:
-    plan = a_plan(unreadable("orders-1", "/data/\udcff"))
-    assert json.loads(json.dumps(CleaningReport(plan, Outcome(True, {})).document()))
+    planned = a_plan(unreadable("orders-1", "/data/\udcff"))
+    assert json.loads(json.dumps(CleaningReport(planned, Outcome(True, {})).document()))

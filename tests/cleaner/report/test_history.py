@@ -12,7 +12,7 @@ def an_entry(what: str, **fields: object) -> dict[str, object]:
 
 
 def segments(*codes: str) -> list[dict[str, object]]:
-    return [{"base_offset": place, "code": code} for place, code in enumerate(codes)]
+    return [{"base_offset": place, "bytes": 9, "code": code} for place, code in enumerate(codes)]
 
 
 ENTRIES = (

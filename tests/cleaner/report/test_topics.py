@@ -25,6 +25,11 @@ KEYS = [
     "dirty_ratio",
     "next_expiry_ms",
     "error",
+    "files",
+    "apparent_bytes",
+    "disk_bytes",
+    "kinds",
+    "removals",
 ]
 
 
@@ -50,7 +55,7 @@ def test_dirty_ratio_is_that_of_the_compaction() -> None:
 
 def test_document_keys_are_those_promised() -> None:
     found = TopicsReport(a_plan(a_partition("clicks-0", 9), unreadable("orders-1", "no"))).document()
-    assert list(found) == ["schema", "now", "partitions"]
+    assert list(found) == ["schema", "now", "partitions", "log_dirs", "file_systems"]
     assert found["schema"] == "logcleaner.topics/1"
     assert [list(partition) for partition in found["partitions"]] == [KEYS, KEYS]
     assert found["partitions"][1]["error"] == "no"

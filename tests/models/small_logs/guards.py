@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from policies.config.policy import BrokerPolicy, TopicPolicy
-from policies.facts import ClockFacts, ConfigFacts, LogDirFacts, PartitionFacts
+from policies.facts import ClockFacts, ConfigFacts, CountedRound, KeyCount, LogDirFacts, PartitionFacts
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
 from policies.rescue import SpaceTarget, Volume, narrowed
@@ -95,6 +95,19 @@ def _too_much(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     return _planned(facts, replace(_deleting(policy), max_delete_ratio=0.0))
 
 
+def _unkeyed(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    """An earlier round over the same files met no key."""
+    compacted = replace(policy, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=0)
+    log = _from_its_base(facts)
+    planned = _planned(log, compacted)
+    if planned.compaction is None:
+        return planned
+    round_ = planned.compaction.round
+    count = KeyCount(records=2, unkeyed=2)
+    counted = CountedRound(round_.first_dirty_offset, round_.end_offset, compacted.compaction_rounds, count)
+    return _planned(replace(log, counted=counted), compacted)
+
+
 def _uncommitted(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     return _planned(replace(facts, high_watermark=None, last_stable_offset=None), policy)
 
@@ -132,6 +145,7 @@ GUARDS: Final[tuple[Callable[[PartitionFacts, TopicPolicy], PartitionPlan], ...]
     _foreign,
     _switched_off,
     _too_much,
+    _unkeyed,
     _uncommitted,
     _not_asked,
     _torn,

@@ -6,6 +6,7 @@ What decides can be exchanged, each function for a broken one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from policies.config.policy import TopicPolicy
@@ -49,7 +50,7 @@ class Rules(NamedTuple):
 
     plan: Callable[[PartitionFacts, TopicPolicy, Request], PartitionPlan] = plan_partition
     latest: Callable[[World, Sequence[AbortedTransaction], int, int], dict[str, int]] = latest_offsets
-    fates: Callable[[Iterable[AbortedTransaction]], TransactionFates] = TransactionFates.of
+    fates: Callable[[Iterable[AbortedTransaction]], TransactionFates] = partial(TransactionFates.of, log_start_offset=0)
     batch: Callable[..., BatchFate] = batch_fate
     record: Callable[..., RecordFate] = record_fate
 

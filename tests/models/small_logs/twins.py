@@ -91,7 +91,7 @@ class Credulous(TransactionFates):
 
 
 def has_lost_the_index(aborted: Sequence[AbortedTransaction]) -> TransactionFates:
-    return Credulous.of(())
+    return Credulous.of((), 0)
 
 
 # Batches

@@ -5,6 +5,7 @@ import pytest
 
 from policies.config.config_layers import ConfigLayers, key_of
 from policies.config.config_sources import ConfigSources, RawLayer, Said
+from policies.config.explanation import Exclusion
 from policies.config.policy import NOBODY, Layer, TopicPolicy
 from storage.errors import InvalidConfig, InvalidConfigs
 
@@ -390,3 +391,49 @@ def test_key_of_an_unknown_name_gives_the_nearest() -> None:
     assert key_of("log.segment.bytes") == "segment.bytes"
     with pytest.raises(InvalidConfig, match=r"did you mean segment\.bytes"):
         key_of("segment.byte")
+
+
+def test_explain_shows_a_weaker_name_of_the_same_file_as_one_that_does_not_count() -> None:
+    found = layers(
+        server_properties={"log.retention.hours": "1", "log.retention.ms": "7", "log.retention.minutes": "2"}
+    ).explain("retention.ms")
+    assert [(value.stated.name, value.stated.shown, value.excluded) for value in found.values[1:]] == [
+        ("log.retention.hours", "1h", Exclusion.WEAKER_NAME),
+        ("log.retention.minutes", "2m", Exclusion.WEAKER_NAME),
+        ("log.retention.ms", "7ms", None),
+    ]
+    assert found.winner.name == "log.retention.ms"
+
+
+def test_explain_names_the_pattern_that_states_a_value() -> None:
+    config = layers(topics_file={"or*": {"retention.ms": 5}, "orders": {"retention.ms": 6}, "x*": {"retention.ms": 7}})
+    found = config.explain("retention.ms", "orders")
+    assert [(value.pattern, value.stated.shown) for value in found.values[1:]] == [("or*", "5ms"), ("orders", "6ms")]
+    assert found.winning.pattern == "orders"
+
+
+@pytest.mark.parametrize(
+    ("sources", "topic", "stated"),
+    [
+        ({}, None, True),  # no limit, where Kafka's default is a week
+        ({"kafka_defaults": True}, None, False),
+        ({"kafka_defaults": True}, "__consumer_offsets", True),
+        ({"kafka_defaults": True, "overrides": {"retention.ms": "7d"}}, None, True),
+    ],
+)
+def test_a_value_is_stated_if_a_layer_states_it_or_if_it_is_not_kafkas_default(sources, topic, stated) -> None:
+    assert layers(**sources).explain("retention.ms", topic).is_stated is stated
+
+
+def test_topics_with_another_value_are_told_with_what_states_it() -> None:
+    config = layers(
+        server_properties={"log.retention.hours": "1"},
+        topic_metadata={"own": {"retention.ms": "5"}, "same": {"retention.ms": "3600000"}},
+        topics_file={"gl*": {"retention.ms": 6}},
+    )
+    found = config.differing("retention.ms", ["own", "same", "glob", "plain", "__internal"])
+    assert {topic: (value.stated.shown, value.pattern) for topic, value in found.items()} == {
+        "own": ("5ms", None),
+        "glob": ("6ms", "gl*"),
+        "__internal": ("no limit", None),
+    }

@@ -78,6 +78,16 @@ def test_of_an_aborted_transaction_only_its_own_batches_are_left_out(tmp_path: P
     assert offsets_outside(path, (AbortedTxn(7, 2, 7, 8),)) == [0, 3, 4, 5, 8]
 
 
+@pytest.mark.parametrize("compression", Compression)
+def test_records_without_key_value_and_headers_are_the_smallest_there_are(
+    tmp_path: Path, compression: Compression
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    records = [Record(offset, TIME_MS, None, None) for offset in range(5)]
+    path.write_bytes(encode_batch(records, compression=compression))
+    assert read(path) == [(offset, None, None) for offset in range(5)]
+
+
 def tell(found: Chunk | Damage) -> Iterator[Found]:
     if isinstance(found, Damage):
         yield found.error.position

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,16 @@ def test_file_that_is_truncated_under_the_lock_is_an_error_not_a_signal(director
 def test_empty_segment_has_no_slice(tmp_path, sources):
     (source,) = sources(PartitionDir(tmp_path).segment(5))
     assert list(source.slices(checksums=Checksums.BY_CALLER)) == []
+
+
+def test_a_closed_reader_keeps_no_file_open(directory, sources):
+    """Else unlinking the segment would give no space back."""
+    (source,) = sources(directory)
+    list(source.slices(checksums=Checksums.DONE))
+    source.close()
+    path, opened = directory.log(0), []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            opened.append(descriptor.readlink())
+    assert path not in opened
+    assert str(path) not in Path("/proc/self/maps").read_text()

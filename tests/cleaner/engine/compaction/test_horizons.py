@@ -66,6 +66,17 @@ def test_a_horizon_is_set_unless_it_is_no_int64_or_before_the_epoch(
     assert new_delete_horizon_ms(now_ms, retention_ms) == horizon_ms
 
 
+def test_delete_retention_counts_from_the_wall_clock_where_the_run_takes_an_earlier_time(tmp_path) -> None:
+    """``--now`` in the past: the tombstones must not go early at the next run, which takes the wall clock."""
+    directory = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=1")).segment(2, keyed(2, "a", "b=2"))
+    cleaned(directory, DAY_MS, NOW_MS - 400 * DAY_MS)
+    assert horizons(directory) == {None, NOW_MS + DAY_MS}
+    cleaned(directory, DAY_MS, NOW_MS + DAY_MS - 1)
+    assert tombstones(directory) == [2]
+    cleaned(directory, DAY_MS, NOW_MS + DAY_MS)
+    assert tombstones(directory) == []
+
+
 @pytest.mark.parametrize("rounds", ["full", "kafka"])
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4, Compression.GZIP])
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.passes import Horizons
 from cleaner.engine.compaction.survivors import Finder
 from policies.config.policy import BrokerPolicy
+from policies.facts import KeyCount
 from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.records import Record, encode_batch
@@ -59,7 +60,7 @@ def test_records_beyond_the_map_stay_even_without_a_key_and_with_an_expired_tomb
     records = [Record(n, 0, key, None) for n, key in enumerate((b"a", None, b"b", None))]
     directory = PartitionDir(tmp_path).segment(0, encode_batch(records, delete_horizon_ms=NOW_MS))
     found, bits = survivors_of(spans, directory, 0, 1)
-    assert (bits, found.end_offset, found.unkeyed) == ([1, 2, 3], 1, 0)
+    assert (bits, found.end_offset, found.count) == ([1, 2, 3], 1, KeyCount(records=1, unkeyed=0))
 
 
 def test_segments_behind_the_end_are_not_looked_at(tmp_path, spans):
@@ -122,5 +123,5 @@ def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, spans, monk
     twin, _ = survivors_of(spans, directory, first_dirty, AMPLE)
     assert ours.bitmap[: twin.bitmap.size].tolist() == twin.bitmap.tolist()
     assert not ours.bitmap[twin.bitmap.size :].any()
-    assert (ours.records, ours.unkeyed, ours.end_offset) == (twin.records, twin.unkeyed, twin.end_offset)
+    assert (ours.records, ours.count, ours.end_offset) == (twin.records, twin.count, twin.end_offset)
     assert key_map.is_first_range == (slots_log2 == 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,11 @@ from cleaner.engine.compaction.key_map import Budget
 from cleaner.engine.compare import record_diff as diff_module
 from cleaner.engine.compare.comparing import ComparedDir, compared
 from cleaner.engine.compare.record_diff import Cause
+from cleaner.engine.compare.two_states import State
 from cleaner.engine.journal import encode_entry
 from storage.codecs.compression import Compression
 from storage.errors import NotALogDir
+from storage.log.listing import Listing
 from storage.names import JOURNAL_FILE, MANIFEST_FILE
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 
@@ -256,3 +259,7 @@ def test_the_last_record_of_a_key_stays_damage_beside_an_unfinished_compaction(p
     pair.after.segment(0).segment(2, keyed(2, "a=2", "c=2")).segment(4, keyed(4, "c=1"))
     begun(pair)
     assert (pair.damage().offset, pair.difference().damaged) == (1, 1)
+
+
+def test_a_state_without_segments_was_never_written(tmp_path: Path) -> None:
+    assert State(Listing(tmp_path, ()), 0, 0).newest_write_ms == 0

@@ -17,6 +17,7 @@ from cleaner.engine.copy.copying import OutputFull
 from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
 from cleaner.engine.copy.moment import SourceChanged
 from cleaner.engine.copy.output import CopyDoesNotFit
+from cleaner.errors import UnusableOutput
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
@@ -231,6 +232,39 @@ def test_copy_of_a_copy_has_a_manifest_of_its_own_and_only_at_the_end(tmp_path: 
         read_manifest(tmp_path / "half")
     copied(tmp_path / "copy", tmp_path / "twin")
     assert manifest(tmp_path / "twin")["original"] == str(tmp_path / "copy")
+
+
+def test_every_name_in_a_copy_lasts_before_its_manifest_does(tmp_path: Path, original: Path) -> None:
+    steps: list[str] = []
+
+    class Noting(FileSystem):
+        def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+            steps.append(path.name)
+            super().fsync_dir(path, purpose)
+
+        def replace_file(self, path: Path, content: bytes, purpose: Purpose) -> None:
+            steps.append(path.name)
+            super().replace_file(path, content, purpose)
+
+    copied(original, tmp_path / "copy", Noting())
+    before_manifest = steps[: steps.index("logcleaner-manifest.json")]
+    last_of_all = before_manifest[-len(list(original.glob("*-[0-9]"))) - 1 :]
+    assert sorted(last_of_all) == sorted([*(path.name for path in original.glob("*-[0-9]")), "copy"])
+
+
+def test_an_output_that_cannot_be_used_is_refused_before_the_original_is_locked(tmp_path: Path, original: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "something").touch()
+    with pytest.raises(UnusableOutput):
+        copied(original, tmp_path / "copy")
+    assert not (original / ".lock").exists()
+
+
+def test_a_copy_has_no_old_log_start_of_a_log_that_it_shortened(tmp_path: Path, original: Path) -> None:
+    """Its first segment says where it begins."""
+    (original / "log-start-offset-checkpoint").write_text("0\n1\nclicks 0 0\n")
+    copied(original, tmp_path / "copy")
+    assert (tmp_path / "copy/log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
 def test_interrupted_copy_is_no_source(tmp_path: Path, original: Path) -> None:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from policies.runway import Growth
+from policies.forecast.runway import Growth
 
 HOUR_MS = 3_600_000
 GIB = 1 << 30

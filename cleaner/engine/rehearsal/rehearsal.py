@@ -9,6 +9,7 @@ from cleaner.engine.deletion import ensure_changeable
 from cleaner.engine.leftovers import leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
+from cleaner.engine.uncleanable import HeldBack
 from cleaner.errors import told
 from policies.plan import Compaction, LogDirPlan, PartitionPlan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
@@ -34,6 +35,8 @@ class Rehearsal:
             if compaction:
                 ensure_changeable(listing, compaction.segments, and_readable=True)
             measured = self._measured(partition, compaction, expected, listing) if exact and compaction else expected
+        except HeldBack as held:
+            measured = replace(begun, guard=held.guard)
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
                 return expected  # a live broker changed what was planned: the estimate has to do
@@ -41,8 +44,8 @@ class Rehearsal:
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
     def swept_bytes(self, plan: LogDirPlan) -> int:
-        """Return the bytes of the leftovers that are due."""
-        now_ms = self._means.clock.now_ms()
+        """Return the bytes of the leftovers that are due, or will be at the later moment that was asked for."""
+        now_ms = max(self._means.clock.now_ms(), self._request.now_ms)
         return sum(
             file.identity.size_bytes
             for left in leftovers_of(plan, self._request.delete_delay_ms)

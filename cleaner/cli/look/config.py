@@ -1,0 +1,183 @@
+"""The command ``config``: what is configured, who states it, what a key does, and whether the files are sound."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.missing import without_missing
+from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_patterns
+from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of
+from cleaner.cli.showing import show
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cleaner.cli.missing import Missing
+    from cleaner.config.layers import LoadedLayers
+    from cleaner.report.configuration import Read, Scope
+
+HELP = "show the configuration in force, explain a key, or check the files"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``config``."""
+    reading = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
+    parser.epilog = reading
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_show(actions.add_parser("show", help="the values in force, and the place that states each", epilog=reading))
+    _add_explain(actions.add_parser("explain", help="every value that is stated for one key", epilog=reading))
+    _add_check(
+        actions.add_parser(
+            "check",
+            help="check the files, and tell all problems at once; touch no log dir unless --log-dir names it",
+            epilog=help_on(
+                ExitStatus.NOT_YET,
+                also={ExitStatus.DONE: "the files are sound", ExitStatus.USAGE: "something is wrong: see stderr"},
+            ),
+        )
+    )
+
+
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show the values in force: those of the broker, or with --topic those of topics."
+    add_log_dir_arguments(parser)
+    parser.add_argument(
+        "--all", action="store_true", help="show also the keys with Kafka's default, as kafka-configs --describe --all"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.config/1")
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show every value that is stated for a key, the strongest first, and what the key does."
+    parser.usage = "%(prog)s KEY [--topic TOPIC] [options]"
+    parser.add_argument("key", metavar="KEY", help="a key of Kafka or of logcleaner, e.g. retention.ms")
+    add_log_dir_arguments(parser, with_topics=False)
+    parser.add_argument("--topic", metavar="TOPIC", help="show what holds for this topic")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.config/1")
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Check --config, the server.properties that it or --server-properties names, and --set. With --log-dir, also "
+        "that they agree with the cluster metadata there, and that each [topics] pattern matches a topic."
+    )
+    add_log_dir_arguments(parser, with_topics=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show, explain or check."""
+    return {"show": _show, "explain": _explain, "check": _check}[args.action](args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from cleaner.report.configuration import ConfigurationReport
+
+    loaded, missing = _load(args)
+    topics = named_topics(loaded, args.topic) if args.topic else [None]
+    scopes = _scopes(loaded, topics)
+    report = ConfigurationReport(scopes, _read(loaded), every_key=args.all)
+    show(report, as_json=args.json, pager=args.pager)
+    warn_of_patterns(loaded)
+    return _tell(loaded, missing)
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from cleaner.report.configuration import KeyReport
+    from policies.config.config_keys import TOPIC_KEY
+    from policies.config.config_layers import key_of
+    from policies.config.key_descriptions import SETTINGS
+
+    if args.key in SETTINGS:
+        raise InvalidConfig(args.key, None, f"is no key of Kafka, but a setting of the file: {SETTINGS[args.key]}")
+    key = key_of(args.key)
+    if args.topic and key not in TOPIC_KEY:
+        raise InvalidConfig(args.key, None, "holds for all topics alike; leave --topic out")
+    loaded, missing = _load(args)
+    if args.topic:
+        topics = named_topics(loaded, [args.topic])
+        if len(topics) > 1:
+            raise InvalidConfig("--topic", args.topic, f"names {len(topics)} topics; name one: {', '.join(topics[:3])}")
+        (scope,) = _scopes(loaded, topics, key)
+        show(KeyReport(scope, _read(loaded)), as_json=args.json, pager=args.pager)
+    else:
+        (scope,) = _scopes(loaded, [None], key)
+        known = topics_of(loaded) if key in TOPIC_KEY else None
+        show(KeyReport(scope, _read(loaded), loaded.layers.differing(key, known or ())), as_json=args.json)
+    return _tell(loaded, missing)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from cleaner.config.checking import check_files
+
+    if not (args.config or args.server_properties or args.set_options):
+        raise InvalidConfig("config check", None, "has nothing to check; add --config FILE or --server-properties FILE")
+    settings = check_files(args.config, lambda read: overridden(read, args), args.set_options)
+    found = [str(path) for path in (settings.path, settings.server_properties) if path]
+    if args.log_dir:
+        loaded, _ = _load(args)
+        _warn_of_another_broker(loaded)
+        check_patterns(loaded)
+        found = [*_files(loaded), *(f"the topics of {path}" for path in loaded.log_dirs)]
+    sys.stdout.write(f"no problem found in {', '.join(found) or '--set'}\n")
+    return ExitStatus.DONE
+
+
+def _load(args: argparse.Namespace) -> tuple[LoadedLayers, list[Missing]]:
+    """Read the configuration; it may name no log dir, because a key can be explained without one."""
+    loaded = read_configuration(reader_of(args), args, log_dirs_needed=False)
+    return without_missing(loaded, args.log_dir) if loaded.log_dirs else (loaded, [])
+
+
+def _scopes(loaded: LoadedLayers, topics: Sequence[str | None], key: str | None = None) -> list[Scope]:
+    """Return what holds for each topic, or for the broker; of one key, or of all."""
+    from cleaner.report.configuration import Scope
+    from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
+
+    layers, compacted = loaded.layers, _compacted_before(loaded)
+    scopes = []
+    for topic in topics:
+        keys: Iterable[str] = (key,) if key else TOPIC_KEY if topic else (*TOPIC_KEY, *BROKER_KEY)
+        policy = layers.policy_for(topic, compacted_before=topic in compacted) if topic else None
+        explanations = tuple(layers.explain(name, topic) for name in keys)
+        scopes.append(Scope(topic, explanations, policy.unknown_because if policy else None))
+    return scopes
+
+
+def _compacted_before(loaded: LoadedLayers) -> set[str]:
+    """Return the topics that a cleaner has compacted before, by the checkpoints of the log dirs."""
+    from storage.log_dir import LogDir
+    from storage.names import CLEANER_OFFSET_CHECKPOINT
+
+    return {found.topic for path in loaded.log_dirs for found in LogDir(path).offsets(CLEANER_OFFSET_CHECKPOINT)}
+
+
+def _read(loaded: LoadedLayers) -> Read:
+    from cleaner.report.configuration import Read
+
+    return Read(_files(loaded), list(map(str, loaded.log_dirs)))
+
+
+def _files(loaded: LoadedLayers) -> list[str]:
+    """Return the paths of all that was read."""
+    cluster = [str(loaded.cluster.directory)] if loaded.cluster else []
+    return [*map(str, loaded.files), *cluster]
+
+
+def _warn_of_another_broker(loaded: LoadedLayers) -> None:
+    """Warn where the values may be those of another broker, so that a run would not act on them without ``--yes``."""
+    from policies.guards import config_guard
+
+    for path, facts in loaded.facts.items():
+        if reason := config_guard(facts):
+            complain(f"{reason.code}: {path}: {reason.text}; a run that changes the log dir needs --yes")
+
+
+def _tell(loaded: LoadedLayers, missing: Sequence[Missing]) -> int:
+    _warn_of_another_broker(loaded)
+    for error in missing:
+        complain(str(error))
+    return ExitStatus.FAILED if missing else ExitStatus.DONE

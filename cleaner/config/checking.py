@@ -1,0 +1,66 @@
+"""The check of configuration files. It finds all problems of all files at once, and touches no log dir."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cleaner.config.layers import Settings, build_layers
+from cleaner.config.server_properties import read_server_properties
+from cleaner.config.settings import examine_settings
+from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
+from storage.properties import Property
+
+
+def check_files(
+    config: Path | None, overridden: Callable[[Settings], Settings], set_options: Sequence[str] = ()
+) -> Settings:
+    """Check a configuration file, the ``server.properties`` that it names, and the values of the command line.
+
+    Args:
+        config: the configuration file; None if there is none.
+        overridden: replaces the settings that the command line overrides.
+        set_options: ``KEY=VALUE`` of each ``--set``.
+
+    Returns:
+        The settings, if nothing is wrong.
+
+    Raises:
+        InvalidConfigs: everything that is wrong, each problem once.
+    """
+    problems: list[InvalidConfig] = []
+    settings = overridden(_examined(config, problems) if config else Settings())
+    properties = _properties_of(settings, problems)
+    try:
+        build_layers(settings, server_properties=properties, set_options=set_options)
+    except InvalidConfigs as found:
+        problems += found.problems
+    if problems:
+        raise InvalidConfigs(tuple({str(problem): problem for problem in problems}.values()))
+    return settings
+
+
+def _examined(path: Path, problems: list[InvalidConfig]) -> Settings:
+    try:
+        settings, found = examine_settings(path)
+    except InvalidConfigs as error:
+        problems += error.problems
+    except UnreadableFile as error:
+        problems.append(InvalidConfig("--config", str(path), f"cannot be read: {error.cause}"))
+    else:
+        problems += found
+        return settings
+    return Settings()
+
+
+def _properties_of(settings: Settings, problems: list[InvalidConfig]) -> dict[str, Property] | None:
+    if settings.server_properties is None:
+        return None
+    try:
+        return read_server_properties(settings.server_properties)
+    except InvalidConfig as error:
+        problems.append(error)
+    except UnreadableFile as error:
+        where = str(settings.path or "")
+        problems.append(InvalidConfig("server.properties", str(error.path), f"cannot be read: {error.cause}", where))
+    return None

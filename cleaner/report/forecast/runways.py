@@ -1,0 +1,70 @@
+"""The time that file systems last, in words; and the words of a dry run for a later moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from cleaner.report.page import Page, counted, size
+from policies.forecast.births import DAY_MS, WINDOW_MS, seen_ms
+from policies.forecast.runway import Runway
+from policies.plan import Plan
+from policies.reasons import duration, moment
+
+YEARS_MAX: Final = 10
+_MINUTE_MS: Final = 60_000
+
+
+def lines(runways: Sequence[Runway], page: Page, label: str = "Runway", width: int = 13) -> None:
+    """Add a line for each file system to a page.
+
+    Args:
+        runways: of the file systems.
+        page: the page.
+        label: the word before each line.
+        width: of the label's column.
+    """
+    for runway in runways:
+        whose = f"{', '.join(runway.log_dirs)}: " if len(runways) > 1 else ""
+        words = f"{whose}{_told(runway)}"
+        page.line(f"{label:{width}}  {words}", hanging=width + 2)
+
+
+def lasts(runway: Runway) -> str:
+    """Return the time until a file system is full, in a few words."""
+    if runway.days is None:
+        return "not known"
+    if runway.is_endless:
+        return "never full"
+    if runway.days > YEARS_MAX * 365:
+        return f"full in more than {YEARS_MAX} years"
+    left_ms = round(runway.days * DAY_MS)
+    return f"full in {duration(left_ms)}" if left_ms >= _MINUTE_MS else "full now"
+
+
+def _told(runway: Runway) -> str:
+    window = f"last {WINDOW_MS // DAY_MS} days"
+    if runway.days is None:
+        return f"not known: no partition says how much was written in the {window}"
+    rest = f", without {counted(runway.left_out, 'partition')}" if runway.left_out else ""
+    return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
+
+
+def ahead_ms(plan: Plan) -> int:
+    """Return how far the moment of a plan lies after the clock's, in whole minutes; 0 for one of now or the past."""
+    return round((plan.request.now_ms - seen_ms(plan)) / _MINUTE_MS) * _MINUTE_MS
+
+
+def opening(plan: Plan) -> str:
+    """Return the first line of a dry run."""
+    if ahead := ahead_ms(plan):
+        when = f"at {moment(plan.request.now_ms)}, in {duration(ahead)}"
+        return f"DRY RUN - nothing is changed; this is what a run would do {when}, to what is there today"
+    return "DRY RUN - nothing is changed; this is what a run would do"
+
+
+def closing(plan: Plan) -> str:
+    """Return the last line of a dry run that found something to do."""
+    if ahead_ms(plan):
+        return "DRY RUN - nothing was changed. It takes until then: a run without --now does what is due now."
+    return "DRY RUN - nothing was changed. To do it, run the same command without --dry-run."

@@ -1,0 +1,148 @@
+"""Predict how long a disk lasts if it goes on filling as it did lately.
+
+A daemon watches the disk: ``Growth`` is a mean of what the used space grew between observations. On the first day the
+mean is over all observations. Later it forgets older ones, with a time constant of a day.
+
+A single look has no observations, but segments with times: ``runway`` takes what was born lately, and what retention
+will free meanwhile. It counts what logs hold at each moment to come, so it knows a disk that fills until the first
+segments expire from one that fills for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from policies.forecast.births import DAY_MS, Births, births, seen_ms
+from policies.forecast.long_run import is_left_out, limit_of
+from policies.plan import PartitionPlan, Plan
+from policies.rescue import Volume
+
+_MEMORY_SECONDS: Final = 86_400.0
+OBSERVED_SECONDS_MIN: Final = 3_600.0
+"""Over a shorter time, a burst of some minutes would pass for the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The speed at which the free space of a log dir's file system shrinks. Deletions in between count."""
+
+    at_ms: int
+    """The time of the last observation, epoch ms."""
+    free_bytes: int
+    bytes_per_second: float = 0.0
+    """The mean growth of the used space; below 0 if the file system gains free space."""
+    observed_seconds: float = 0.0
+    """The time between the first observation and the last one."""
+
+    def seen(self, free_bytes: int, now_ms: int) -> Growth:
+        """Return the growth after another observation; one that is not later than the last changes nothing."""
+        span_seconds = (now_ms - self.at_ms) / 1000
+        if span_seconds <= 0:
+            return self
+        weight_seconds = min(self.observed_seconds, _MEMORY_SECONDS)
+        lately = (self.free_bytes - free_bytes) / span_seconds
+        step = span_seconds / (weight_seconds + span_seconds)
+        rate = self.bytes_per_second + (lately - self.bytes_per_second) * step
+        return Growth(now_ms, free_bytes, rate, self.observed_seconds + span_seconds)
+
+    @property
+    def runway_seconds(self) -> float | None:
+        """The time until the disk is full; infinite if it does not fill, None before an hour of observation."""
+        if self.observed_seconds < OBSERVED_SECONDS_MIN:
+            return None
+        return self.free_bytes / self.bytes_per_second if self.bytes_per_second > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Runway:
+    """The time until a file system is full, if its logs go on being written as lately and retention is applied."""
+
+    log_dirs: tuple[str, ...]
+    free_bytes: int
+    born_bytes_per_day: int
+    """What is written to the logs that count."""
+    days: float | None
+    """The days until the file system is full; infinite if it never is, None if no log's rate is known."""
+    counted: int
+    """The partitions that count."""
+    left_out: int
+    """The partitions that do not count: compacted ones, untouched ones, and those whose rate is not known."""
+
+    @property
+    def is_endless(self) -> bool:
+        """True if the file system does not fill."""
+        return self.days == math.inf
+
+
+class _Change(NamedTuple):
+    """A moment, in ms from now, at which the speed of growth changes, or bytes go."""
+
+    after_ms: float
+    bytes_per_ms: float
+    size_bytes: int
+
+
+_STILL: Final = 1e-6
+"""Bytes per ms. Sums of floats leave a rest; so slow a growth is none."""
+_HOUR_MS: Final = 3_600_000
+
+
+def runway(volume: Volume, plan: Plan) -> Runway:
+    """Return the time until a file system is full.
+
+    Args:
+        volume: the file system, with the log dirs on it.
+        plan: of these log dirs, and others.
+    """
+    partitions, now_ms = [p for p in plan.partitions if p.facts.log_dir in volume.log_dirs], seen_ms(plan)
+    changes: list[_Change] = []
+    drops: Counter[int] = Counter()
+    counted, rate = 0, 0.0
+    for planned in partitions:
+        gone = planned.deletion.segments if planned.deletion else ()
+        drops[0] += sum(segment.size_bytes + segment.companions_bytes for segment in gone)
+        born = None if is_left_out(planned) else births(planned.facts, now_ms)
+        if born is not None:
+            counted, rate = counted + 1, rate + born.bytes_per_ms
+            changes += _changes(planned, born, len(gone))
+            if (limited := limit_of(planned.policy, born)) and limited.by_time:
+                _add_expiries(planned, len(gone), now_ms, drops)
+    changes += (_Change(hour * _HOUR_MS, 0.0, -size_bytes) for hour, size_bytes in drops.items())
+    full_ms = _full_after_ms(changes, volume.free_bytes) if counted else None
+    days = None if full_ms is None else full_ms / DAY_MS
+    return Runway(volume.log_dirs, volume.free_bytes, round(rate * DAY_MS), days, counted, len(partitions) - counted)
+
+
+def _changes(planned: PartitionPlan, born: Births, gone: int) -> Iterator[_Change]:
+    """Yield when a partition begins to grow, and when its limit stops the growth: births then replace what goes."""
+    rate = born.bytes_per_ms
+    if not rate:
+        return
+    yield _Change(0, rate, 0)
+    if limited := limit_of(planned.policy, born):
+        held_bytes = 0 if limited.by_time else sum(s.size_bytes for s in planned.facts.segments[gone:])
+        yield _Change(max(limited.size_bytes - held_bytes, 0) / rate, -rate, 0)
+
+
+def _add_expiries(planned: PartitionPlan, gone: int, now_ms: int, drops: Counter[int]) -> None:
+    """Add what time retention will free of the segments that stay now: hour from now -> bytes."""
+    newest_ms = 0
+    for segment in planned.facts.segments[gone:]:
+        newest_ms = max(newest_ms, segment.largest_timestamp_ms)
+        hour = -(-(newest_ms + planned.policy.retention_ms - now_ms) // _HOUR_MS)
+        drops[max(hour, 0)] += segment.size_bytes + segment.companions_bytes
+
+
+def _full_after_ms(changes: Iterable[_Change], free_bytes: int) -> float:
+    """Return the ms until what is added takes the free space; infinite if that never happens."""
+    at_ms = used_bytes = rate = 0.0
+    for change in sorted(changes):
+        grown_bytes = used_bytes + rate * (change.after_ms - at_ms)
+        if rate > _STILL and grown_bytes >= free_bytes:
+            break
+        at_ms, used_bytes, rate = change.after_ms, grown_bytes + change.size_bytes, rate + change.bytes_per_ms
+    return at_ms + max(free_bytes - used_bytes, 0) / rate if rate > _STILL else math.inf

@@ -1,0 +1,48 @@
+import math
+
+import pytest
+
+from cleaner.report.forecast.documents import documents
+from cleaner.report.forecast.runways import lasts, lines
+from cleaner.report.page import Page
+from policies.forecast.runway import Runway
+
+
+def lasting(days: float | None, log_dir: str = "/data") -> Runway:
+    return Runway((log_dir,), 3 << 30, 1 << 30, days, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (None, "not known"),
+        (math.inf, "never full"),
+        (4000, "full in more than 10 years"),
+        (12.25, "full in 12d 6h"),
+        (0.5, "full in 12h"),
+        (0, "full now"),
+    ],
+)
+def test_lasts(days: float | None, words: str) -> None:
+    assert lasts(lasting(days)) == words
+
+
+def told(*runways: Runway) -> str:
+    page = Page()
+    lines(runways, page)
+    return " ".join(page.text.plain.split())
+
+
+def test_one_file_system_needs_no_name() -> None:
+    assert told(lasting(3.0)) == ("Runway full in 3d at 1.0 GiB a day (last 7 days, without 1 partition)")
+    assert told(lasting(None)) == ("Runway not known: no partition says how much was written in the last 7 days")
+
+
+def test_several_have_their_log_dirs() -> None:
+    assert told(lasting(3.0, "/a"), lasting(math.inf, "/b")).count("without 1 partition") == 2
+    assert "Runway /b: never full at 1.0 GiB a day" in told(lasting(3.0, "/a"), lasting(math.inf, "/b"))
+
+
+def test_json_has_no_infinity() -> None:
+    found = [(d["fills"], d["days"]) for d in documents([lasting(None), lasting(math.inf), lasting(1.2345)])]
+    assert found == [(None, None), (False, None), (True, 1.23)]
