@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     now_ms = SystemClock().now_ms()
     request = Request(args.now(now_ms) if args.now else now_ms, in_place=True, topics=(str(wanted),))
     report, plan = _explained(args, cleaner, request)
-    show(report, as_json=args.json, every_segment=args.verbose > 0)
+    show(report, as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     errors = [*map(str, missing), *(error for log_dir in plan.log_dirs for error in log_dir.facts.errors)]
     for error in errors:
         complain(error)
