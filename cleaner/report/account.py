@@ -168,7 +168,9 @@ def _tell_kinds(group: Sequence[Account], now_ms: int, page: Page) -> None:
 
 def _tell_partitions(account: Account, now_ms: int, page: Page) -> None:
     """Add a row for each partition directory with its sizes on disk, the one that takes the most first."""
-    rows = [("PARTITION", "ON DISK", "SEGMENTS", "INDEX", "SNAPSHOT", ".DELETED", "GOES", "REST")]
+    rows: list[tuple[str, ...]] = [
+        ("PARTITION", "ON DISK", "SEGMENTS", "INDEX", "SNAPSHOT", ".DELETED", "GOES", "REST")
+    ]
     by_size = sorted(account.partitions.items(), key=lambda item: (-item[1].total.disk_bytes, item[0]))
     for topic_partition, found in page.view.first(by_size):
         kinds = [found.amounts.get(kind, NOTHING).disk_bytes for kind in _COLUMNS]
