@@ -55,13 +55,13 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Take the bar away; further bytes bring another one."""
         if self._progress:
             with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()
+
+    def begin_again(self) -> None:
+        """Count anew, with another bar: another run follows."""
+        self.__exit__()
         self._progress, self._start_seconds = None, stopwatch()
         self._done_bytes = self._expected_bytes = 0
 
