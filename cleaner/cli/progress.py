@@ -57,19 +57,15 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._take_away()
-
-    def stop(self) -> None:
-        """Take the bar away, and begin at 0 again; further bytes bring another one."""
-        self._take_away()
-        self._done_bytes = self._expected_bytes = 0
-        self._start_seconds = stopwatch()
-
-    def _take_away(self) -> None:
         if self._progress:
             with suppress(OSError):  # the terminal may be gone, but the work is done
                 self._progress.stop()
-        self._progress = None
+
+    def begin_again(self) -> None:
+        """Count anew, with another bar: another run follows."""
+        self.__exit__()
+        self._progress, self._start_seconds = None, stopwatch()
+        self._done_bytes = self._expected_bytes = 0
 
 
 def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:

@@ -60,7 +60,7 @@ def test_second_run_has_a_bar_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     with ProgressBar() as bar:
         bar.expect(2 << 20)
         bar.advance(2 << 20)
-        bar.stop()
+        bar.begin_again()
         bar.expect(4 << 20)
         bar.advance(1 << 20)
     assert "1.0 MiB of 4.0 MiB, 512.0 KiB/s, 6s left" in terminal.getvalue()
