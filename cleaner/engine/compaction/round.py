@@ -37,6 +37,10 @@ from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
 
+RUN_MS_MAX: Final = 3_600_000
+"""A round this long after the moment of its run counts ``delete.retention.ms`` from that moment, as Kafka does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """The subject of a compaction. The listing was read under the lock."""
@@ -50,7 +54,7 @@ class Round:
     producers: ProducerState
     now_ms: int
     clock_ms: int
-    """The wall clock, epoch ms. ``--now`` may lie before it; ``delete.retention.ms`` counts from the later one."""
+    """The wall clock, epoch ms. ``delete.retention.ms`` counts from it if ``--now`` lies far before it."""
     log_end_offset: int
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
@@ -170,7 +174,7 @@ def horizons_of(round_: Round) -> Horizons:
     """Return the moments that the round decides by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    met_ms = max(round_.now_ms, round_.clock_ms)
+    met_ms = round_.clock_ms if round_.clock_ms - round_.now_ms > RUN_MS_MAX else round_.now_ms
     return Horizons(round_.now_ms, new_delete_horizon_ms(met_ms, retention_ms), horizon_ms)
 
 
