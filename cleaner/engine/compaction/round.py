@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates, ends_of, resolve
@@ -35,7 +36,6 @@ from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
-
 
 RUN_MS_MAX: Final = 3_600_000
 """A round this long after the moment of its run counts ``delete.retention.ms`` from that moment, as Kafka does."""
