@@ -13,8 +13,10 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine import inventory
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.outcome import Outcome
+from cleaner.engine.means import Means
+from cleaner.engine.outcome import Outcome, Silent
 from policies import Plan, Request
+from policies.config.configured import Configured
 from policies.forecast.what_if import ANSWERED, ANSWERED_EXACTLY, questions_of
 from policies.replanning import held_back
 from storage.checkpoints import format_offset_checkpoint
@@ -24,7 +26,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from storage.records import Record, encode_batch
 from tests.cleaner.engine.rehearsal.runs import figures_of
 from tests.conftest import Samples
-from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed
+from tests.partition_dirs import DAY_MS, NOW_MS, FakeClock, PartitionDir, a_cleaner, committed, configured, keyed
 
 HOUR_MS = 3_600_000
 VALUES = {
@@ -211,6 +213,26 @@ def test_the_lag_goes_by_the_index_where_a_longer_limit_has_no_end_read(tmp_path
     copied = Path(shutil.copytree(source, tmp_path / "copy"))
     done = a_cleaner(copied, configured("retention.ms=7d", **topics)).clean(Request(NOW_MS))
     assert figures_of(answer.plan, answer.outcome) == figures_of(*done)
+
+
+def test_progress_expects_what_each_answer_reads_and_an_equal_plan_reads_nothing(tmp_path: Path) -> None:
+    class Hearing(Silent):
+        expected_bytes = 0
+
+        def expect(self, size_bytes: int) -> None:
+            self.expected_bytes += size_bytes
+
+    drawn = PartitionDir(tmp_path, "orders-0").segment(0, keyed(0, "a=1")).segment(1, keyed(1, "a=2"))
+    layers = configured(orders={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
+    means = Means(clock=FakeClock(), listener=(heard := Hearing()))
+    cleaner = Cleaner(Configured((committed(tmp_path, drawn),), layers), means)
+    plan, outcome = looked_at(cleaner, Request(NOW_MS))
+    once_bytes = heard.expected_bytes
+    assert once_bytes > 0
+    cleaner.what_if(plan, outcome, questions_of(["min.compaction.lag.ms=0"], is_exact=True), exact=True)
+    assert heard.expected_bytes == once_bytes
+    cleaner.what_if(plan, outcome, questions_of(["delete.retention.ms=5,6"], is_exact=True), exact=True)
+    assert heard.expected_bytes == 3 * once_bytes
 
 
 def test_a_contradiction_with_the_configuration_is_an_error(tmp_path: Path) -> None:
