@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)
             answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
-            bar.stop()
+            bar.begin_again()
             if again := confirm_held_back(args, plan, outcome, confirmed):
                 plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
         except LogDirLocked:

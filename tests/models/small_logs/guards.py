@@ -97,7 +97,8 @@ def _too_much(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
 
 def _unkeyed(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     """An earlier round over the same files met no key."""
-    compacted = replace(policy, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=0)
+    limits = {"min_cleanable_dirty_ratio": 0.0, "min_compaction_lag_ms": 0, "max_unkeyed_ratio": 0.5}
+    compacted = replace(policy, cleanup_policy="compact", **limits)  # type: ignore[arg-type]
     log = _from_its_base(facts)
     planned = _planned(log, compacted)
     if planned.compaction is None:

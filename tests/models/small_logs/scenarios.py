@@ -40,7 +40,7 @@ class Scenario(NamedTuple):
 
 SCENARIOS: Final = (
     Scenario("keys and tombstones", _COMPACT, "ABaW|.%!", ("", "AB|%", "WaB|!", "AaW|!.")),
-    Scenario("records without key", _COMPACT, "AUa|~%", ("", "AU|")),
+    Scenario("records without key", _COMPACT | {"max.unkeyed.ratio": "1"}, "AUa|~%", ("", "AU|")),
     Scenario("producers", _COMPACT, "IiTtCX|~%!", ("", "TX|!", "TCTX|", "Ii|!")),
     Scenario("two transactions", _COMPACT, "TSCDXY|.~!", ("", "STXY|", "STCD|!", "SYSD|!~")),
     Scenario(
