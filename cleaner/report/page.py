@@ -32,6 +32,7 @@ YEAR_9999_MS: Final = 253_402_300_799_000
 LINES_MAX: Final = 60
 """So many lines has a report at most, unless the user asks for more."""
 _GAP: Final = "..."
+_DIGITS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,16 @@ def shortened(name: str, columns: int) -> str:
 def size(size_bytes: int) -> str:
     """Return a size for people, such as ``1.2 GiB``."""
     return humanize.naturalsize(size_bytes, binary=True)
+
+
+def two_sizes(one_bytes: int, other_bytes: int) -> tuple[str, str]:
+    """Return two sizes for people that stand side by side; different ones get as many digits as tell them apart."""
+    both = one_bytes, other_bytes
+    for digits in range(1, _DIGITS_MAX + 1):
+        one, other = (humanize.naturalsize(bytes_, binary=True, format=f"%.{digits}f") for bytes_ in both)
+        if one != other or one_bytes == other_bytes:
+            return one, other
+    return f"{one_bytes:,} Bytes", f"{other_bytes:,} Bytes"
 
 
 def counted(number: int, noun: str) -> str:

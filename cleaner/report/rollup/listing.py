@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import Page, counted, size, two_sizes
 from cleaner.report.rollup.columns import NAME_MIN, in_columns
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, rolled
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted
@@ -141,12 +141,19 @@ def _fitting(pieces: Iterable[Page], room: int | None) -> Iterator[Page]:
 def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bool:
     """Add a line for the topics of a concern that are not shown. Return whether there are any."""
     if left_out:
-        gain, sizes = "", size(sum(roll.size_bytes for roll in left_out))
-        if concern is Concern.CHANGES:
-            after_bytes = sum(roll.size_bytes - roll.reclaimed_bytes for roll in left_out)
-            gain = f" -> {'at most ' if any(roll.is_estimate for roll in left_out) else ''}{size(after_bytes)}"
-        page.line(f"and {counted(len(left_out), 'more topic')} {_MORE[concern]}: {sizes}{gain}", hanging=2)
+        before_bytes = sum(roll.size_bytes for roll in left_out)
+        after_bytes = before_bytes - sum(roll.reclaimed_bytes for roll in left_out)
+        is_estimate = any(roll.is_estimate for roll in left_out)
+        sizes = _change(before_bytes, after_bytes if concern is Concern.CHANGES else before_bytes, is_estimate)
+        page.line(f"and {counted(len(left_out), 'more topic')} {_MORE[concern]}: {sizes}", hanging=2)
     return bool(left_out)
+
+
+def _change(before_bytes: int, after_bytes: int, is_estimate: bool) -> str:
+    """Return a size and what becomes of it, unless that is the same."""
+    if before_bytes == after_bytes:
+        return size(before_bytes)
+    return f" -> {'at most ' if is_estimate else ''}".join(two_sizes(before_bytes, after_bytes))
 
 
 def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
@@ -158,10 +165,7 @@ def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
         changing = len(roll.changing)
         of = f"{changing:,} of " if 0 < changing < roll.partitions else ""
         words.append(f"{of}{counted(roll.partitions, 'partition')}")
-    after_bytes = roll.size_bytes - roll.reclaimed_bytes
-    at_most = "at most " if roll.is_estimate else ""
-    after = f" -> {at_most}{size(after_bytes)}" if after_bytes != roll.size_bytes else ""
-    words.append(f"{size(roll.size_bytes)}{after}")
+    words.append(_change(roll.size_bytes, roll.size_bytes - roll.reclaimed_bytes, roll.is_estimate))
     if roll.is_estimate and not (roll.partitions == 1 and with_offsets):
         words.append(f"{size(roll.dirty_bytes)} dirty")
     name = page.name(roll.name, max(page.width - len("  ".join(["", *words])), NAME_MIN))

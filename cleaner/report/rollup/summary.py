@@ -6,7 +6,7 @@ from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome
 from cleaner.report.forecast.runways import closing, lines
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import Page, counted, size, two_sizes
 from cleaner.report.totals import Totals
 from policies.guards import may_drop_unkeyed
 from policies.plan import Plan
@@ -77,7 +77,7 @@ def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
 def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
     """Return what a compaction makes of some bytes; how many of them are dirty, if nobody knows what stays."""
     if to_bytes is not None:
-        return f"{size(from_bytes)} to {size(to_bytes)}"
+        return " to ".join(two_sizes(from_bytes, to_bytes))
     share = "all" if dirty_bytes >= from_bytes else size(dirty_bytes)
     return f"{size(from_bytes)}, {share} of it dirty"
 
