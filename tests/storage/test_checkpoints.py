@@ -9,6 +9,7 @@ from storage.checkpoints import (
     LeaderEpochEntry,
     format_leader_epochs,
     format_offset_checkpoint,
+    parse_hold_ids,
     parse_leader_epochs,
     parse_offset_checkpoint,
     parse_partition_metadata,
@@ -114,3 +115,9 @@ def test_partition_metadata_without_a_topic_id_is_corrupt(data, line):
     with pytest.raises(CorruptCheckpoint) as caught:
         parse_partition_metadata(data, PATH)
     assert caught.value.line == line
+
+
+def test_ids_of_holds_that_were_cut_short_are_told_by_the_path_alone() -> None:
+    with pytest.raises(CorruptCheckpoint) as caught:
+        parse_hold_ids(b"0\n0\n", Path("/data/.logcleaner-hold-ids"))
+    assert str(caught.value).startswith("/data/.logcleaner-hold-ids: names no partition: it was cut short")
