@@ -239,6 +239,16 @@ def test_a_log_dir_named_by_a_relative_path_or_a_link_is_compacted(log_dir, path
     assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
 
 
+@pytest.mark.parametrize(("stated", "threads"), [("3", 3), ("0", 1)])
+def test_a_compaction_gets_the_threads_of_the_configuration(log_dir, monkeypatch, stated, threads):
+    asked, compact = [], SameProcess.compact
+    monkeypatch.setattr(
+        SameProcess, "compact", lambda self, task, *rest: (asked.append(task.threads), compact(self, task, *rest))[1]
+    )
+    World(log_dir, f"log.cleaner.threads={stated}", state=COMPACT).after(0)
+    assert asked == [threads]
+
+
 def test_between_rounds_nothing_is_done(world):
     world.after(0)
     assert not world.worker.tick()

@@ -124,6 +124,26 @@ def test_restored_partition_is_as_before_the_deletion_in_every_byte(tmp_path, st
     assert {n: f[1] for n, f in contents(log_dir).items() if n in segment_times} == segment_times
 
 
+def test_of_a_rolled_segment_the_indexes_are_gone_for_good_before_the_log_goes(tmp_path):
+    """A log without its indexes would be a segment that recovery has to index anew."""
+    steps = []
+
+    class Noting(FileSystem):
+        def unlink(self, path, purpose):
+            steps.append(path.suffix)
+            super().unlink(path, purpose)
+
+        def fsync_dir(self, path, purpose):
+            steps.append("fsync")
+            super().fsync_dir(path, purpose)
+
+    log_dir = a_log_dir(tmp_path / "data", expired=4)
+    clean(log_dir)
+    restore(log_dir, Noting())
+    end = steps.index(".log")
+    assert steps[end - 3 : end + 2] == [".index", ".timeindex", "fsync", ".log", "fsync"]
+
+
 def test_log_start_offset_comes_back(tmp_path):
     log_dir = a_log_dir(tmp_path / "data")
     (log_dir / "log-start-offset-checkpoint").write_text("0\n2\nother 0 7\nclicks 0 1\n")
