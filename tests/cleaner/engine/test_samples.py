@@ -10,28 +10,33 @@ import pytest
 from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.means import Means
 from policies import Request
 from policies.config.configured import Configured
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition
 from storage.records import iter_batches
 from tests.conftest import Samples
+from tests.partition_dirs import FakeClock
 
 COMPACTED = ("orders-0", "payments-0", "ledger-0")
 RETAINED = ("clicks-0", "future-0", "sized-0", "trimmed-0", "mixed-0", "empty-0", "single-0")
 HORIZON_TOLERANCE_MS = 5000
 
 
-def a_cleaner(path: Path) -> Cleaner:
+def a_cleaner(path: Path, now_ms: int) -> Cleaner:
+    """Return a cleaner whose clock says the time at which Kafka cleaned."""
     loaded = load_layers(Settings(kafka_defaults=True), [path])
-    return Cleaner(Configured(loaded.log_dirs, loaded.layers))
+    return Cleaner(Configured(loaded.log_dirs, loaded.layers), Means(clock=FakeClock(now_ms)))
 
 
 @pytest.fixture(scope="module")
 def cleaned(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``before``, cleaned by us at the moment of Kafka."""
     path = samples.copy("before", tmp_path_factory.mktemp("cleaned") / "data")
-    _, outcome = a_cleaner(path).clean(Request(samples.cleaned_at_ms("after"), confirmed=True))
+    _, outcome = a_cleaner(path, samples.cleaned_at_ms("after")).clean(
+        Request(samples.cleaned_at_ms("after"), confirmed=True)
+    )
     assert [result.error for result in outcome.results.values() if result.error] == []
     assert outcome.errors == ()
     return path
@@ -41,7 +46,7 @@ def cleaned(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cleaned_twice(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``before2``, cleaned by us past the horizons of round one."""
     path = samples.copy("before2", tmp_path_factory.mktemp("cleaned2") / "data", ["ledger-0"])
-    a_cleaner(path).clean(Request(samples.cleaned_at_ms("after2"), confirmed=True))
+    a_cleaner(path, samples.cleaned_at_ms("after2")).clean(Request(samples.cleaned_at_ms("after2"), confirmed=True))
     return path
 
 
@@ -156,7 +161,9 @@ def without_lock_traces(files: dict[str, tuple[int, int, str]]) -> dict[str, tup
 
 def test_cleaning_again_at_once_changes_nothing(cleaned, samples):
     before = tree(cleaned)
-    planned, outcome = a_cleaner(cleaned).clean(Request(samples.cleaned_at_ms("after"), confirmed=True))
+    planned, outcome = a_cleaner(cleaned, samples.cleaned_at_ms("after")).clean(
+        Request(samples.cleaned_at_ms("after"), confirmed=True)
+    )
     assert not planned.has_work
     assert outcome.results == {}
     assert without_lock_traces(tree(cleaned)) == without_lock_traces(before)
@@ -165,7 +172,7 @@ def test_cleaning_again_at_once_changes_nothing(cleaned, samples):
 def test_dry_run_touches_nothing_and_takes_no_lock(samples):
     path = samples.root / "before"
     before = tree(path)
-    engine = a_cleaner(path)
+    engine = a_cleaner(path, samples.cleaned_at_ms("after"))
     planned = engine.plan(Request(samples.cleaned_at_ms("after"), confirmed=True))
     outcome = engine.would_do(planned)
     assert planned.has_work
@@ -176,7 +183,7 @@ def test_dry_run_touches_nothing_and_takes_no_lock(samples):
 def test_dry_run_tells_the_bytes_that_the_run_deletes(samples, tmp_path):
     path = samples.copy("before", tmp_path / "data", ["clicks-0", "sized-0", "mixed-0"])
     now = Request(samples.cleaned_at_ms("after"), confirmed=True)
-    engine = a_cleaner(path)
+    engine = a_cleaner(path, samples.cleaned_at_ms("after"))
     expected = engine.would_do(engine.plan(now))
     _, done = engine.clean(now)
     assert {k: r.deleted_bytes for k, r in done.results.items()} == {

@@ -4,7 +4,8 @@ import pytest
 
 from cleaner.config import reader
 from cleaner.config.layers import Settings
-from cleaner.engine import inventory, leftovers, rehearsal
+from cleaner.engine import inventory, leftovers
+from cleaner.engine.rehearsal import rehearsal
 from policies.config.policy import BrokerPolicy
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
