@@ -1,4 +1,4 @@
-"""A second plan for the partitions whose files changed between the first plan and its steps."""
+"""Plans made of plans: for partitions whose files changed since the first plan, and without what cannot be done."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
     """Return the plan of the partitions with these keys alone. Partitions that cannot be read are left out, too."""
     log_dirs = (
         replace(d, partitions=tuple(p for p in d.partitions if isinstance(p, PartitionPlan) and p.key in keys))
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def without_compactions(plan: Plan) -> Plan:
+    """Return the plan without its compactions. The verdicts stay: a report says that these were not carried out."""
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(replace(p, compaction=None) if isinstance(p, PartitionPlan) else p for p in d.partitions),
+        )
         for d in plan.log_dirs
     )
     return replace(plan, log_dirs=tuple(log_dirs))

@@ -17,6 +17,7 @@ from typing import ClassVar, Final, dataclass_transform
 _SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
 """Keys of server.properties whose values nobody is to see."""
 BE_THE_OWNER: Final = "run as that user or as root; a service by the drop-in kafka-user.conf"
+INSTALL_AGAIN: Final = "install logcleaner again"
 
 
 class ErrorKind(Enum):
@@ -71,6 +72,11 @@ class UnreadableFile(LogCleanerError):
     def has_vanished(self) -> bool:
         """Return whether the file was gone before it was read, as happens beside a live broker."""
         return isinstance(self.__cause__, FileNotFoundError)
+
+
+def if_unloadable(else_do: str = INSTALL_AGAIN) -> str:
+    """Return what to do about machine code that the system does not load."""
+    return f"is it mounted noexec, or for another CPU? else {else_do}"
 
 
 @contextmanager

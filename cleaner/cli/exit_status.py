@@ -11,7 +11,7 @@ from enum import IntEnum
 from cleaner.errors import told
 from cleaner.journald import Level, prefix
 from cleaner.printable import printable
-from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError
+from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError, if_unloadable
 
 
 class ExitStatus(IntEnum):
@@ -99,8 +99,7 @@ def lines_of(error: BaseException) -> list[str]:
     if isinstance(error, OSError):
         return [told(error)]
     if isinstance(error, ImportError) and error.path:
-        cause = f"{error.path}: cannot be loaded: {error}"
-        return [f"{cause}; is it mounted noexec, or for another CPU? else install logcleaner again"]
+        return [f"{error.path}: cannot be loaded: {error}; {if_unloadable()}"]
     return [f"bug: {type(error).__name__}: {error}; please report it with the traceback that -vv shows"]
 
 

@@ -50,7 +50,8 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
             if result.error:
                 listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
     for error in log_dir_errors(plan, outcome):
-        listener.event("log_dir_failed", error=error)
+        if error != outcome.no_kernels:
+            listener.event("log_dir_failed", error=error)
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
-from cleaner.engine.compactor import Compactor, Local
+from cleaner.engine.compactor import Compactor, KernelCheck, Local
 from cleaner.engine.copy.copying import Copier
 from cleaner.engine.copy.moment import Moment
 from cleaner.engine.copy.output import check_usable
@@ -116,27 +116,32 @@ class Cleaner:
             plan: from ``plan``.
             exact: read what a compaction would read; without it its output is an estimate.
         """
-        start_seconds = self._means.clock.seconds()
-        rehearsal = Rehearsal(self._means, plan.request)
-        results = {p.key: rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
+        start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
+        rehearsal, doable = Rehearsal(self._means, plan.request), kernels.doable(plan)
+        results = {p.key: rehearsal.result(p, exact=exact) for p in doable.partitions if p.has_work}
         swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
-        return Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
+        seconds = self._means.clock.seconds() - start_seconds
+        return Outcome(True, results, swept_bytes, seconds, errors=kernels.errors, no_kernels=kernels.error)
 
     def clean(self, request: Request) -> tuple[Plan, Outcome]:
         """Lock every log dir, recover, plan, execute.
 
-        Raises: LogDirLocked, UnreliableLock, UnsafeOwner before anything was changed.
+        Raises:
+            LogDirLocked, UnreliableLock, UnsafeOwner: nothing was changed.
+            InvalidConfig: as ``KernelCheck``; nothing of the plan was done.
         """
         start_seconds, request = self._means.clock.seconds(), replace(request, in_place=True)
+        kernels = KernelCheck(self._means.listener)
         with ExitStack() as locks:
             begun = self._locked(locks, request)
             locks.callback(self._compactor.close)
             planned = self.plan(request)
+            kernels.doable(planned)  # the line, or the error, comes before anything of the plan is done
             begun.swept_bytes += sum(sweep_log_dir(p, request, begun.means, begun.errors) for p in planned.log_dirs)
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
             ]
-            planned = spend(planned, executors, lambda: self.plan(request))
+            planned = spend(planned, executors, lambda: self.plan(request), kernels.doable)
         seconds = self._means.clock.seconds() - start_seconds
         return planned, Outcome(
             False,
@@ -144,9 +149,10 @@ class Cleaner:
             begun.swept_bytes,
             seconds,
             self._stopping,
-            (*begun.errors, *(error for executor in executors for error in executor.errors)),
+            (*kernels.errors, *begun.errors, *(error for executor in executors for error in executor.errors)),
             frozenset(key for executor in executors for key in executor.left),
             self._compactor.name,
+            kernels.error,
             {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
         )
 
@@ -193,19 +199,28 @@ class Cleaner:
             LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
             OutputFull, SourceChanged, UnreadableFile: the output is incomplete, and says so.
         """
-        start_seconds = self._means.clock.seconds()
+        start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
         check_usable(output, log_dir)
         with ExitStack() as locks:
             log_dir, moment = self._lock_to_copy(locks, request.topics)
             planned = self.plan(request)
-            (log_dir_plan,) = planned.log_dirs
+            (log_dir_plan,) = kernels.doable(planned).log_dirs
             copier = Copier(log_dir, log_dir_plan, moment, request, self._means, tool_version, self._compactor)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):
                     copier.copy_to(output)
         seconds = self._means.clock.seconds() - start_seconds
-        return planned, Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
+        return planned, Outcome(
+            False,
+            copier.results,
+            0,
+            seconds,
+            self._stopping,
+            kernels.errors,
+            engine=self._compactor.name,
+            no_kernels=kernels.error,
+        )
 
     def volumes(self) -> tuple[Volume, ...]:
         """Return the file systems of the log dirs, as they are now."""

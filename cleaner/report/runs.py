@@ -67,7 +67,7 @@ def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResul
     for place, verdict in enumerate(verdicts):
         if verdict.action is Action.KEEP:
             yield "keep"
-        elif outcome.dry_run:
+        elif outcome.dry_run and not (outcome.no_kernels and verdict.action is Action.COMPACT):
             yield f"would {verdict.action.value}"
         elif verdict.action is Action.DELETE:
             yield "deleted" if place < deleted else "not deleted"

@@ -19,7 +19,19 @@ def check_usable() -> None:
 
     Raises:
         KernelsUnusable: one line for the user.
+        InvalidConfig: the environment names a CPU level that this CPU does not have.
     """
     from storage.machine import library  # noqa: PLC0415 - importing the package loads nothing
 
     library.check()
+
+
+def why_unusable() -> str | None:
+    """Return the line that says what keeps kernels from running; None if they run. Raises: InvalidConfig."""
+    from storage.machine.library import KernelsUnusable  # noqa: PLC0415 - as above
+
+    try:
+        check_usable()
+    except KernelsUnusable as error:
+        return str(error)
+    return None
