@@ -8,9 +8,8 @@ empty active segment never goes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
@@ -25,8 +24,7 @@ NO_HIGH_WATERMARK: Final = Reason(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(NamedTuple):
     """The outcome for one partition: a verdict on every segment. The verdicts on deleted segments come first."""
 
     verdicts: tuple[Verdict, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -79,6 +78,8 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
     if isinstance(error, BrokenPipeError):
         return _reader_is_gone()
     if show_traceback:
+        import traceback
+
         traceback.print_exception(error)
     for line in lines_of(error):
         complain(line, Level.ERROR)

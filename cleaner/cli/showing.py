@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from cleaner.engine.outcome import Listener, Outcome
-    from cleaner.report.page import Report
+    from cleaner.report.page import Lines, Report
     from policies.plan import Plan
+
+_ASKS_FOR_STYLES: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables by which rich shows styles where stdout is no terminal, too."""
 
 
 def show(report: Report, *, as_json: bool, every_segment: bool = False, width_piped: int = 80) -> None:
@@ -26,19 +32,29 @@ def show(report: Report, *, as_json: bool, every_segment: bool = False, width_pi
         json.dump(report.document(), sys.stdout)
         sys.stdout.write("\n")
         return
-    from rich.console import Console
-    from rich.text import Text
+    from cleaner.report.page import Lines, Page
 
-    from cleaner.report.page import Page
-
-    console = Console(width=None if sys.stdout.isatty() else width_piped)
+    is_plain = not sys.stdout.isatty() and _ASKS_FOR_STYLES.isdisjoint(os.environ)
     for part in report.text(Page(shutil.get_terminal_size((80, 24)).columns, every_segment)):
-        if not isinstance(part, Text):
-            console.print(part)
-        elif console.is_terminal:
-            console.print(part, soft_wrap=True, end="")
-        else:
+        if is_plain and isinstance(part, Lines):
             sys.stdout.write(part.plain)
+        else:
+            _print(part, None if sys.stdout.isatty() else width_piped)
+
+
+def _print(part: Lines | Table, width: int | None) -> None:
+    """Print a part of a report with rich, which lays tables out, and shows styles on a terminal."""
+    from rich.console import Console
+
+    from cleaner.report.page import Lines
+
+    console = Console(width=width)
+    if not isinstance(part, Lines):
+        console.print(part)
+    elif console.is_terminal:
+        console.print(part.styled(), soft_wrap=True, end="")
+    else:
+        sys.stdout.write(part.plain)
 
 
 def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:

@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
 from cleaner.engine.compactor import Compactor, KernelCheck, Local
-from cleaner.engine.copy.copying import Copier
-from cleaner.engine.copy.moment import Moment
-from cleaner.engine.copy.output import check_usable
-from cleaner.engine.freeing import Rescue, Rescued, volumes_of
 from cleaner.engine.inventory import Survey, Wanted, everything, survey_clock, survey_log_dir
 from cleaner.engine.journal import Journal, JournalFull, read_journal
 from cleaner.engine.leftovers import sweep_log_dir
@@ -28,10 +24,14 @@ from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.guards import clock_guard
 from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
-from policies.rescue import SpaceTarget, Volume
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
+
+if TYPE_CHECKING:
+    from cleaner.engine.copy.moment import Moment
+    from cleaner.engine.freeing import Rescue, Rescued
+    from policies.rescue import SpaceTarget, Volume
 
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
@@ -199,6 +199,9 @@ class Cleaner:
             LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
             OutputFull, SourceChanged, UnreadableFile: the output is incomplete, and says so.
         """
+        from cleaner.engine.copy.copying import Copier  # noqa: PLC0415 - no other run copies
+        from cleaner.engine.copy.output import check_usable  # noqa: PLC0415 - as above
+
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
         check_usable(output, log_dir)
@@ -224,6 +227,8 @@ class Cleaner:
 
     def volumes(self) -> tuple[Volume, ...]:
         """Return the file systems of the log dirs, as they are now."""
+        from cleaner.engine.freeing import volumes_of  # noqa: PLC0415 - only ``free`` asks
+
         return volumes_of(self._log_dirs)
 
     def would_free(self, request: Request, target: SpaceTarget) -> Rescued:
@@ -245,6 +250,8 @@ class Cleaner:
             return self._rescue(request, target).run(begun.errors)
 
     def _rescue(self, request: Request, target: SpaceTarget) -> Rescue:
+        from cleaner.engine.freeing import Rescue  # noqa: PLC0415 - as in ``volumes``
+
         return Rescue(self._log_dirs, self._means, target, lambda: self.plan(request))
 
     def _locked(self, locks: ExitStack, request: Request) -> Begun:
@@ -280,6 +287,8 @@ class Cleaner:
 
         The look comes first, so that a change of the configuration is a change since then.
         """
+        from cleaner.engine.copy.moment import Moment  # noqa: PLC0415 - no other run copies
+
         looks = [Moment.of(self._log_dirs[0], topics) for _ in self._locked_with(locks, self._locks.lock_to_read)]
         return self._log_dirs[0], looks[-1]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -141,6 +140,8 @@ class Executor:
                 return before
 
         if steps:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - it loads Python's logging
+
             with ThreadPoolExecutor(means.side_by_side, "partition") as pool:
                 for done in [pool.submit(self._attempt, step, compact_beside) for step in steps]:
                     done.result()

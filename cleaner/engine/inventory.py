@@ -6,8 +6,8 @@ import fnmatch
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
@@ -73,8 +73,7 @@ def everything(_: TopicPartition) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """The input of an inventory, besides the directory."""
 
     layers: ConfigLayers

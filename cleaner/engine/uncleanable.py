@@ -7,16 +7,14 @@ round would read the same damage over and over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from storage.log.listing import Listing
 from storage.names import FileState
 
 
-@dataclass(frozen=True, slots=True)
-class Uncleanable:
+class Uncleanable(NamedTuple):
     """A partition as it was when it failed."""
 
     cause: str

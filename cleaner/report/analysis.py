@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
-from cleaner.report.page import YEAR_9999_MS, Page, counted, size
+from cleaner.report.page import YEAR_9999_MS, Lines, Page, counted, size
 from policies.reasons import duration, moment
 
 SCHEMA: Final = "logcleaner.analysis/1"
@@ -162,15 +162,15 @@ class AnalysisReport:
         tables = {name: [_jsonable(asdict(row)) for row in self.analysis.tables[name]] for name in TABLES}
         return {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": list(self.analysis.problems)}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
+    def text(self, page: Page) -> Iterator[Lines | Table]:  # noqa: ARG002 - tables are as wide as the console
         """Yield a table for each kind of finding."""
         for section in sections(self.analysis):
-            yield Text(f"{section.title}\n", "bold underline")
+            yield Lines((section.title, "bold underline"))
             yield _table(section)
             if section.left_out:
                 more = counted(section.left_out, "more row")
-                yield Text(f"{more} in --json and --output\n", "dim")
-            yield Text("\n")
+                yield Lines((f"{more} in --json and --output", "dim"))
+            yield Lines(("", ""))
 
     def html(self) -> str:
         """Return a page that needs no other file."""

@@ -13,9 +13,7 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Verdict
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from cleaner.report.page import Page
+    from cleaner.report.page import Lines, Page
 
 SCHEMA: Final = "logcleaner.plan/1"
 
@@ -50,9 +48,9 @@ class CleaningReport:
             "totals": _totals(Totals.of(plan, outcome), outcome),
         }
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield the plan with its outcome, the totals and the next step."""
-        from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
+        from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - which --json does without
 
         fill(page, self.plan, self.outcome)
         yield page.text

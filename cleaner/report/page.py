@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import humanize
-from rich.table import Table
-from rich.text import Text
 
 from cleaner.printable import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 
 class Report(Protocol):
@@ -21,8 +22,8 @@ class Report(Protocol):
         """Return the JSON document that ``--json`` prints."""
         ...
 
-    def text(self, page: Page) -> Iterator[Text | Table]:
-        """Fill a page, and yield the parts of the report in order. Each line of a text ends with a line break."""
+    def text(self, page: Page) -> Iterator[Lines | Table]:
+        """Fill a page, and yield the parts of the report in order."""
         ...
 
 
@@ -30,18 +31,43 @@ YEAR_9999_MS: Final = 253_402_300_799_000
 """A later time is not told as a date."""
 
 
-@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of a report, each with its style. Only a terminal shows the styles, so only there rich is loaded."""
+
+    def __init__(self, *lines: tuple[str, str]) -> None:
+        """Begin with some lines and their styles; see ``add``."""
+        self._styled: list[tuple[str, str]] = []
+        for line, style in lines:
+            self.add(line, style)
+
+    def add(self, line: str, style: str = "") -> None:
+        """Add a line without its line break. ``style``: in the words of rich."""
+        self._styled.append((line + "\n", style))
+
+    @property
+    def plain(self) -> str:
+        """The lines without their styles."""
+        return "".join(line for line, _ in self._styled)
+
+    def styled(self) -> Text:
+        """Return the lines as rich prints them."""
+        from rich.text import Text  # noqa: PLC0415 - on a terminal only
+
+        return Text.assemble(*self._styled)
+
+
 class Page:
-    """The lines of a report while it is written.
+    """The lines of a report while it is written."""
 
-    Attributes:
-        width: in columns; a line is longer only if one of its words is.
-        every_segment: do not fold neighbouring segments.
-    """
+    def __init__(self, width: int = 80, every_segment: bool = False) -> None:
+        """Begin an empty page.
 
-    width: int = 80
-    every_segment: bool = False
-    text: Text = field(default_factory=Text)
+        Args:
+            width: in columns; a line is longer only if one of its words is.
+            every_segment: do not fold neighbouring segments.
+        """
+        self.width, self.every_segment = width, every_segment
+        self.text = Lines()
 
     def line(self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
         """Add a line, wrapped at the page's width; the continuation is indented by ``hanging`` more columns."""
@@ -54,7 +80,7 @@ class Page:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-        self.text.append(line + "\n", style)
+        self.text.add(line, style)
 
     def note(self, words: str, style: str = "") -> None:
         """Add a line about what the line before names; it is indented, and its continuation more."""

@@ -6,8 +6,8 @@ A verdict says what was planned. The partition's result says what was done, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from cleaner.engine.outcome import Outcome, PartitionResult
 from policies.facts import UnreadablePartition
@@ -15,8 +15,7 @@ from policies.plan import PartitionPlan
 from policies.reasons import Action, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Neighbouring segments with the same word and reason code; the report prints the reason of ``verdict``."""
 
     word: str

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
-from cleaner.report.page import Page, size
+from cleaner.report.page import Lines, Page, size
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
 from policies.plan import PartitionKey, PartitionPlan, Plan
@@ -71,19 +71,19 @@ class TopicsReport:
         partitions = [{name: getattr(row, name) for name in TopicRow.__slots__} for row in self.rows()]
         return {"schema": SCHEMA, "now": self.plan.request.now_ms, "partitions": partitions}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:  # noqa: ARG002 - tables are as wide as the console
+    def text(self, page: Page) -> Iterator[Lines | Table]:  # noqa: ARG002 - tables are as wide as the console
         """Yield a table, and a line for each failure."""
         several, listed = len(self.plan.log_dirs) > 1, self.rows()
         for log_dir in self.plan.log_dirs:
             if several:
-                yield Text(f"{printable(log_dir.facts.path)}\n", "bold")
+                yield Lines((printable(log_dir.facts.path), "bold"))
             for error in log_dir.facts.errors:
-                yield Text(f"FAILED: {printable(error)}\n", "bold red")
+                yield Lines((f"FAILED: {printable(error)}", "bold red"))
         yield _table(listed, self.plan.request.now_ms, with_log_dir=several)
         for row in listed:
             if row.error:
-                words = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}\n"
-                yield Text(words, "bold red")
+                words = f"FAILED {printable(row.topic)}-{row.partition}: {printable(row.error)}"
+                yield Lines((words, "bold red"))
 
     def rows(self) -> list[TopicRow]:
         """Return one row for each partition, in the plan's order."""

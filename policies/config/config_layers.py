@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS
 from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
@@ -33,16 +33,14 @@ _GLOB: Final = re.compile(r"[*?\[]")
 _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LayerValue:
+class LayerValue(NamedTuple):
     """One layer's value of a key. ``applies`` is False if a rule excludes this layer for the key."""
 
     stated: Stated
     applies: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """Every stated value of a key, lowest layer first, and the value that holds."""
 
     key: str
