@@ -198,11 +198,12 @@ def test_an_architecture_without_kernels_is_named(tmp_path: Path, monkeypatch: p
         build(tmp_path / "compiled")
 
 
-def test_an_edited_source_has_an_editable_install_built_anew() -> None:
+def test_an_edited_source_and_nothing_that_a_build_makes_has_an_editable_install_built_anew() -> None:
     project = tomllib.loads((STORAGE.parent / "pyproject.toml").read_text())
     keys = {key.get("file") for key in project["tool"]["uv"]["cache-keys"]}
     rooms = {Path(pattern).parent.name for pattern in library._SOURCES if "*" in pattern}
     assert {"pyproject.toml", "hatch_build.py", "storage/arrays.py"} < keys
+    assert not any("compiled" in pattern for key in project["tool"]["uv"]["cache-keys"] for pattern in key.values())
     assert any(rooms == set(key[len("storage/{") : -len("}/*.py")].split(",")) for key in keys if "{" in key)
 
 
