@@ -10,7 +10,6 @@ would read the same files, every later plan has the count from there, and knows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -36,8 +35,7 @@ class HeldBack(LogCleanerError):
         return f"{self.guard.code}: {self.guard.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Uncleanable:
+class Uncleanable(NamedTuple):
     """A partition as it was when it failed."""
 
     cause: str
