@@ -8,26 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
+from cleaner.engine.beginning import Begun, LogDirsChange, may_recover, recover_log_dir
 from cleaner.engine.compactor import Compactor, KernelCheck, Local
 from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_clock, survey_log_dir, unheard
-from cleaner.engine.journal import Journal, JournalFull, read_journal
+from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.outcome import Outcome, Silent
+from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.spending import spend
-from cleaner.engine.uncleanable import uncleanable_in
+from cleaner.engine.uncleanable import causes
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.forecast.runway import Runway, runway
-from policies.guards import clock_guard
-from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
-from policies.replanning import held_back
+from policies.plan import PartitionKey, Plan, Request, plan
+from policies.replanning import held_back, without_compactions
 from storage.errors import LogCleanerError
-from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
@@ -108,17 +106,7 @@ class Cleaner:
 
         Raises: UnreadableFile.
         """
-        failed = {
-            (str(log_dir.path), name): uncleanable
-            for log_dir in self._log_dirs
-            for name, uncleanable in uncleanable_in(read_journal(log_dir.path)).items()
-        }
-        causes = {}
-        for key in (partition.key for partition in planned.partitions):
-            uncleanable = failed.get((key[0], str(key[1])))
-            if uncleanable and not uncleanable.may_retry(list_partition(Path(key[0]) / str(key[1]))):
-                causes[key] = uncleanable.cause
-        return causes
+        return causes([log_dir.path for log_dir in self._log_dirs], planned)
 
     def explain(
         self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
@@ -162,8 +150,8 @@ class Cleaner:
         from cleaner.engine.rehearsal.what_if import Supposing  # noqa: PLC0415 - no other run supposes
 
         survey, volumes = self._survey(plan.request), self.volumes()
-        kernels = KernelCheck(Silent() if outcome.no_kernels else self._means.listener)  # the line is told once a run
-        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, kernels.doable, exact)
+        doable = without_compactions if outcome.no_kernels else KernelCheck(self._means.listener).doable
+        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, doable, exact)
         return tuple(supposing.answered(question) for question in questions)
 
     def runways(self, plan: Plan) -> tuple[Runway, ...]:
@@ -390,28 +378,13 @@ class Cleaner:
         means = self._means
         journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
         with closing(journal):
-            may_recover = self._may_recover(log_dir, request, journal)
-            return list(recover_log_dir(log_dir, survey, journal, means)) if may_recover else []
-
-    def _may_recover(self, log_dir: LogDir, request: Request, journal: Journal) -> bool:
-        """Return whether no guard rail holds the log dir back.
-
-        The question comes before the first journal entry of this run, which the clock would agree with. A clock that
-        was confirmed gets such an entry. Raises: JournalFull.
-        """
-        nothing = LogDirFacts(str(log_dir.path), None, 0, 0, ())
-        broker = self._means.broker
-        try:
-            facts = self._with_guard_facts(log_dir, nothing)
-        except LogCleanerError:
-            return False  # the plan meets it again, and tells
-        if any(log_dir_guards(facts, request, broker)):
-            return False
-        if facts.clock and (guard := clock_guard(facts.clock, broker)):
-            fields = {"what": "clock", "text": guard.text}
-            if not journal.record(time_ms=self._means.clock.now_ms(), **fields):
-                self._means.listener.event("journal_waits", log_dir=str(log_dir.path), **fields)
-        return True
+            try:
+                facts = self._with_guard_facts(log_dir, LogDirFacts(str(log_dir.path), None, 0, 0, ()))
+            except LogCleanerError:
+                return []  # the plan meets it again, and tells
+            if not may_recover(facts, request, journal, means):
+                return []
+            return list(recover_log_dir(log_dir, survey, journal, means))
 
     def _policy_of(self, facts: PartitionFacts) -> TopicPolicy:
         return self._layers.policy_for(
