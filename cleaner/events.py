@@ -29,6 +29,7 @@ The names are stable: a new name needs a minor version, a changed name a major o
     metrics_unavailable      warning  listen, error: no metrics are served; the daemon tries again every 10 s
     metrics_served           info     listen: the metrics are served again after metrics_unavailable
     partition_failed         error    topic, partition, error
+    kernels_unusable         error    error: no partition is compacted in this run
     log_dir_failed           error    error: nothing in the log dir was touched, or a checkpoint was not written; the
                                       daemon adds log_dir, and repeats nothing while the same error lasts
     =======================  =======  ===================================================================
@@ -109,6 +110,7 @@ class Event(StrEnum):
     METRICS_UNAVAILABLE = "metrics_unavailable", Level.WARNING
     METRICS_SERVED = "metrics_served"
     PARTITION_FAILED = "partition_failed", Level.ERROR
+    KERNELS_UNUSABLE = "kernels_unusable", Level.ERROR
     LOG_DIR_FAILED = "log_dir_failed", Level.ERROR
 
     DAEMON_FAILED = "daemon_failed", Level.ERROR

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.compared import age_beside, share_beside
 from policies.config.policy import TopicPolicy
@@ -21,8 +21,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """An index holds offsets relative to its segment's base as 32-bit integers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cleanable:
+class Cleanable(NamedTuple):
     """The dirty section ``[first_dirty_offset, first_uncleanable_offset)``, with the reason for its upper end."""
 
     first_dirty_offset: int
@@ -43,8 +42,7 @@ class Cleanable:
         return self.dirty_bytes / total_bytes if total_bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRound:
+class CompactionRound(NamedTuple):
     """One round over a partition: it reads every segment below ``end_offset``. Each group becomes one segment."""
 
     first_dirty_offset: int

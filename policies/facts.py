@@ -114,8 +114,7 @@ class PartitionFacts:
         return replace(self, segments=kept, log_start_offset=max(self.log_start_offset, kept[0].base_offset))
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadablePartition:
+class UnreadablePartition(NamedTuple):
     """A partition whose facts could not be read. A run reports the partition, leaves it alone, and goes on."""
 
     topic_partition: TopicPartition
@@ -141,8 +140,7 @@ class LastRun(NamedTuple):
     boot: Boot | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFacts:
+class ClockFacts(NamedTuple):
     """The wall clock, and the facts that tell whether it can be believed. Times are in epoch ms."""
 
     now_ms: int
@@ -153,8 +151,7 @@ class ClockFacts:
     """The file time of the newest file; None if the log dir holds no file."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFacts:
+class ConfigFacts(NamedTuple):
     """The facts that tell whether a configuration was written for a log dir's broker. None means "not stated"."""
 
     stated_by: str = ""

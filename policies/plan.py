@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.compaction import Cleanable, CompactionRound, cause, cleanable, compaction_round, refusal
 from policies.config.policy import BrokerPolicy, TopicPolicy
@@ -66,8 +66,7 @@ class Request:
         return self.delete_delay_ms == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(NamedTuple):
     """The removal of a log's oldest segments, with the verdict on each; made by ``deletion_of``."""
 
     segments: tuple[SegmentFacts, ...]
@@ -88,8 +87,7 @@ class Deletion:
         return zip(self.segments, self.verdicts, strict=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(NamedTuple):
     """One round over a partition, after its deletion."""
 
     round: CompactionRound

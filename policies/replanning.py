@@ -1,7 +1,7 @@
-"""Bring a plan up to date with what happened while it was carried out.
+"""Plans made of plans: what a run did to them, and what cannot be done.
 
 Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held
-back, once they had read the records, are no part of the plan any more.
+back, once they had read the records, are no part of the plan any more. Without kernels no compaction can be done.
 """
 
 from __future__ import annotations
@@ -18,6 +18,18 @@ def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
     """Return the plan of the partitions with these keys alone. Partitions that cannot be read are left out, too."""
     log_dirs = (
         replace(d, partitions=tuple(p for p in d.partitions if isinstance(p, PartitionPlan) and p.key in keys))
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def without_compactions(plan: Plan) -> Plan:
+    """Return the plan without its compactions. The verdicts stay: a report says that these were not carried out."""
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(replace(p, compaction=None) if isinstance(p, PartitionPlan) else p for p in d.partitions),
+        )
         for d in plan.log_dirs
     )
     return replace(plan, log_dirs=tuple(log_dirs))

@@ -40,8 +40,7 @@ class RetiredFile(NamedTuple):
         return self.name._replace(state=FileState.DELETED)
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredSegment:
+class RetiredSegment(NamedTuple):
     """A segment that a deletion took, with the producer snapshot of its base if the deletion took that, too."""
 
     base_offset: int
@@ -119,8 +118,7 @@ class RestoreFacts:
         object.__setattr__(self, "bases", tuple(sorted(plain_logs)))
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreVerdict:
+class RestoreVerdict(NamedTuple):
     """The decision on one segment, with its reason: the segment can come back, or it cannot."""
 
     segment: RetiredSegment
@@ -129,8 +127,7 @@ class RestoreVerdict:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Restoration:
+class Restoration(NamedTuple):
     """The decision on one partition: a restore brings back the segments whose verdict is ``RESTORABLE``."""
 
     facts: RestoreFacts

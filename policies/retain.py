@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from policies.reasons import INT64_MAX
 from storage.errors import LogCleanerError
@@ -56,8 +57,7 @@ class Marker(Enum):
 _ENDS = frozenset({Marker.COMMIT, Marker.ABORT})
 
 
-@dataclass(frozen=True, slots=True)
-class BatchFacts:
+class BatchFacts(NamedTuple):
     """The facts about a batch that its rule needs. ``marker`` is None for a data batch."""
 
     last_offset: int
@@ -68,8 +68,7 @@ class BatchFacts:
     delete_horizon_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """An entry of a transaction index."""
 
     producer_id: int
@@ -78,8 +77,7 @@ class AbortedTransaction:
     last_stable_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerEnd:
+class ProducerEnd(NamedTuple):
     """The position of an active producer. ``last_data_offset`` is None between a marker and the next data batch."""
 
     last_data_offset: int | None

@@ -8,9 +8,8 @@ empty active segment never goes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.compared import age_beside, size_beside
 from policies.config.policy import TopicPolicy
@@ -26,8 +25,7 @@ NO_HIGH_WATERMARK: Final = Reason(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(NamedTuple):
     """The outcome for one partition: a verdict on every segment. The verdicts on deleted segments come first."""
 
     verdicts: tuple[Verdict, ...]

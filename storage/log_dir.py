@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.checkpoints import (
     CorruptCheckpoint,
@@ -94,8 +94,7 @@ class CorruptHoldIds(CorruptCheckpoint):
     remedy = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(NamedTuple):
     """The three checkpoint files that decisions read, whether the broker stopped cleanly, and the holds."""
 
     high_watermarks: Offsets
@@ -108,8 +107,7 @@ class Checkpoints:
     """The topics that holds belong to, as far as that is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """The space of a file system, in bytes. Free is what an ordinary user can still take."""
 
     device: int

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -105,7 +104,7 @@ class PrivateDirectory:
 
     def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """Write a file whole or not at all; a crash leaves a file of another name. Raises: OSError."""
-        unfinished = f"{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
+        unfinished = f"{os.urandom(8).hex()}{UNFINISHED_SUFFIX}"
         descriptor = os.open(unfinished, _NEW | os.O_WRONLY, 0o600, dir_fd=self.descriptor)
         try:
             with os.fdopen(descriptor, "wb") as made:
@@ -126,7 +125,7 @@ class PrivateDirectory:
         try:
             descriptor = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor)
         except OSError:  # not every file system has files without a name
-            name = f"{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
+            name = f"{os.urandom(8).hex()}{UNFINISHED_SUFFIX}"
             descriptor = os.open(name, _NEW | os.O_RDWR, 0o600, dir_fd=self.descriptor)
             self.remove(name)
         return os.fdopen(descriptor, "w+b")

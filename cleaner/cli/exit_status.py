@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Mapping
 from enum import IntEnum
 
 from cleaner.errors import told
 from cleaner.journald import Level, prefix
 from cleaner.printable import printable
-from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError
+from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError, if_unloadable
 
 
 class ExitStatus(IntEnum):
@@ -79,6 +78,8 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
     if isinstance(error, BrokenPipeError):
         return _reader_is_gone()
     if show_traceback:
+        import traceback
+
         traceback.print_exception(error)
     for line in lines_of(error):
         complain(line, Level.ERROR)
@@ -97,8 +98,7 @@ def lines_of(error: BaseException) -> list[str]:
     if isinstance(error, LogCleanerError | OSError):
         return [told(error)]
     if isinstance(error, ImportError) and error.path:
-        cause = f"{error.path}: cannot be loaded: {error}"
-        return [f"{cause}; is it mounted noexec, or for another CPU? else install logcleaner again"]
+        return [f"{error.path}: cannot be loaded: {error}; {if_unloadable()}"]
     return [f"bug: {type(error).__name__}: {error}; please report it with the traceback that -vv shows"]
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from cleaner.engine.outcome import Listener, Outcome
-    from cleaner.report.page import Report
+    from cleaner.report.page import Lines, Report
     from policies.plan import Plan
 
-
+_ASKS_FOR_STYLES: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables by which rich shows styles where stdout is no terminal, too."""
 _WIDE: Final = 1000
 """So many columns that no cell of a piped table is folded."""
 
@@ -46,22 +46,25 @@ def show(
     if as_json:
         sys.stdout.write(json.dumps(report.document()) + "\n")  # json.dump takes four times as long
         return
-    from rich.console import Console
-
     from cleaner.report.page import Page
 
     is_terminal = sys.stdout.isatty()
-    console = Console(width=None if is_terminal else _WIDE)
     view = view or View(every_segment)
     width = shutil.get_terminal_size((80, 24)).columns
     parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
+    if not is_terminal and _ASKS_FOR_STYLES.isdisjoint(os.environ):
+        _print_plain(parts)
+        return
+    from rich.console import Console
+
+    console = Console(width=None if is_terminal else _WIDE)
     if pager and is_terminal:
         _page(parts, console)
     else:
         _print(parts, console)
 
 
-def _page(parts: Iterable[Text | Table], console: Console) -> None:
+def _page(parts: Iterable[Lines | Table], console: Console) -> None:
     """Show a report through the user's pager; without one if there is none, or it cannot start."""
     from cleaner.cli.screen.paging import page, pager_of
 
@@ -75,14 +78,27 @@ def _page(parts: Iterable[Text | Table], console: Console) -> None:
         sys.stdout.write(captured.get())
 
 
-def _print(parts: Iterable[Text | Table], console: Console) -> None:
-    from rich.text import Text
+def _print_plain(parts: Iterable[Lines | Table]) -> None:
+    """Print a report without styles. Only a table needs rich, which lays it out."""
+    from cleaner.report.page import Lines
 
     for part in parts:
-        if not isinstance(part, Text):
+        if isinstance(part, Lines):
+            sys.stdout.write(part.plain)
+        else:
+            from rich.console import Console
+
+            Console(width=_WIDE).print(part)
+
+
+def _print(parts: Iterable[Lines | Table], console: Console) -> None:
+    from cleaner.report.page import Lines
+
+    for part in parts:
+        if not isinstance(part, Lines):
             console.print(part)
         elif console.is_terminal:
-            console.print(part, soft_wrap=True, end="")
+            console.print(part.styled(), soft_wrap=True, end="")
         else:
             sys.stdout.write(part.plain)
 
@@ -96,7 +112,8 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
             if result.error:
                 listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
     for error in log_dir_errors(plan, outcome):
-        listener.event("log_dir_failed", error=error)
+        if error != outcome.no_kernels:
+            listener.event("log_dir_failed", error=error)
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_sources import ConfigSources, RawLayer, Said
 from policies.config.configured import Configured
 from policies.facts import ConfigFacts
 from storage.errors import InvalidConfig, InvalidConfigs
-from storage.metadata.metadata_log import ClusterMetadata, Configs
 from storage.properties import Property
+
+if TYPE_CHECKING:
+    from storage.metadata.metadata_log import ClusterMetadata, Configs
 
 _SET: Final = "--set"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
@@ -23,9 +23,11 @@ from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing, followed
 from storage.errors import InvalidConfig, LogCleanerError, NotALogDir, UnreadableFile
 from storage.log_dir import LogDir, LogDirNotThere, read_file
-from storage.metadata.metadata_log import ClusterMetadata, read_cluster_metadata
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
 from storage.properties import Property, parse_properties
+
+if TYPE_CHECKING:
+    from storage.metadata.metadata_log import ClusterMetadata
 
 METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _ID_KEYS: Final = ("node.id", "broker.id")
@@ -113,6 +115,8 @@ class ConfigurationReader:
         return despite_vanishing(partial(self._metadata_in, directory)) if directory else None
 
     def _metadata_in(self, directory: Path) -> ClusterMetadata:
+        from storage.metadata.metadata_log import read_cluster_metadata  # noqa: PLC0415 - if there is any
+
         state = state_of_directory(directory)
         known = self._remembered
         if known is None or (known.directory, known.state) != (directory, state) or not state:

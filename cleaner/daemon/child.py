@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent
+from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent, Unusable
 from cleaner.daemon.pulse import Pulse
 from cleaner.engine.outcome import Listener
 from cleaner.events import Event
@@ -158,7 +158,7 @@ class CompactingChild:
             raise CompactorUnstartable(str(error)) from error
 
     def _started(self, meanwhile: Callable[[], None]) -> tuple[subprocess.Popen[bytes], Connection]:
-        """Start a child, and return it once it is ready for its first task. Raises: ChildDied."""
+        """Start a child, and return it once it is ready for its first task. Raises: ChildDied, CompactorUnstartable."""
         ours, theirs = Pipe()
         with theirs, _nothing_to_read() as stdin:
             process = subprocess.Popen(  # noqa: S603 - ourselves
@@ -172,7 +172,10 @@ class CompactingChild:
         self._child = process, ours
         self._kill_at_seconds = time.monotonic() + SILENT_SECONDS_MAX
         self._signs = _Signs()
-        self._next(process, ours, meanwhile)  # Ready
+        match self._next(process, ours, meanwhile):
+            case Unusable(error):
+                self.close()
+                raise CompactorUnstartable(error)
         return process, ours
 
     def _next(self, process: subprocess.Popen[bytes], connection: Connection, beside: Callable[[], None]) -> object:

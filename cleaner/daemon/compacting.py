@@ -18,12 +18,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
+from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent, Unusable
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.locks import LentLocks
 from cleaner.engine.means import Means
 from cleaner.errors import told
 from storage.errors import LogCleanerError
+from storage.kernels import why_unusable
 from storage.lock import LogDirLock
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -63,6 +64,9 @@ def main(descriptor: int) -> None:
         teller = _Teller(connection)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, teller.stop)
+        if error := why_unusable():
+            connection.send(Unusable(error))
+            return
         import cleaner.engine.compaction  # noqa: F401, PLC0415 - behind the handlers: it takes a while
 
         message: Ready | Done | TaskRefused = Ready()

@@ -1,7 +1,7 @@
 """The messages between the daemon and its compacting child.
 
     daemon -> child   Task: one partition
-    child -> daemon   Ready, once; ToldEvent and Advanced while it works, then Done or TaskRefused
+    child -> daemon   Ready or Unusable, once; ToldEvent and Advanced while it works, then Done or TaskRefused
 
 Values of one program, pickled: both ends run the same code.
 """
@@ -32,6 +32,13 @@ class CompactionTask:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """Everything is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """No partition can be compacted, because kernels do not run. The child ends."""
+
+    error: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.means import Means
 from cleaner.errors import told
-from policies.plan import Request
+from policies.facts import LogDirFacts
+from policies.guards import clock_guard
+from policies.plan import Request, log_dir_guards
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import Recovery, plan_recovery, recover
@@ -44,6 +46,29 @@ class Begun:
     def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
         """Return an executor that does nothing if the log dir is to stay as it is."""
         return Executor(log_dir, self.means, self.request, compactor, journal_full=self.full.get(log_dir))
+
+
+def may_recover(facts: LogDirFacts, request: Request, journal: Journal, means: Means) -> bool:
+    """Return whether no guard rail holds the log dir back.
+
+    The question comes before the first journal entry of this run, which the clock would agree with. A clock that was
+    confirmed gets such an entry.
+
+    Args:
+        facts: of the log dir, with what its guard rails go by.
+        request: what was asked, and confirmed.
+        journal: of the log dir.
+        means: of the run.
+
+    Raises: JournalFull.
+    """
+    if any(log_dir_guards(facts, request, means.broker)):
+        return False
+    if facts.clock and (guard := clock_guard(facts.clock, means.broker)):
+        fields = {"what": "clock", "text": guard.text}
+        if not journal.record(time_ms=means.clock.now_ms(), **fields):
+            means.listener.event("journal_waits", log_dir=facts.path, **fields)
+    return True
 
 
 def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:

@@ -8,38 +8,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cleaner.engine.beginning import Begun, LogDirsChange, recover_log_dir
-from cleaner.engine.compactor import Compactor, Local
-from cleaner.engine.copy.copying import Copier
-from cleaner.engine.copy.moment import Moment
-from cleaner.engine.copy.output import check_usable
-from cleaner.engine.freeing import Rescue, Rescued, volumes_of
+from cleaner.engine.beginning import Begun, LogDirsChange, may_recover, recover_log_dir
+from cleaner.engine.compactor import Compactor, KernelCheck, Local
 from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_clock, survey_log_dir, unheard
-from cleaner.engine.journal import Journal, JournalFull, read_journal
+from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
-from cleaner.engine.rehearsal.what_if import Answered, Supposing
 from cleaner.engine.spending import spend
-from cleaner.engine.uncleanable import uncleanable_in
+from cleaner.engine.uncleanable import causes
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.forecast.runway import Runway, runway
-from policies.forecast.what_if import Question
-from policies.guards import clock_guard
-from policies.plan import PartitionKey, Plan, Request, log_dir_guards, plan
-from policies.replanning import held_back
-from policies.rescue import SpaceTarget, Volume
+from policies.plan import PartitionKey, Plan, Request, plan
+from policies.replanning import held_back, without_compactions
 from storage.errors import LogCleanerError
-from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
 if TYPE_CHECKING:
+    from cleaner.engine.copy.moment import Moment
+    from cleaner.engine.freeing import Rescue, Rescued
+    from cleaner.engine.rehearsal.what_if import Answered
     from policies.explaining.explanation import PartitionExplanation
+    from policies.forecast.what_if import Question
+    from policies.rescue import SpaceTarget, Volume
 
 _READINGS_MAX: Final = 8
 """How often the log dirs may change between finding and locking them, before the run gives up."""
@@ -102,7 +98,7 @@ class Cleaner:
             request: what was asked.
             listed: is told of the listing of each partition directory.
         """
-        survey = replace(self._survey(request), listed=listed)
+        survey = self._survey(request)._replace(listed=listed)
         return self._planned([self._facts(log_dir, survey) for log_dir in self._log_dirs], request)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:
@@ -110,17 +106,7 @@ class Cleaner:
 
         Raises: UnreadableFile.
         """
-        failed = {
-            (str(log_dir.path), name): uncleanable
-            for log_dir in self._log_dirs
-            for name, uncleanable in uncleanable_in(read_journal(log_dir.path)).items()
-        }
-        causes = {}
-        for key in (partition.key for partition in planned.partitions):
-            uncleanable = failed.get((key[0], str(key[1])))
-            if uncleanable and not uncleanable.may_retry(list_partition(Path(key[0]) / str(key[1]))):
-                causes[key] = uncleanable.cause
-        return causes
+        return causes([log_dir.path for log_dir in self._log_dirs], planned)
 
     def explain(
         self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
@@ -137,14 +123,17 @@ class Cleaner:
             plan: from ``plan``.
             exact: read what a compaction would read; without it its output is an estimate.
         """
-        start_seconds = self._means.clock.seconds()
-        rehearsal = Rehearsal(self._means, plan.request)
+        start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
+        rehearsal, doable = Rehearsal(self._means, plan.request), kernels.doable(plan)
         if exact:
-            self._expect(plan)
-        results = {p.key: rehearsal.result(p, exact=exact) for p in plan.partitions if p.has_work}
+            self._expect(doable)
+        results = {p.key: rehearsal.result(p, exact=exact) for p in doable.partitions if p.has_work}
         swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
         seconds = self._means.clock.seconds() - start_seconds
-        return Outcome(True, results, swept_bytes, seconds, runways=self.runways(plan))
+        runways = self.runways(plan)
+        return Outcome(
+            True, results, swept_bytes, seconds, errors=kernels.errors, no_kernels=kernels.error, runways=runways
+        )
 
     def what_if(
         self, plan: Plan, outcome: Outcome, questions: Sequence[Question], *, exact: bool = False
@@ -158,8 +147,11 @@ class Cleaner:
 
         Raises: InvalidConfigs, CorruptCheckpoint, UnreadableFile.
         """
+        from cleaner.engine.rehearsal.what_if import Supposing  # noqa: PLC0415 - no other run supposes
+
         survey, volumes = self._survey(plan.request), self.volumes()
-        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, exact)
+        doable = without_compactions if outcome.no_kernels else KernelCheck(self._means.listener).doable
+        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, doable, exact)
         return tuple(supposing.answered(question) for question in questions)
 
     def runways(self, plan: Plan) -> tuple[Runway, ...]:
@@ -169,19 +161,23 @@ class Cleaner:
     def clean(self, request: Request) -> tuple[Plan, Outcome]:
         """Lock every log dir, recover, plan, execute.
 
-        Raises: LogDirLocked, UnreliableLock, UnsafeOwner before anything was changed.
+        Raises:
+            LogDirLocked, UnreliableLock, UnsafeOwner: nothing was changed.
+            InvalidConfig: as ``KernelCheck``; nothing of the plan was done.
         """
         start_seconds, request = self._means.clock.seconds(), replace(request, in_place=True)
+        kernels = KernelCheck(self._means.listener)
         with ExitStack() as locks:
             begun = self._locked(locks, request)
             locks.callback(self._compactor.close)
             planned = self.plan(request)
+            kernels.doable(planned)  # the line, or the error, comes before anything of the plan is done
             begun.swept_bytes += sum(sweep_log_dir(p, request, begun.means, begun.errors) for p in planned.log_dirs)
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
             ]
-            self._expect(planned)
-            planned = spend(planned, executors, lambda: self.plan(request))
+            self._expect(kernels.doable(planned))
+            planned = spend(planned, executors, lambda: self.plan(request), kernels.doable)
         seconds = self._means.clock.seconds() - start_seconds
         outcome = Outcome(
             False,
@@ -189,9 +185,10 @@ class Cleaner:
             begun.swept_bytes,
             seconds,
             self._stopping,
-            (*begun.errors, *(error for executor in executors for error in executor.errors)),
+            (*kernels.errors, *begun.errors, *(error for executor in executors for error in executor.errors)),
             frozenset(key for executor in executors for key in executor.left),
             self._compactor.name,
+            kernels.error,
             {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
         )
         return held_back(planned, outcome.guards), outcome
@@ -239,24 +236,39 @@ class Cleaner:
             LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
             OutputFull, SourceChanged, UnreadableFile: the output is incomplete, and says so.
         """
-        start_seconds = self._means.clock.seconds()
+        from cleaner.engine.copy.copying import Copier  # noqa: PLC0415 - no other run copies
+        from cleaner.engine.copy.output import check_usable  # noqa: PLC0415 - as above
+
+        start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
         check_usable(output, log_dir)
         with ExitStack() as locks:
             log_dir, moment = self._lock_to_copy(locks, request.topics)
             planned = self.plan(request)
-            (log_dir_plan,) = planned.log_dirs
-            self._expect(planned)
+            doable = kernels.doable(planned)
+            (log_dir_plan,) = doable.log_dirs
+            self._expect(doable)
             copier = Copier(log_dir, log_dir_plan, moment, request, self._means, tool_version, self._compactor)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):
                     copier.copy_to(output)
         seconds = self._means.clock.seconds() - start_seconds
-        outcome = Outcome(False, copier.results, 0, seconds, self._stopping, engine=self._compactor.name)
+        outcome = Outcome(
+            False,
+            copier.results,
+            0,
+            seconds,
+            self._stopping,
+            kernels.errors,
+            engine=self._compactor.name,
+            no_kernels=kernels.error,
+        )
         return held_back(planned, outcome.guards), outcome
 
     def volumes(self) -> tuple[Volume, ...]:
         """Return the file systems of the log dirs, as they are now."""
+        from cleaner.engine.freeing import volumes_of  # noqa: PLC0415 - only ``free`` and dry runs ask
+
         return volumes_of(self._log_dirs)
 
     def would_free(self, request: Request, target: SpaceTarget) -> Rescued:
@@ -279,6 +291,8 @@ class Cleaner:
             return self._rescue(request, target).run(begun.errors)
 
     def _rescue(self, request: Request, target: SpaceTarget) -> Rescue:
+        from cleaner.engine.freeing import Rescue  # noqa: PLC0415 - as in ``volumes``
+
         return Rescue(self._log_dirs, self._means, target, lambda: self.plan(request))
 
     def _locked(self, locks: ExitStack, request: Request) -> Begun:
@@ -313,6 +327,8 @@ class Cleaner:
 
         The look comes first, so that a change of the configuration is a change since then.
         """
+        from cleaner.engine.copy.moment import Moment  # noqa: PLC0415 - no other run copies
+
         looks = [Moment.of(self._log_dirs[0], topics) for _ in self._locked_with(locks, self._locks.lock_to_read)]
         return self._log_dirs[0], looks[-1]
 
@@ -362,28 +378,13 @@ class Cleaner:
         means = self._means
         journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
         with closing(journal):
-            may_recover = self._may_recover(log_dir, request, journal)
-            return list(recover_log_dir(log_dir, survey, journal, means)) if may_recover else []
-
-    def _may_recover(self, log_dir: LogDir, request: Request, journal: Journal) -> bool:
-        """Return whether no guard rail holds the log dir back.
-
-        The question comes before the first journal entry of this run, which the clock would agree with. A clock that
-        was confirmed gets such an entry. Raises: JournalFull.
-        """
-        nothing = LogDirFacts(str(log_dir.path), None, 0, 0, ())
-        broker = self._means.broker
-        try:
-            facts = self._with_guard_facts(log_dir, nothing)
-        except LogCleanerError:
-            return False  # the plan meets it again, and tells
-        if any(log_dir_guards(facts, request, broker)):
-            return False
-        if facts.clock and (guard := clock_guard(facts.clock, broker)):
-            fields = {"what": "clock", "text": guard.text}
-            if not journal.record(time_ms=self._means.clock.now_ms(), **fields):
-                self._means.listener.event("journal_waits", log_dir=str(log_dir.path), **fields)
-        return True
+            try:
+                facts = self._with_guard_facts(log_dir, LogDirFacts(str(log_dir.path), None, 0, 0, ()))
+            except LogCleanerError:
+                return []  # the plan meets it again, and tells
+            if not may_recover(facts, request, journal, means):
+                return []
+            return list(recover_log_dir(log_dir, survey, journal, means))
 
     def _policy_of(self, facts: PartitionFacts) -> TopicPolicy:
         return self._layers.policy_for(

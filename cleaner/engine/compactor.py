@@ -1,4 +1,4 @@
-"""The engine that carries a compaction out: this process, or a cluster that this process directs."""
+"""The engine that carries a compaction out: this process, or a cluster that it directs; and whether kernels run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cleaner.engine.means import Means
+from cleaner.engine.outcome import Listener
+from policies.plan import Plan
+from policies.replanning import without_compactions
+from storage.kernels import why_unusable
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, IntoCopy, Round
@@ -73,3 +77,30 @@ class Local:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+class KernelCheck:
+    """Asks whether kernels run here: once a run, before the run carries out a plan that compacts."""
+
+    def __init__(self, listener: Listener) -> None:
+        """Ask nothing yet. ``listener`` hears if kernels do not run."""
+        self._listener = listener
+        self._is_asked = False
+        self.error: str | None = None
+        """Why kernels do not run; None if they do, or if no plan has needed them."""
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The error of an ``Outcome``, if there is one."""
+        return (self.error,) if self.error else ()
+
+    def doable(self, planned: Plan) -> Plan:
+        """Return what of a plan can be carried out: without its compactions if kernels do not run.
+
+        Raises: InvalidConfig if the environment asks for a CPU level that this CPU does not have.
+        """
+        if not self._is_asked and any(partition.compaction for partition in planned.partitions):
+            self.error, self._is_asked = why_unusable(), True
+            if self.error:
+                self._listener.event("kernels_unusable", error=self.error)
+        return without_compactions(planned) if self.error else planned

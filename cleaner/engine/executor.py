@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -40,7 +39,6 @@ from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, P
 from policies.steps import compaction_crews, compaction_steps, deletion_steps
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.filesystem import OutOfSpace
-from storage.kernels import check_usable
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
@@ -142,6 +140,8 @@ class Executor:
                 return before
 
         if steps:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - it loads Python's logging
+
             with ThreadPoolExecutor(means.side_by_side, "partition") as pool:
                 for done in [pool.submit(self._attempt, step, compact_beside) for step in steps]:
                     done.result()
@@ -176,7 +176,6 @@ class Executor:
 
     def _rounds(self, steps: Sequence[PartitionPlan]) -> Iterator[tuple[Round, Path]]:
         """Yield the rounds to prepare; one that cannot be made is told when its turn comes."""
-        check_usable()
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         for step in steps:
@@ -284,7 +283,6 @@ class Executor:
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
     ) -> PartitionResult:
-        check_usable()
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         facts, compaction = partition.facts, partition.compaction

@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.compactor import KernelCheck
 from cleaner.engine.executor import Executor
 from cleaner.engine.leftovers import gaining, leftovers_of, sweep_partition
 from cleaner.engine.means import Means
@@ -97,6 +98,7 @@ class Rescue:
         self._means = means
         self._target = target
         self._make_plan = make_plan
+        self._kernels = KernelCheck(means.listener)
         self._executors: dict[str, Executor] = {}
         self._lacking: dict[PartitionKey, Gain] = {}
         self._deleted_disk_bytes = dict.fromkeys(self._log_dirs, 0)
@@ -107,6 +109,7 @@ class Rescue:
         """Do it; to ``errors``, what failed before, is added what fails beside the partitions."""
         start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
+        self._kernels.doable(planned)  # the line, or the error, comes before anything is done
         with ExitStack() as journals:
             for path, log_dir in self._log_dirs.items():
                 executor = Executor(log_dir, self._means, planned.request)
@@ -115,9 +118,18 @@ class Rescue:
             self._compact(self._delete(planned))
             if self._has_changed():
                 self._compact(self._retry())
+        errors += self._kernels.errors
         errors += [error for executor in self._executors.values() for error in executor.errors]
         seconds = self._means.clock.seconds() - start_seconds
-        outcome = Outcome(False, self._results(), swept_bytes, seconds, self._means.stopping(), tuple(errors))
+        outcome = Outcome(
+            False,
+            self._results(),
+            swept_bytes,
+            seconds,
+            self._means.stopping(),
+            tuple(errors),
+            no_kernels=self._kernels.error,
+        )
         spent, after = self._spent(planned), self._volumes()
         return Rescued(spent, outcome, self._target, before, after, self._deleted_disk_bytes, self._lacking)
 
@@ -133,10 +145,12 @@ class Rescue:
                     would_sweep += files
         chosen = narrowed(planned, swept, self._target)
         rehearsal = Rehearsal(self._means, planned.request)
-        results = {p.key: rehearsal.result(p, exact=False) for p in chosen.partitions if p.has_work}
+        doable = self._kernels.doable(chosen)
+        results = {p.key: rehearsal.result(p, exact=False) for p in doable.partitions if p.has_work}
         after = tuple(volume.with_freed(expected_bytes(chosen, volume)) for volume in swept)
         swept_bytes = sum(file.size_bytes for file in would_sweep)
-        outcome = Outcome(True, results, swept_bytes, self._means.clock.seconds() - start_seconds)
+        seconds, kernels = self._means.clock.seconds() - start_seconds, self._kernels
+        outcome = Outcome(True, results, swept_bytes, seconds, errors=kernels.errors, no_kernels=kernels.error)
         return Rescued(chosen, outcome, self._target, before, after)
 
     def _due(self, plan: Plan, volume: Volume) -> Iterator[list[SegmentFile]]:
@@ -209,6 +223,7 @@ class Rescue:
         return result.deleted_segments if result else 0
 
     def _compact(self, planned: Plan) -> None:
+        planned = self._kernels.doable(planned)
         for volume in self._volumes():
             chosen = narrowed(self._sound(planned), [volume], self._target, self._lacking)
             left = {p.key: p for p in chosen.partitions if p.compaction and p.facts.log_dir in volume.log_dirs}

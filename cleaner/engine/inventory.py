@@ -6,7 +6,7 @@ import fnmatch
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,8 +106,7 @@ def unheard(_: Listing) -> None:
     """Nobody asks for the listings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """The input of an inventory, besides the directory."""
 
     layers: ConfigLayers

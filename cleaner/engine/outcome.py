@@ -103,6 +103,8 @@ class Outcome:
     """Partitions with work that were not begun, because the run was to let go of the lock."""
     engine: str = "local"
     """Who carried the compactions out."""
+    no_kernels: str | None = None
+    """Why kernels do not run, so that all compactions were left out: one of ``errors``, which the run told at once."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
     runways: tuple[Runway, ...] = ()

@@ -13,25 +13,28 @@ from policies.plan import Plan
 from policies.replanning import limited_to, replanned
 
 
-def spend(planned: Plan, executors: Sequence[Executor], plan_anew: Callable[[], Plan]) -> Plan:
+def spend(
+    planned: Plan, executors: Sequence[Executor], plan_anew: Callable[[], Plan], doable: Callable[[Plan], Plan]
+) -> Plan:
     """Carry a plan out.
 
     Args:
         planned: the plan.
         executors: one for each of its log dirs, in their order.
         plan_anew: plans the same run by what lies there now.
+        doable: gives what of a plan can be carried out.
 
     Returns:
         The plan, with what was planned anew in its place.
     """
-    _execute(planned, executors)
+    _execute(doable(planned), executors)
     deleted = {key: executor.results[key].deleted_segments for executor in executors for key in executor.changed}
     if not deleted:
         return planned
     again = limited_to(plan_anew(), deleted)
     for executor in executors:
         executor.retry(again)
-    _execute(again, executors)
+    _execute(doable(again), executors)
     return replanned(planned, again, deleted)
 
 

@@ -10,17 +10,16 @@ would read the same files, every later plan has the count from there, and knows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from cleaner.engine.journal import GUARDED, partition_of, read_entries
+from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_journal
 from policies.facts import CountedRound, KeyCount
-from policies.plan import PartitionPlan
+from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import Reason
 from storage.errors import ErrorKind, LogCleanerError
-from storage.log.listing import Listing
+from storage.log.listing import Listing, list_partition
 from storage.names import FileState, TopicPartition
 
 
@@ -36,8 +35,7 @@ class HeldBack(LogCleanerError):
         return f"{self.guard.code}: {self.guard.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Uncleanable:
+class Uncleanable(NamedTuple):
     """A partition as it was when it failed."""
 
     cause: str
@@ -64,6 +62,24 @@ def uncleanable_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, Uncleanabl
                 found[name] = Uncleanable(cause, fingerprint)
             case {"what": "compact", "partition": str(name)}:  # a new attempt
                 found.pop(name, None)
+    return found
+
+
+def causes(log_dirs: Iterable[Path], planned: Plan) -> dict[PartitionKey, str]:
+    """Return the cause for each partition of a plan that failed when last tried, and has the same files since.
+
+    Raises: UnreadableFile.
+    """
+    failed = {
+        (str(log_dir), name): uncleanable
+        for log_dir in log_dirs
+        for name, uncleanable in uncleanable_in(read_journal(log_dir)).items()
+    }
+    found = {}
+    for key in (partition.key for partition in planned.partitions):
+        uncleanable = failed.get((key[0], str(key[1])))
+        if uncleanable and not uncleanable.may_retry(list_partition(Path(key[0]) / str(key[1]))):
+            found[key] = uncleanable.cause
     return found
 
 

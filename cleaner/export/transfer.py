@@ -10,7 +10,8 @@ from typing import Final, Protocol
 from storage.directory import despite_vanishing
 from storage.errors import UnreadableFile
 from storage.scan.chunks import Chunk, chunks
-from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
+from storage.scan.extents import Extent, Wanted, cut_partition
+from storage.scan.files import SegmentGone
 from storage.scan.partitions import FoundPartition, OffsetRange, readable_end
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby, islice
-from typing import Any, Final
-
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
-from cleaner.report.page import YEAR_9999_MS, Page, counted, size
+from cleaner.report.page import YEAR_9999_MS, Lines, Page, counted, size
 from cleaner.report.rollup.columns import NAME_MIN
 from policies.reasons import duration, moment
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SCHEMA: Final = "logcleaner.analysis/1"
 ROWS_MAX: Final = 10
@@ -125,6 +125,9 @@ def _limit(step: CurveStep) -> str:
 
 
 def _table(section: Section, page: Page) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - --json does without
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading, is_right in zip(section.headings, section.is_right, strict=True):
         is_name = heading in _NAMES
@@ -174,15 +177,15 @@ class AnalysisReport:
         tables = {name: [_jsonable(asdict(row)) for row in self.analysis.tables[name]] for name in TABLES}
         return {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": list(self.analysis.problems)}
 
-    def text(self, page: Page) -> Iterator[Text | Table]:
+    def text(self, page: Page) -> Iterator[Lines | Table]:
         """Yield a table for each kind of finding."""
         for section in sections(self.analysis):
-            yield Text(f"{section.title}\n", "bold underline")
+            yield Lines((section.title, "bold underline"))
             yield _table(section, page)
             if section.left_out:
                 more = counted(section.left_out, "more row")
-                yield Text(f"{more} in --json and --output\n", "dim")
-            yield Text("\n")
+                yield Lines((f"{more} in --json and --output", "dim"))
+            yield Lines(("", ""))
 
     def html(self) -> str:
         """Return a page that needs no other file."""

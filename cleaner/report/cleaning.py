@@ -14,9 +14,7 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Limit, Reason, as_int64
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from cleaner.report.page import Page
+    from cleaner.report.page import Lines, Page
 
 SCHEMA: Final = "logcleaner.plan/1"
 
@@ -59,9 +57,9 @@ class CleaningReport:
             **({"runway": documents(outcome.runways)} if outcome.runways else {}),
         }
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield the plan with its outcome, the totals and the next step."""
-        from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - rich, which --json does without
+        from cleaner.report.cleaning_text import fill  # noqa: PLC0415 - which --json does without
 
         fill(
             page,

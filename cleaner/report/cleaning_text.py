@@ -48,7 +48,7 @@ def fill(
     summary = page.draft()
     summarize(summary, plan, outcome, ended_ms=ended_ms, is_copy=is_copy)
     if page.view.summary_only:
-        page.text.append(summary.text)
+        page.text.extend(summary.text)
         return
     if outcome.dry_run:
         page.line(opening(plan), "bold yellow")
@@ -62,7 +62,7 @@ def fill(
         if is_rescue:
             list_order(page, plan, LINES_MAX // 4)
         list_topics(page, plan, outcome, LINES_MAX - page.lines - summary.lines)
-    page.text.append(summary.text)
+    page.text.extend(summary.text)
 
 
 def _every_segment(page: Page, plan: Plan, outcome: Outcome) -> None:

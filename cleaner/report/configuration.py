@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.printable import printable
-from cleaner.report.page import Page, counted
+from cleaner.report.page import Lines, Page, counted
 from policies.config.config_keys import (
     BROKER_KEY,
     DOUBLE_MAX,
@@ -25,6 +22,9 @@ from policies.config.config_values import kafka_text, show_value
 from policies.config.explanation import Explanation, LayerValue
 from policies.config.key_descriptions import meaning_of, type_of
 from policies.config.policy import NOBODY, Layer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SCHEMA: Final = "logcleaner.config/1"
 _TOPICS_SHOWN: Final = 5
@@ -76,7 +76,7 @@ class ConfigurationReport:
         """Return what ``config show --json`` prints: values in Kafka's units."""
         return _document(self.read, [(scope, scope.shown(every_key=self.every_key)) for scope in self.scopes])
 
-    def text(self, page: Page) -> Iterator[Text | Table]:
+    def text(self, page: Page) -> Iterator[Lines | Table]:
         """Yield what was read, and a table for each scope."""
         page.line(f"Log dirs: {', '.join(self.read.log_dirs) or 'none is named'}", hanging=2)
         page.line(f"Files read: {', '.join(self.read.files) or 'none'}", hanging=2)
@@ -84,7 +84,7 @@ class ConfigurationReport:
         for scope in self.scopes:
             yield from self._scope(scope, page.width)
 
-    def _scope(self, scope: Scope, width: int) -> Iterator[Text | Table]:
+    def _scope(self, scope: Scope, width: int) -> Iterator[Lines | Table]:
         shown = scope.shown(every_key=self.every_key)
         head = Page(width)
         head.line()
@@ -120,7 +120,7 @@ class KeyReport:
         differing = {topic: _layer_value(winning) for topic, winning in self.differing.items()}
         return document | {"differing_topics": differing} if self.scope.topic is None else document
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield the value in force, the value of each layer, what the key does, and the topics that differ."""
         (explanation,) = self.scope.explanations
         key = _key(explanation)
@@ -169,6 +169,9 @@ def _key(explanation: Explanation) -> ConfigKey:
 
 
 def _table(shown: Sequence[Explanation]) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - what is told as JSON, or of one key, has no table
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("KEY", no_wrap=True)
     table.add_column("VALUE", overflow="fold")

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.text import Text
-
-from cleaner.report.page import Page, counted
+from cleaner.printable import printable
+from cleaner.report.page import Lines, Page, counted
 from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class DiffReport:
             "left_out": _left_out(self.found),
         }
 
-    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, so that it can be searched
+    def text(self, page: Page) -> Iterator[Lines]:  # noqa: ARG002 - a line stays whole, so that it can be searched
         """Yield a line for each partition, a line for each damaged file, and the verdict."""
         lines = [f"{compared.name}: {_told(compared)}" for compared in self.found]
         lines += [f"manifest: {line}" for line in self.damaged_files]
@@ -64,7 +63,7 @@ class DiffReport:
         verdict = _conclusion(self.found) if not damaged else f"DAMAGE in {counted(damaged, 'place')}"
         without = f"; {len(left_out)} not in the copy, as its manifest says" if left_out else ""
         for line in (*lines, f"{count} partitions compared: {verdict}{without}"):
-            yield Text(f"{line}\n")
+            yield Lines((printable(line), ""))
 
 
 def _gone(found: Sequence[Compared]) -> dict[str, int]:

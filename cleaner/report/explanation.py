@@ -16,9 +16,7 @@ from policies.explaining.fates import SegmentFate
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from cleaner.report.page import Page
+    from cleaner.report.page import Lines, Page
 
 SCHEMA: Final = "logcleaner.explain/1"
 _KEYS: Final = (
@@ -48,9 +46,9 @@ class ExplanationReport:
         failed = [_unreadable(failure) for failure in self.failures]
         return {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield the explanations one after the other."""
-        from cleaner.report.explanation_text import fill  # noqa: PLC0415 - rich, which --json does without
+        from cleaner.report.explanation_text import fill  # noqa: PLC0415 - which --json does without
 
         for place, one in enumerate(self.explained):
             chosen, space = self.chosen[place] if self.chosen else None, self.spaces[place] if self.spaces else None

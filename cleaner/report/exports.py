@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from rich.text import Text
-
 from cleaner.printable import printable
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import Lines, Page, counted, size
 
 SCHEMA: Final = "logcleaner.export/1"
 
@@ -34,7 +32,7 @@ class ExportReport:
         """Return what ``export --json`` prints."""
         return {"schema": SCHEMA, **asdict(self)}
 
-    def text(self, page: Page) -> Iterator[Text]:  # noqa: ARG002 - a line stays whole, so that it can be searched
+    def text(self, page: Page) -> Iterator[Lines]:  # noqa: ARG002 - a line stays whole, so that it can be searched
         """Yield one line."""
         what = f"{counted(self.records, 'record')} of offsets {self.start_offset} to {self.end_offset}"
-        yield Text(printable(f"{self.topic}-{self.partition}: {what}, {size(self.bytes)} in {self.file}") + "\n")
+        yield Lines((printable(f"{self.topic}-{self.partition}: {what}, {size(self.bytes)} in {self.file}"), ""))

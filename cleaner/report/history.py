@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.text import Text
-
 from cleaner.engine.undo.history import History
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import Lines, Page, counted, size
 from policies.reasons import moment
 
 SCHEMA: Final = "logcleaner.history/1"
@@ -32,7 +30,7 @@ class HistoryReport:
         ]
         return {"schema": SCHEMA, "log_dirs": log_dirs}
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield a line for each entry, oldest first, and the number of unreadable lines."""
         for history in self.histories:
             if len(self.histories) > 1:

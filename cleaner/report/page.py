@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import humanize
-from rich.table import Table
-from rich.text import Text
 
 from cleaner.printable import printable
 from cleaner.report.rollup.view import View
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 
 class Report(Protocol):
@@ -22,8 +23,8 @@ class Report(Protocol):
         """Return the JSON document that ``--json`` prints."""
         ...
 
-    def text(self, page: Page) -> Iterator[Text | Table]:
-        """Fill a page, and yield the parts of the report in order. Each line of a text ends with a line break."""
+    def text(self, page: Page) -> Iterator[Lines | Table]:
+        """Fill a page, and yield the parts of the report in order."""
         ...
 
 
@@ -35,31 +36,67 @@ _GAP: Final = "..."
 _DIGITS_MAX: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of a report, each with its style. Only a terminal shows the styles, so only there rich is loaded."""
+
+    def __init__(self, *lines: tuple[str, str]) -> None:
+        """Begin with some lines and their styles; see ``add``."""
+        self._styled: list[tuple[str, str]] = []
+        for line, style in lines:
+            self.add(line, style)
+
+    def add(self, line: str, style: str = "") -> None:
+        """Add a line without its line break. ``style``: in the words of rich."""
+        self._styled.append((line + "\n", style))
+
+    def extend(self, lines: Lines) -> None:
+        """Add other lines with their styles."""
+        self._styled += lines._styled
+
+    @property
+    def number(self) -> int:
+        """The number of lines."""
+        return self.plain.count("\n")
+
+    @property
+    def plain(self) -> str:
+        """The lines without their styles."""
+        return "".join(line for line, _ in self._styled)
+
+    def styled(self) -> Text:
+        """Return the lines as rich prints them."""
+        from rich.text import Text  # noqa: PLC0415 - on a terminal only
+
+        return Text.assemble(*self._styled)
+
+
 class Page:
-    """The lines of a report while it is written.
+    """The lines of a report while it is written."""
 
-    Attributes:
-        width: in columns; a line is longer only if one of its words is.
-        every_segment: do not fold neighbouring segments.
-        view: what else the user wants.
-        shortens: whether long names lose their middle, so that a row fits the width; a piped report has them in full.
-    """
+    def __init__(
+        self, width: int = 80, every_segment: bool = False, *, view: View | None = None, shortens: bool = False
+    ) -> None:
+        """Begin an empty page.
 
-    width: int = 80
-    every_segment: bool = False
-    text: Text = field(default_factory=Text)
-    view: View = field(default_factory=View)
-    shortens: bool = False
+        Args:
+            width: in columns; a line is longer only if one of its words is.
+            every_segment: do not fold neighbouring segments.
+            view: what else the user wants.
+            shortens: whether long names lose their middle, so that a row fits the width; a piped report has them in
+                full.
+        """
+        self.width, self.every_segment = width, every_segment
+        self.view, self.shortens = view or View(), shortens
+        self.text = Lines()
 
     def draft(self) -> Page:
         """Return an empty page of the same kind."""
-        return replace(self, text=Text())
+        return Page(self.width, self.every_segment, view=self.view, shortens=self.shortens)
 
     @property
     def lines(self) -> int:
         """The number of lines so far."""
-        return self.text.plain.count("\n")
+        return self.text.number
 
     def name(self, words: str, columns: int) -> str:
         """Return a name that takes no more columns, if the page shortens names."""
@@ -77,14 +114,14 @@ class Page:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-        self.text.append(line + "\n", style)
+        self.text.add(line, style)
 
     def row(self, words: str, style: str = "") -> None:
         """Add a row of a table. It is wrapped only on a terminal that is narrower than the row's figures."""
         if self.shortens and len(words) > self.width:
             self.line(words, style, hanging=2)
         else:
-            self.text.append(printable(words) + "\n", style)
+            self.text.add(printable(words), style)
 
     def note(self, words: str, style: str = "") -> None:
         """Add a line about what the line before names; it is indented, and its continuation more."""

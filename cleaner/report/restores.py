@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from rich.text import Text
-
 from cleaner.engine.undo.restorable import RestoreResult
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import Lines, Page, counted, size
 from policies.reasons import moment
 from policies.restoring import RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
@@ -30,7 +28,7 @@ class RestoreReport:
         """Return what ``restore --json`` prints: newest segments first, sizes in bytes, times in epoch ms."""
         return _document(self.results, (), dry_run=self.dry_run)
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield a paragraph for each partition, the sum and the next step."""
         for result in self.results:
             _partition(result, page)
@@ -49,7 +47,7 @@ class ReleaseReport:
         """Return what ``restore --release --json`` prints."""
         return _document((), self.released, dry_run=self.dry_run)
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield a line a partition."""
         for topic_partition in self.released:
             page.line(f"{topic_partition}: {'would be' if self.dry_run else 'is'} no longer on hold")

@@ -6,8 +6,8 @@ A verdict says what was planned. The partition's result says what was done, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.report.page import YEAR_9999_MS, counted
@@ -15,8 +15,7 @@ from policies.plan import PartitionPlan
 from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Neighbouring segments with the same word and reason code; the report prints the reason of ``verdict``."""
 
     word: str
@@ -73,7 +72,7 @@ def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResul
     for place, verdict in enumerate(verdicts):
         if verdict.action is Action.KEEP:
             yield "keep"
-        elif outcome.dry_run:
+        elif outcome.dry_run and not (outcome.no_kernels and verdict.action is Action.COMPACT):
             yield f"would {verdict.action.value}"
         elif verdict.action is Action.DELETE:
             yield "deleted" if place < deleted else "not deleted"

@@ -9,13 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rich.text import Text
-
 from cleaner.engine.space.account import Accounts
 from cleaner.report.account import accounts_fields, directory_fields, tell_accounts
 from cleaner.report.forecast.documents import documents
 from cleaner.report.forecast.runways import lines as runway_lines
-from cleaner.report.page import LINES_MAX, Page, counted, size
+from cleaner.report.page import LINES_MAX, Lines, Page, counted, size
 from cleaner.report.rollup.columns import in_columns
 from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, topics_of
 from policies.expiry import next_expiry_ms
@@ -98,7 +96,7 @@ class TopicsReport:
         found = account.partitions.get(topic_partition) if account else None
         return {**fields, **directory_fields(found, account.removals.get(topic_partition, ()) if account else ())}
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield the table, a line for each failure, the totals, and the space that the log dirs take."""
         rows, last = self.rows(), page.draft()
         if not page.view.summary_only:

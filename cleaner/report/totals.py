@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cleaner.engine.outcome import Basis, Outcome
 from policies.plan import PartitionPlan, Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """The figures of a run, or of what a dry run would do. Deletions include index files."""
 
     partitions: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value. None: the key is not set, and has no default."""
@@ -71,8 +71,7 @@ class ValueKind(Enum):
     LIST = "a list, separated by commas"
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A broker key that sets a topic key for every topic without its own value.
 
     Attributes:

@@ -7,7 +7,7 @@ us). ``[topics]`` holds topic keys. ``[defaults]`` and ``--set`` hold both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -86,7 +86,7 @@ def _strongest_name(named: list[tuple[int, Stated]]) -> Stated:
     if len(named) == 1:
         return named[0][1]
     strongest, *weaker = (stated for _, stated in sorted(named, key=itemgetter(0)))
-    return replace(strongest, overruled=tuple(weaker))
+    return strongest._replace(overruled=tuple(weaker))
 
 
 def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
 from policies.config.policy import Layer, Stated
@@ -19,8 +19,7 @@ class Exclusion(Enum):
     WEAKER_NAME = "a stronger name of the same key stands beside it"
 
 
-@dataclass(frozen=True, slots=True)
-class LayerValue:
+class LayerValue(NamedTuple):
     """One layer's value of a key.
 
     Attributes:
@@ -38,8 +37,7 @@ class LayerValue:
         return self.excluded is None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """Every stated value of a key, lowest layer first, and the value that holds."""
 
     key: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from policies.config.config_keys import (
     BROKER_KEY,
@@ -58,8 +58,7 @@ class Layer(IntEnum):
         return self in (self.SERVER_PROPERTIES, self.CLUSTER_DEFAULT, self.BROKER, self.TOPIC_METADATA)
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(NamedTuple):
     """A value, with the layer and the place that stated it.
 
     Attributes:

@@ -16,9 +16,8 @@ import platform
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,9 +74,8 @@ _ZLIB_NAMES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Libraries:
-    """Find the libraries that this process has; ``None`` for each that it has not."""
+class Libraries(NamedTuple):
+    """The libraries that this process has; ``None`` for each that it has not."""
 
     lz4: ctypes.CDLL | None
     zstd: ctypes.CDLL | None

@@ -22,6 +22,7 @@ from storage.errors import LogCleanerError
 from storage.machine.library import COMPILED, LEVELS, sources_hash
 
 _ROOT: Final = Path(__file__).parents[2]
+_CPU_NAMES: Final = {"aarch64": "generic"}
 _TOOLS: Final = ("numba", "llvmlite", "ziglang")
 _SCRATCH: Final = ".compiling-"
 BUILD: Final = '''"""Written by storage.compiler: the libraries beside this file, and what they were made of."""
@@ -48,6 +49,16 @@ def levels() -> tuple[str, ...]:
     if machine not in LEVELS:
         raise BuildRefused(_ROOT, f"no kernels for {machine}; known: {', '.join(LEVELS)}")
     return LEVELS[machine]
+
+
+def environment(level: str) -> dict[str, str]:
+    """Return the variables with which a process compiles for a level, always to the same bytes."""
+    return {
+        "NUMBA_CPU_NAME": _CPU_NAMES.get(level, level),
+        "NUMBA_CPU_FEATURES": "",
+        "NUMBA_OPT": "3",
+        "PYTHONHASHSEED": "0",
+    }
 
 
 def build_id(sources: str) -> str:
@@ -127,8 +138,6 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _library(level: str, identity: str, scratch: Path) -> Path:
-    from storage.compiler.level import environment  # noqa: PLC0415  (imports llvmlite)
-
     object_file, library = scratch / f"{level}.o", scratch / f"{level}.so"
     own = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     variables = own | environment(level)

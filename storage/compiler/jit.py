@@ -60,7 +60,7 @@ def optimized(entry: Any, signature: Signature) -> tuple[str, bytes]:
 def _numba_signature(signature: Signature) -> Any:
     result: Any = getattr(types, signature.result.scalar)
     if signature.result.is_tuple:
-        result = types.UniTuple(result, signature.result.count)  # type: ignore[no-untyped-call]
+        result = types.UniTuple(result, signature.result.length)  # type: ignore[no-untyped-call]
     return result(*map(_numba_type, signature.parameters))
 
 

@@ -1,13 +1,12 @@
 """The object file of all kernels for one CPU level: ``python -m storage.compiler.level LEVEL FILE BUILD_ID``.
 
-A process compiles one level: numba reads ``ENVIRONMENT`` when it is imported. The object is the same on any machine:
-numba optimises for the level that is named there, not for the CPU it runs on.
+A process compiles one level: numba reads the variables of ``environment`` when it is imported. The object is the same
+on any machine: numba optimises for the level that is named there, not for the CPU it runs on.
 """
 
 from __future__ import annotations
 
 import importlib
-import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,30 +14,19 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from storage.compiler.build import environment, levels
 from storage.machine.kernel import Kernel
-from storage.machine.library import BUILD_ID_SYMBOL, CPU_LEVEL_SYMBOL, LEVELS
+from storage.machine.library import BUILD_ID_SYMBOL, CPU_LEVEL_SYMBOL
 
 _ROOT: Final = Path(__file__).parents[2]
 _ROOMS: Final = ("storage/kernels", "storage/codecs")
-_CPU_NAMES: Final = {"aarch64": "generic"}
-
-
-def environment(level: str) -> dict[str, str]:
-    """Return the variables with which a process compiles for a level, always to the same bytes."""
-    return {
-        "NUMBA_CPU_NAME": _CPU_NAMES.get(level, level),
-        "NUMBA_CPU_FEATURES": "",
-        "NUMBA_OPT": "3",
-        "PYTHONHASHSEED": "0",
-    }
 
 
 def entry_points(level: str) -> list[Kernel]:
     """Return the kernels that the library of a level exports, in the order of their names."""
-    levels = LEVELS[platform.machine()]
-    has_baseline = len(levels) > 1
+    baseline, *others = levels()
     found = {kernel.symbol: kernel for kernel in _kernels() if kernel.signature}
-    if has_baseline and level == levels[0]:
+    if others and level == baseline:
         return [found[CPU_LEVEL_SYMBOL]]
     return [found[symbol] for symbol in sorted(found) if symbol != CPU_LEVEL_SYMBOL]
 

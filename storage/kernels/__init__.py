@@ -11,6 +11,9 @@ it, ``index`` says which index entries it gets. Kernels hold no state and raise 
 ``status.Status`` with the row where it stopped, and the caller makes the error.
 """
 
+import os
+from contextlib import suppress
+
 
 def check_usable() -> None:
     """Raise what keeps kernels from running: an installation that is not whole, or a CPU without SSE4.2.
@@ -19,7 +22,31 @@ def check_usable() -> None:
 
     Raises:
         KernelsUnusable: one line for the user.
+        InvalidConfig: the environment names a CPU level that this CPU does not have.
     """
     from storage.machine import library  # noqa: PLC0415 - importing the package loads nothing
 
     library.check()
+
+
+def check_level() -> None:
+    """Refuse a CPU level of the environment that this CPU does not have. If none is named, load nothing.
+
+    Raises: InvalidConfig.
+    """
+    from storage.machine.library import LEVEL_VARIABLE, KernelsUnusable, level_name  # noqa: PLC0415 - as above
+
+    if LEVEL_VARIABLE in os.environ:
+        with suppress(KernelsUnusable):  # whoever needs kernels tells that
+            level_name()
+
+
+def why_unusable() -> str | None:
+    """Return the line that says what keeps kernels from running; None if they run. Raises: InvalidConfig."""
+    from storage.machine.library import KernelsUnusable  # noqa: PLC0415 - as above
+
+    try:
+        check_usable()
+    except KernelsUnusable as error:
+        return str(error)
+    return None

@@ -1,9 +1,31 @@
 """Log, LogConfig, Appended, Producer, SpecialTimestamp, TimestampOffset: one partition, opened."""
 
-from storage.log.append import Appended, Producer
-from storage.log.config import LogConfig
-from storage.log.log import Log
-from storage.log.lookup import SpecialTimestamp, TimestampOffset
-from storage.log.read import AnyBatch
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.log.append import Appended, Producer
+    from storage.log.config import LogConfig
+    from storage.log.log import Log
+    from storage.log.lookup import SpecialTimestamp, TimestampOffset
+    from storage.log.read import AnyBatch
 
 __all__ = ["AnyBatch", "Appended", "Log", "LogConfig", "Producer", "SpecialTimestamp", "TimestampOffset"]
+
+
+_HOMES = {
+    "AnyBatch": "storage.log.read",
+    "Appended": "storage.log.append",
+    "Log": "storage.log.log",
+    "LogConfig": "storage.log.config",
+    "Producer": "storage.log.append",
+    "SpecialTimestamp": "storage.log.lookup",
+    "TimestampOffset": "storage.log.lookup",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for: a compaction reads and writes files, and opens no ``Log``."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(name)

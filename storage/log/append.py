@@ -107,7 +107,7 @@ def stamp(batches: Sequence[Batch], next_offset: int, leader_epoch: int) -> list
         data = bytearray(batch.data)
         _OFFSET.pack_into(data, 0, next_offset)
         _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_POSITION, leader_epoch)
-        stamped.append(replace(batch, header=header, data=memoryview(data)))
+        stamped.append(batch._replace(header=header, data=memoryview(data)))
         next_offset = header.next_offset
     return stamped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage.errors import CorruptBatch
 from storage.log.read import last_offset_entry
@@ -12,8 +12,7 @@ from storage.records import iter_headers
 from storage.segment import Segment, reading
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentEnd:
+class SegmentEnd(NamedTuple):
     """The end of a segment's batches."""
 
     next_offset: int

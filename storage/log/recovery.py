@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
@@ -34,8 +34,7 @@ from storage.records import iter_headers, read_batch
 from storage.segment import SegmentFile, reading
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(NamedTuple):
     """The steps that finish or undo an interrupted swap, and the partition as it is after them."""
 
     undone: tuple[Path, ...]
@@ -72,8 +71,8 @@ def plan_recovery(listing: Listing) -> Recovery:
     retired = tuple(file for file in orphans if file.name.base_offset in waiting)
     unlinks = sorted(file.path for file in orphans if file not in retired)
     left = tuple(file for file in recovery.listing.files if file not in orphans)
-    return replace(
-        recovery, unlinks=(*recovery.unlinks, *unlinks), retired=retired, listing=Listing(listing.directory, left)
+    return recovery._replace(
+        unlinks=(*recovery.unlinks, *unlinks), retired=retired, listing=Listing(listing.directory, left)
     )
 
 

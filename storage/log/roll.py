@@ -8,21 +8,21 @@ Invariant:  a segment exists once its ``.log`` does, then it is whole; index fil
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.indexes import RELATIVE_OFFSET_MAX
-from storage.log.config import LogConfig
 from storage.names import SEGMENT_KINDS, FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile
+
+if TYPE_CHECKING:
+    from storage.log.config import LogConfig
 
 _CREATED_KINDS: Final = (FileKind.TIME_INDEX, FileKind.INDEX, FileKind.LOG)
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveFacts:
+class ActiveFacts(NamedTuple):
     """The facts about the active segment that rolling asks for. Sizes in bytes, times in epoch ms."""
 
     base_offset: int
@@ -35,8 +35,7 @@ class ActiveFacts:
     time_index_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """The facts about the batches to append that rolling asks for."""
 
     size_bytes: int

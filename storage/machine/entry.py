@@ -45,7 +45,7 @@ class Entry:
         )
         function.restype, function.argtypes = ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, *taken)
         self._function = function
-        self._results = _SCALARS[signature.result.scalar] * max(signature.result.count, 1)
+        self._results = _SCALARS[signature.result.scalar] * max(signature.result.length, 1)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the machine code and return its result. Raises: TypeError, OverflowError."""
@@ -55,7 +55,7 @@ class Entry:
             raise RuntimeError("a kernel raised")
         if self._result.is_tuple:
             return tuple(results)
-        return results[0] if self._result.count else None
+        return results[0] if self._result.length else None
 
     def _passed(self, arguments: tuple[Any, ...]) -> Iterator[Any]:
         for parameter, argument in zip(self._parameters, arguments, strict=True):

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from storage.errors import LogCleanerError
+from storage.errors import INSTALL_AGAIN, InvalidConfig, LogCleanerError, if_unloadable
 
 COMPILED: Final = Path(__file__).with_name("compiled")
 BUILD_ID_SYMBOL: Final = "logcleaner_build_id"
-"""In each library, for who wants to know which build a file is of."""
+"""A constant that each library exports: the ``BUILD_ID`` of ``build.py``. People read it; the program does not."""
 CPU_LEVEL_SYMBOL: Final = "storage.kernels.cpu_level.cpu_level"
 LEVEL_VARIABLE: Final = "LOGCLEANER_CPU_LEVEL"
-"""Environment: a level below that of the CPU, to compare the kernels of two levels."""
+"""An environment variable. It names the level to load; without it the highest level of the CPU is loaded."""
 LEVELS: Final = {"x86_64": ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"), "aarch64": ("aarch64",)}
 """By ``uname -m``: the levels of the psABI, lowest first. The kernels begin at the second, if there are several.
 
@@ -30,7 +30,6 @@ The library of the first then holds ``cpu_level`` alone: code that may ask any C
 """
 _BUILD_MODULE: Final = "storage.machine.compiled.build"
 _BUILD_COMMAND: Final = "run: python -m storage.compiler"
-_INSTALL: Final = "install logcleaner again"
 _STORAGE: Final = Path(__file__).parents[1]
 _SOURCES: Final = ("arrays.py", "compiler/*.py", "machine/*.py", "kernels/*.py", "codecs/*.py")
 
@@ -52,7 +51,7 @@ def entry(symbol: str) -> Any:
 
 
 def check() -> None:
-    """Load the library of this CPU. Raises: KernelsUnusable."""
+    """Load the library of this CPU. Raises: KernelsUnusable, InvalidConfig."""
     _library()
 
 
@@ -76,7 +75,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _remedy() -> str:
-    return _BUILD_COMMAND if has_compiler() else _INSTALL
+    return _BUILD_COMMAND if has_compiler() else INSTALL_AGAIN
 
 
 @functools.cache
@@ -95,7 +94,12 @@ def _digests() -> Mapping[str, str]:
 
 
 def level_name() -> str:
-    """Return the level whose library this process loads. Raises: KernelsUnusable."""
+    """Return the level whose library this process loads.
+
+    Raises:
+        KernelsUnusable: there is no library for this machine, or none that can be loaded.
+        InvalidConfig: the environment asks for a level that this CPU does not have.
+    """
     machine = os.uname().machine
     levels = LEVELS.get(machine, ())
     if not levels:
@@ -106,7 +110,7 @@ def level_name() -> str:
         raise KernelsUnusable(COMPILED, f"this CPU has less than {levels[1]} (SSE4.2, POPCNT)", "use a newer one")
     asked = os.environ.get(LEVEL_VARIABLE, usable[-1])
     if asked not in usable:
-        raise KernelsUnusable(COMPILED, f"{LEVEL_VARIABLE}={asked}", f"name one of: {', '.join(usable)}")
+        raise InvalidConfig(LEVEL_VARIABLE, asked, f"unset it, or name one of: {', '.join(usable)}", "environment")
     return asked
 
 
@@ -119,10 +123,12 @@ def _cpu_level(baseline: str) -> int:
 def _opened(level: str) -> ctypes.CDLL:
     path, digests = COMPILED / f"{level}.so", _digests()
     try:
-        # a file cut short would end the process by SIGBUS while it is loaded
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if digest == digests.get(path.name):
-            return ctypes.CDLL(str(path))
     except OSError as error:
-        raise KernelsUnusable(path, f"cannot be loaded: {error}", "is it mounted noexec? else " + _remedy()) from error
-    raise KernelsUnusable(path, "is damaged, or of another build than build.py beside it", _remedy())
+        raise KernelsUnusable(path, f"cannot be read: {error.strerror}", _remedy()) from error
+    if digest != digests.get(path.name):  # a file cut short would end the process by SIGBUS while it is loaded
+        raise KernelsUnusable(path, "is damaged, or of another build than build.py beside it", _remedy())
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise KernelsUnusable(path, f"cannot be loaded: {error}", if_unloadable(_remedy())) from error

@@ -6,36 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from storage.machine.instruction import instruction
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(NamedTuple):
     """A contiguous array of one dimension."""
 
     dtype: np.dtype[Any]
     is_readonly: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """The result and the parameters of an entry point."""
 
     result: Result
     parameters: tuple[Array | Result, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """Several values of one scalar type, by numba's name for it. A parameter is one value."""
 
     scalar: str
-    count: int = 1
+    length: int = 1
     is_tuple: bool = False
 
     def __call__(self, *parameters: Array | Result) -> Signature:

@@ -6,9 +6,8 @@ Source: Kafka ``ControlRecordType``, ``EndTransactionMarker``.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import InvalidRecord
 
@@ -36,8 +35,7 @@ class ControlType(IntEnum):
         return cls.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class TxnMarker:
+class TxnMarker(NamedTuple):
     """The end of a transaction. ``timestamp_ms`` is the record's, epoch ms."""
 
     type: ControlType

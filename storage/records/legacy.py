@@ -9,7 +9,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
@@ -115,8 +115,7 @@ def _parse_header(data: memoryview) -> LegacyHeader:
     return LegacyHeader(offset, length, crc, magic, attributes, timestamp_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyBatch:
+class LegacyBatch(NamedTuple):
     """A v0 or v1 message, plain or wrapper; the same surface as ``Batch``."""
 
     header: LegacyHeader

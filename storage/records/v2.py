@@ -5,8 +5,8 @@ Source: Kafka ``DefaultRecordBatch``, ``DefaultRecord``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.codecs.compression import decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
@@ -16,8 +16,7 @@ from storage.records.record import DECOMPRESSED_BYTES_MAX, Record, RecordHeader
 from storage.records.varint import read_varint, read_varlong, wrapped_int64
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """A v2 batch: its header, read, and all of its bytes.
 
     ``position`` is where it starts in ``path``, for errors.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,7 @@ ARENA_BYTES: Final = 1 << 22
 that threads seldom meet between two calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Rows of a slice whose plain records lie in one buffer."""
 
     buf: Bytes

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage.errors import LogCleanerError
 from storage.indexes import OffsetIndexEntry
 from storage.log.lookup import time_entries
 from storage.log.read import checked_position, companion_bytes, offset_entries, position_of
@@ -27,18 +26,6 @@ TASKS_WANTED: Final = 16
 """Small extents are not packed into fewer tasks than about that many."""
 TASK_BYTES_MIN: Final = 4 << 20
 """What a task reads at the least, if there is as much. Spark's default for files, too (``openCostInBytes``)."""
-
-
-class SegmentGone(LogCleanerError):
-    """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: deleted or compacted away since the read was planned; read again, or set failOnDataLoss to "
-            f"false to go on without it"
-        )
 
 
 @dataclass(frozen=True, slots=True)

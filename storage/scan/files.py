@@ -11,19 +11,33 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.arrays import Bytes
-from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.names import FileState
-from storage.scan.extents import Extent, SegmentGone
 from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
 from storage.segment import Segment, open_to_read, reading
 
+if TYPE_CHECKING:
+    from storage.scan.extents import Extent
+
 _READ_AHEAD_BYTES: Final = 16 << 20
 """So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
+
+
+class SegmentGone(LogCleanerError):
+    """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: deleted or compacted away since the read was planned; read again, or set failOnDataLoss to "
+            f"false to go on without it"
+        )
 
 
 class FileBytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
 from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
 from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from storage.records.varint import write_varint
-from storage.scan.partitions import OffsetRange
+
+if TYPE_CHECKING:
+    from storage.scan.partitions import OffsetRange
 
 MESSAGES_BYTES_MAX: Final = 128 << 20
 """What a wrapper may decompress to. Smaller than a v2 batch's bound: its messages become Python objects."""
@@ -47,8 +49,7 @@ _TIMESTAMP_MAX: Final = (1 << 63) - 2
 """Of a message; its distance from ``NO_TIMESTAMP`` is still an int64."""
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyRows:
+class LegacyRows(NamedTuple):
     """Consecutive v0 and v1 messages of a window."""
 
     table: Table

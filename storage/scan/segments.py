@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -18,11 +17,13 @@ from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.records.header import OFFSET_MAX
-from storage.scan.extents import Extent
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
 from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
 from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.scan.extents import Extent
 
 WINDOW_BYTES: Final = 8 << 20
 """What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
@@ -43,8 +44,7 @@ class ReadMessages(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(NamedTuple):
     """The way in which a segment is read."""
 
     window_bytes: int

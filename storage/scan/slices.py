@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,7 @@ class Checksums(Enum):
     """Nobody: an earlier walk did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """A batch that cannot be read, or what lies up to the next batch start that the offset index knows."""
 
     error: CorruptBatch
@@ -139,8 +138,7 @@ class Slice:
         return Compression(code)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A point between two batches, where a walk can begin."""
 
     position: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -56,7 +55,7 @@ def free(log_dir: Path, fs: FileSystem) -> object:
 
 def _space_alone(space_of: Callable[[LogDir], Space], log_dir: LogDir) -> Space:
     blocks = sum(path.lstat().st_blocks for path in log_dir.path.rglob("*"))
-    return replace(space_of(log_dir), used_bytes=blocks * BLOCK_BYTES)
+    return space_of(log_dir)._replace(used_bytes=blocks * BLOCK_BYTES)
 
 
 def restore(log_dir: Path, fs: FileSystem) -> object:

@@ -164,7 +164,7 @@ def _of_one_age(p):
     if not p.deletion:
         return p
     segments = tuple(s._replace(newest_record_ms=1) for s in p.deletion.segments)
-    return replace(p, deletion=replace(p.deletion, segments=segments))
+    return replace(p, deletion=p.deletion._replace(segments=segments))
 
 
 def by_size(plan_: Plan, volumes_, target):
@@ -174,7 +174,7 @@ def by_size(plan_: Plan, volumes_, target):
         return tuple(s._replace(disk_bytes=s.size_bytes, links=1) for s in segments)
 
     def of(p):
-        deletion = replace(p.deletion, segments=full(p.deletion.segments)) if p.deletion else None
+        deletion = p.deletion._replace(segments=full(p.deletion.segments)) if p.deletion else None
         return replace(p, deletion=deletion)
 
     sized = replace(

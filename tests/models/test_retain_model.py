@@ -181,12 +181,12 @@ def latest_offsets(world: World, first_dirty: int, map_end: int) -> dict[str | N
 def rewritten(batch: Batch, fate: BatchFate, kept: tuple[Record, ...], now_ms: int) -> list[Batch]:
     if not kept:
         marker = None if batch.is_data else Marker.NONE
-        emptied = Batch(replace(batch.facts, marker=marker, delete_horizon_ms=None), ())
+        emptied = Batch(batch.facts._replace(marker=marker, delete_horizon_ms=None), ())
         return [emptied] if fate in RETAINING_EMPTY else []
     has_tombstone = batch.is_data and not all(record.has_value for record in kept)
     stamps = batch.facts.delete_horizon_ms is None and (has_tombstone or fate is BatchFate.KEEP_STAMPED)
     horizon_ms = now_ms + RETENTION_MS if stamps else batch.facts.delete_horizon_ms
-    return [Batch(replace(batch.facts, delete_horizon_ms=horizon_ms), kept)]
+    return [Batch(batch.facts._replace(delete_horizon_ms=horizon_ms), kept)]
 
 
 # What must be left

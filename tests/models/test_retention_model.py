@@ -240,7 +240,7 @@ def cuts_torn_tails(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Re
 
 def promises_too_early(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retention:
     found = retention(log, policy, now_ms)
-    return replace(found, verdicts=tuple(map(one_millisecond_early, found.verdicts)))
+    return found._replace(verdicts=tuple(map(one_millisecond_early, found.verdicts)))
 
 
 def one_millisecond_early(verdict: Verdict) -> Verdict:

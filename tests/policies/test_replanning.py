@@ -2,7 +2,7 @@
 
 from policies.facts import LogDirFacts, UnreadablePartition
 from policies.plan import Request, plan
-from policies.replanning import limited_to, replanned
+from policies.replanning import limited_to, replanned, without_compactions
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, a_log, a_policy
 
@@ -37,6 +37,18 @@ FIRST = a_plan(old("a-0", 10, 20).segment(), old("b-0", 30).segment(), GARBLED)
 def test_limited_plan_has_the_named_partitions_alone():
     assert list(told(limited_to(FIRST, {key_of("a"), key_of("garbled")}))) == ["a"]
     assert not limited_to(FIRST, {key_of("garbled")}).failures
+
+
+def test_a_plan_without_its_compactions_keeps_deletions_verdicts_and_failures():
+    facts = (a_log("a-0").segments(10, 20).segment().facts(), old("b-0", 30).segment().facts(), GARBLED)
+    policies = {"a": a_policy("compact"), "b": EXPIRING}
+    request = Request(NOW_MS, force_compaction=True)
+    planned = plan([LogDirFacts("/data", None, 0, 0, facts)], lambda p: policies[p.topic_partition.topic], request)
+    left = without_compactions(planned)
+    assert [bool(p.compaction) for p in planned.partitions] == [True, False]
+    assert [(bool(p.compaction), bool(p.deletion)) for p in left.partitions] == [(False, False), (False, True)]
+    assert [p.verdicts for p in left.partitions] == [p.verdicts for p in planned.partitions]
+    assert left.failures == planned.failures
 
 
 def test_second_plan_takes_the_place_of_the_first():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from policies.retain import (
@@ -75,15 +73,15 @@ def test_three_fates_keep_a_record() -> None:
 DATA = BatchFacts(
     last_offset=5, producer_id=-1, producer_epoch=-1, is_transactional=False, marker=None, delete_horizon_ms=None
 )
-COMMIT = replace(DATA, producer_id=7, producer_epoch=1, is_transactional=True, marker=Marker.COMMIT)
+COMMIT = DATA._replace(producer_id=7, producer_epoch=1, is_transactional=True, marker=Marker.COMMIT)
 
 
 def data(last_offset: int, producer_id: int = 7) -> BatchFacts:
-    return replace(DATA, last_offset=last_offset, producer_id=producer_id, producer_epoch=1, is_transactional=True)
+    return DATA._replace(last_offset=last_offset, producer_id=producer_id, producer_epoch=1, is_transactional=True)
 
 
 def marker(kind: Marker, last_offset: int, producer_id: int = 7) -> BatchFacts:
-    return replace(COMMIT, last_offset=last_offset, producer_id=producer_id, marker=kind)
+    return COMMIT._replace(last_offset=last_offset, producer_id=producer_id, marker=kind)
 
 
 def batch(
@@ -118,9 +116,9 @@ def test_a_data_batch(story: str, fate: BatchFate, expected: BatchFate) -> None:
     assert fate is expected, story
 
 
-STAMPED = replace(COMMIT, delete_horizon_ms=NOW_MS + 1)
-EXPIRED = replace(COMMIT, delete_horizon_ms=NOW_MS)
-EMPTIED = replace(COMMIT, marker=Marker.NONE)
+STAMPED = COMMIT._replace(delete_horizon_ms=NOW_MS + 1)
+EXPIRED = COMMIT._replace(delete_horizon_ms=NOW_MS)
+EMPTIED = COMMIT._replace(marker=Marker.NONE)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ EMPTIED = replace(COMMIT, marker=Marker.NONE)
         ),
         ("at its horizon, the last of the round", batch(EXPIRED, True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
         ("at its horizon, its data is there again", batch(EXPIRED, False), BatchFate.KEEP),
-        ("an abort marker", batch(replace(COMMIT, marker=Marker.ABORT), True), BatchFate.KEEP_STAMPED),
+        ("an abort marker", batch(COMMIT._replace(marker=Marker.ABORT), True), BatchFate.KEEP_STAMPED),
         # Kafka LogCleanerTest.testCleanEmptyControlBatch
         (
             "emptied before, still the producer's last",
@@ -146,8 +144,8 @@ EMPTIED = replace(COMMIT, marker=Marker.NONE)
             BatchFate.DISCARD_RETAIN_EMPTY,
         ),
         ("emptied before, needed by nobody", batch(EMPTIED, True), BatchFate.DISCARD),
-        ("no transaction's marker", batch(replace(COMMIT, marker=Marker.OTHER), False), BatchFate.KEEP),
-        ("no transaction's marker, old", batch(replace(EXPIRED, marker=Marker.OTHER), False), BatchFate.KEEP),
+        ("no transaction's marker", batch(COMMIT._replace(marker=Marker.OTHER), False), BatchFate.KEEP),
+        ("no transaction's marker, old", batch(EXPIRED._replace(marker=Marker.OTHER), False), BatchFate.KEEP),
     ],
 )
 def test_a_control_batch(story: str, fate: BatchFate, expected: BatchFate) -> None:
@@ -162,7 +160,7 @@ def test_a_control_batch(story: str, fate: BatchFate, expected: BatchFate) -> No
         ("its last data offset", data(5), ENDS_AT_5, True),
         ("any marker of its epoch, without data since", marker(Marker.COMMIT, 3), MARKER_LAST, True),
         ("an emptied marker of its epoch", marker(Marker.NONE, 3), MARKER_LAST, True),
-        ("a marker of an older epoch", replace(COMMIT, producer_epoch=0), MARKER_LAST, False),
+        ("a marker of an older epoch", COMMIT._replace(producer_epoch=0), MARKER_LAST, False),
         ("a marker, data since", marker(Marker.COMMIT, 4), ENDS_AT_5, False),
         ("an offset of 0", data(0), {7: ProducerEnd(0, 1)}, True),
     ],
@@ -236,7 +234,7 @@ def test_a_transaction_begins_with_the_batch_that_holds_its_first_offset() -> No
 
 def test_data_outside_of_transactions_is_not_aborted() -> None:
     fates = TransactionFates.of([ABORTED_0_TO_3], 0)
-    plain = replace(data(1), is_transactional=False)
+    plain = data(1)._replace(is_transactional=False)
     assert walk(fates, plain, marker(Marker.ABORT, 3)) == [False, True]
 
 

@@ -13,7 +13,7 @@ from storage.errors import CorruptBatch, InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.records import ControlType, encode_control_batch
-from storage.scan.extents import SegmentGone
+from storage.scan.files import SegmentGone
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read, reader
 

@@ -17,7 +17,7 @@ from storage.errors import InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.names import TopicPartition
-from storage.scan.extents import SegmentGone
+from storage.scan.files import SegmentGone
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

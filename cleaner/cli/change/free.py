@@ -228,6 +228,8 @@ def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[
     here = [p for p in rescued.plan.partitions if p.facts.log_dir in volume.log_dirs]
     results = rescued.outcome.results
     left = [p.compaction for p in here if p.compaction and (args.dry_run or p.key not in results)]
+    if left and rescued.outcome.no_kernels:
+        return f"{counted(len(left), 'partition')} could not be compacted", "do what the line about the kernels says"
     if left and args.dry_run:
         return (
             "a dry run does not know what compaction would free",

@@ -68,7 +68,10 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     from cleaner.daemon.daemon import Daemon
     from cleaner.engine.clock import SystemClock
     from cleaner.metrics.http import observer_of
+    from storage.kernels import check_level
 
+    if not args.observe:
+        check_level()  # only that: the kernels are loaded by the child, which compacts
     opening, told_once = _Opening(args), _ToldOnce(log)
     configuration = Configuration(lambda: told_once(opening.read()))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)

@@ -62,6 +62,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     from cleaner.spark import open_session
     from policies.config.configured import Configured
     from policies.plan import Request
+    from storage.kernels import check_usable
     from storage.log_dir import LogDir
 
     loaded, missing = without_missing(load(args), args.log_dir)
@@ -69,6 +70,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     check_topics(args.topic, log_dirs)
     warn_of_patterns(loaded)
     warn_of_symlinks(log_dirs)
+    check_usable()
     cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers))
     spark = open_session(args.master)
     try:

@@ -53,12 +53,14 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
     from cleaner.report.differences import DiffReport
+    from storage.kernels import check_usable
 
     clock_ms = SystemClock().now_ms()
     before, after = ComparedDir.open(args.before, args.topic), ComparedDir.open(args.after, args.topic)
     check_alike(before, after)
     _check_named(args.topic, before, after)
     warn_of_symlinks(place.log_dir for place in (before, after) if place.is_whole)
+    check_usable()
     files = [*before.damaged_files(), *after.damaged_files()]
     now_ms = args.now(clock_ms) if args.now else clock_ms
     found = list(compared(before, after, now_ms, _retention_ms_of(args.set_options, before, after)))

@@ -62,10 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the partition, write the file, and show what was written."""
+    from storage.kernels import check_usable
+
+    _check_usage(args)
+    check_usable()
     from cleaner.engine.clock import SystemClock
     from cleaner.export.transfer import plan_reading, transfer
 
-    _check_usage(args)
     read_committed = args.isolation_level == _ISOLATION_LEVELS[1]
     reading = plan_reading(_partition(args), read_committed=read_committed, now_ms=SystemClock().now_ms())
     with _target(args, reading) as file, ProgressBar("exporting") as bar:

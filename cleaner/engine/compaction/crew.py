@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from cleaner.engine.compaction.draft import Recoder
 from cleaner.engine.means import Means, Stopped
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +39,7 @@ class Crew:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads - 1, "compaction") if threads > 1 else None
+        self._pool = _pool_of(threads - 1) if threads > 1 else None
         self._hands: SimpleQueue[tuple[int, Recoder]] = SimpleQueue()
         for number in range(threads):
             self._hands.put((number, Recoder()))
@@ -84,8 +86,16 @@ class Crew:
                     one.future.exception()  # waits
 
 
+def _pool_of(threads: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - it loads Python's logging
+
+    return ThreadPoolExecutor(threads, "compaction")
+
+
 def _help(begun: Iterable[_Begun[Item, Result]], work: Callable[[Item], Result]) -> None:
     """Do what no other thread has taken up, until the first item is done."""
+    from concurrent.futures import Future  # noqa: PLC0415 - several threads alone need it
+
     first = next(iter(begun)).future
     for one in begun:
         if first.done():

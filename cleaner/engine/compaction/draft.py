@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ _OUTPUT_BYTES: Final = 10 << 20
 """Nearly every slice leaves less; what is not touched takes no memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRun:
+class WrittenRun(NamedTuple):
     """A run of batches in the draft's output: bytes and rows, both half open."""
 
     start: int
@@ -33,8 +31,7 @@ class WrittenRun:
     last_row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(NamedTuple):
     """A run of the slice's rows, to be copied from file to file."""
 
     first_row: int

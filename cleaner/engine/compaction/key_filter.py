@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,7 @@ _BUCKETS: Final = 1 << (HASH_BITS - REST_BITS)
 _SKETCH_BITS_A_KEY: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(NamedTuple):
     """The file that a filter describes."""
 
     secret: tuple[int, int]

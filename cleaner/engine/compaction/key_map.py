@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -57,11 +56,10 @@ def secret_of(words: tuple[int, int]) -> Secret:
 
 def new_secret() -> Secret:
     """Draw two words that nobody who writes records knows."""
-    return secret_of((secrets.randbits(64), secrets.randbits(64)))
+    return secret_of((int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8))))
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """Memory for the offset map."""
 
     map_bytes: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,7 @@ from storage.segment import Segment
 NEVER_MS: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A segment of a round, and the offset that its batches end below."""
 
     segment: Segment
@@ -42,8 +41,7 @@ class Span:
         return self.segment.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSpan:
+class OpenSpan(NamedTuple):
     """A span and the reader of its segment."""
 
     span: Span
@@ -56,8 +54,7 @@ class OpenSpan:
         return cls(span, stack.enter_context(reader))
 
 
-@dataclass(frozen=True, slots=True)
-class Horizons:
+class Horizons(NamedTuple):
     """The moments by which a round decides about tombstones and markers, epoch ms."""
 
     now_ms: int
@@ -111,8 +108,7 @@ class Walked:
         return self.first_ordinal + self.records
 
 
-@dataclass(frozen=True, slots=True)
-class Spared:
+class Spared(NamedTuple):
     """A span that no walk reads: its key filter says that nothing of it is superseded or due."""
 
     span: Span
@@ -170,7 +166,7 @@ class Walk:
     @classmethod
     def of(cls, opened: OpenSpan, first_ordinal: int) -> Walk:
         """Begin at the start of a segment, whose first record gets the ordinal."""
-        return cls(opened.span, replace(opened.reader.start, ordinal=first_ordinal))
+        return cls(opened.span, opened.reader.start._replace(ordinal=first_ordinal))
 
     def add(self, slice_: Slice, *, is_ordinary: bool) -> None:
         """Add the next slice. The tombstones of its batches have been counted."""

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates, ends_of, resolve
 from cleaner.engine.compaction.filters import Filters
-from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.legacy_rewrite import legacy_horizon_ms
 from cleaner.engine.compaction.passes import Group, Horizons, OpenSpan, Span, Spared, Survivors, Walked
@@ -45,8 +43,7 @@ RUN_MS_MAX: Final = 3_600_000
 """A round this long after the moment of its run counts ``delete.retention.ms`` from that moment, as Kafka does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """The subject of a compaction. The listing was read under the lock."""
 
     listing: Listing
@@ -108,8 +105,7 @@ def _guard_of(partition: PartitionPlan, request: Request, count: KeyCount) -> Re
     return unless_confirmed(unkeyed_guard(count, partition.policy), str(path_of(partition.facts)), request)
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(NamedTuple):
     """The result of a round."""
 
     size_bytes: int
@@ -137,7 +133,7 @@ def compact(round_: Round, means: Means) -> Compacted:
     interval_bytes = round_.policy.index_interval_bytes
     target = InPlace(round_.listing, interval_bytes, means.fs, at_once=round_.is_at_once, stopping=means.stopping)
     done = _run(round_, means, target, is_locked=True)
-    return replace(done, freed_bytes=target.freed_bytes)
+    return done._replace(freed_bytes=target.freed_bytes)
 
 
 def measure(round_: Round, means: Means) -> Compacted:
@@ -212,6 +208,8 @@ def _survivors(
 ) -> Survivors:
     first_dirty_offset = round_.compaction.round.first_dirty_offset
     if round_.policy.compaction_rounds == "kafka":
+        from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of  # noqa: PLC0415 - rarely asked for
+
         keys_max = keys_max_of(means.broker)
         return KafkaFinder(spans, first_dirty_offset, keys_max, new_fates, horizons, pace).find()
     map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side

@@ -14,7 +14,7 @@ Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -166,10 +166,10 @@ class Finder:
         with self.crew.hand() as (share, arena):
             for run in _runs(task, slice_.table.size, arena):
                 if run.first < below:  # ``_mark`` counts all records of a batch across the first dirty offset
-                    clean = replace(run, last=min(run.last, below))
+                    clean = run._replace(last=min(run.last, below))
                     self.key_map.add(slice_, clean, self.first_dirty_offset, share, is_counted=False)
                 if run.last > below:
-                    dirty = replace(run, first=max(run.first, below))
+                    dirty = run._replace(first=max(run.first, below))
                     self.key_map.add(slice_, dirty, self.first_dirty_offset, share)
 
     def _mark(self, task: _Mapping) -> Marked:
@@ -220,7 +220,7 @@ def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
         yield Run(slice_.buf, 0, last, is_unverified=True)
         return
     for run in arena.runs(slice_, 0, last, verify=task.is_first):
-        yield replace(run, last=min(run.last, last))  # legacy rows are one run
+        yield run._replace(last=min(run.last, last))  # legacy rows are one run
 
 
 def _rows_below(slice_: Slice, offset: int) -> int:

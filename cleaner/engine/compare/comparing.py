@@ -20,7 +20,6 @@ from cleaner.errors import told
 from storage.checkpoints import CorruptCheckpoint
 from storage.directory import followed
 from storage.errors import ErrorKind, LogCleanerError, NotALogDir
-from storage.kernels import check_usable
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.log.topic_id import topic_id_if_readable
@@ -256,9 +255,8 @@ def compared(
         now_ms: delete horizons up to it have come, epoch ms.
         retention_ms_of: gives ``delete.retention.ms`` of a partition of the earlier place; None if nobody knows it.
 
-    Raises: CorruptManifest, UnreadableFile of the later place's manifest; KernelsUnusable, which is no damage.
+    Raises: CorruptManifest, UnreadableFile of the later place's manifest.
     """
-    check_usable()
     from cleaner.engine.compare.lost_since import Between  # noqa: PLC0415 - loads the kernels
 
     is_copy_of_it = after.is_copy_of(before)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -344,7 +344,7 @@ def _runs(
     """
     digester = Digester(secret, data_only=False, with_body=True)
     for opened in spans:
-        start = replace(opened.reader.start, ordinal=ordinals.get(opened.reader.path, 0))
+        start = opened.reader.start._replace(ordinal=ordinals.get(opened.reader.path, 0))
         for slice_ in opened.reader.slices(checksums=Checksums.BY_CALLER, start=start):
             slice_.verify(0, slice_.table.size)
             if fates is not None:

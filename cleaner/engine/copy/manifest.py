@@ -3,7 +3,8 @@
 Schema ``logcleaner.manifest/1``; sizes in bytes, times in epoch ms, paths relative to the copy.
 
 It tells what was done. The code of a segment is a ``ReasonCode``; for what was planned and not done it is ``FAILED``,
-of a partition that was copied as it is, or ``ROUND_ENDED``, behind the end of a round that ended early.
+of a partition that was copied as it is or could not be compacted, or ``ROUND_ENDED``, behind the end of a round that
+ended early.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from storage.segment import open_to_read
 SCHEMA: Final = "logcleaner.manifest/1"
 _FAILED: Final = "FAILED"
 _ROUND_ENDED: Final = "ROUND_ENDED"
+_NOT_COMPACTED: Final = "was not compacted, because the kernels do not run where the copy was made"
 
 
 class CorruptManifest(LogCleanerError):
@@ -187,6 +189,8 @@ def _segment(verdict: Verdict, copy: PartitionCopy) -> dict[str, Any]:
     end_offset = copy.compacted_to_offset
     if copy.error is not None and action is not Action.KEEP:
         action, code, text = Action.KEEP, _FAILED, copy.error
+    elif action is Action.COMPACT and isinstance(copy.planned, PartitionPlan) and copy.planned.compaction is None:
+        action, code, text = Action.KEEP, _FAILED, _NOT_COMPACTED
     elif action is Action.COMPACT and end_offset is not None and verdict.base_offset >= end_offset:
         action, code, text = Action.KEEP, _ROUND_ENDED, f"the round ended at offset {end_offset}: its map was full"
     base_offset, size_bytes = verdict.base_offset, verdict.size_bytes

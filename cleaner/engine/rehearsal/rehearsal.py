@@ -13,7 +13,6 @@ from cleaner.engine.uncleanable import HeldBack
 from cleaner.errors import told
 from policies.plan import Compaction, LogDirPlan, PartitionPlan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
-from storage.kernels import check_usable
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
 
@@ -75,7 +74,6 @@ class Rehearsal:
     def _measured(
         self, partition: PartitionPlan, compaction: Compaction, expected: PartitionResult, listing: Listing
     ) -> PartitionResult:
-        check_usable()
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
         round_ = round_of(partition, listing, self._request, self._means, _log_start(partition))

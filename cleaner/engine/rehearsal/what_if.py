@@ -7,7 +7,7 @@ value needs more than was read, the partition is surveyed again, once for all va
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -62,6 +62,7 @@ class Supposing:
         plan: the plan with the configuration in force, without what ``outcome`` says is held back.
         outcome: what executing it would do.
         volumes: the file systems of the log dirs.
+        doable: gives what of a plan can be carried out.
         exact: read what a compaction would read.
     """
 
@@ -71,12 +72,13 @@ class Supposing:
     plan: Plan
     outcome: Outcome
     volumes: Sequence[Volume]
+    doable: Callable[[Plan], Plan]
     exact: bool = False
     _read: dict[PartitionKey, list[_Read]] = field(init=False, default_factory=dict)
     _results: dict[PartitionKey, list[tuple[PartitionPlan, PartitionResult]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        for partition in self.plan.partitions:
+        for partition in self.doable(self.plan).partitions:
             if (result := self.outcome.results.get(partition.key)) and not result.guard:
                 self._results[partition.key] = [(partition, result)]
 
@@ -92,7 +94,7 @@ class Supposing:
 
     def _answer(self, stated: Stated) -> Answer:
         layers = self.survey.layers.overridden(stated)
-        survey = replace(self.survey, layers=layers)
+        survey = self.survey._replace(layers=layers)
         facts = [
             self._facts(log_dir, planned.facts, survey)
             for log_dir, planned in zip(self.log_dirs, self.plan.log_dirs, strict=True)
@@ -128,7 +130,7 @@ class Supposing:
     def _outcome(self, planned: Plan) -> Outcome:
         start_seconds = self.means.clock.seconds()
         rehearsal = Rehearsal(self.means, planned.request)
-        results = {p.key: self._result(p, rehearsal) for p in planned.partitions if p.has_work}
+        results = {p.key: self._result(p, rehearsal) for p in self.doable(planned).partitions if p.has_work}
         seconds = self.means.clock.seconds() - start_seconds
         runways = tuple(runway(volume, planned) for volume in self.volumes)
         return Outcome(True, results, self.outcome.swept_bytes, seconds, runways=runways)

@@ -14,9 +14,7 @@ from cleaner.report.forecast.suppositions import Supposals, Supposed, Suppositio
 from policies.config.policy import Stated
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from cleaner.report.page import Page
+    from cleaner.report.page import Lines, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +27,9 @@ class WhatIfReport(CleaningReport):
         """Return what ``clean --json`` prints, and under ``what_if`` a list with one object for each key."""
         return {**super(WhatIfReport, self).document(), "what_if": [_document(s) for s in self.supposals()]}
 
-    def text(self, page: Page) -> Iterator[Text]:
+    def text(self, page: Page) -> Iterator[Lines]:
         """Yield the answers, without the plan's own report."""
-        from cleaner.report.forecast.what_if_text import fill  # noqa: PLC0415 - rich, which --json does without
+        from cleaner.report.forecast.what_if_text import fill  # noqa: PLC0415 - which --json does without
 
         fill(page, list(self.supposals()))
         yield page.text

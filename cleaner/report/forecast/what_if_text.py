@@ -83,7 +83,7 @@ class _Table:
         rows = [(line.topic, line.value, *line.cells) for line in lines]
         figures = range(2, len(rows[0]))
         for line, text in zip(lines, in_columns(rows, self._page, figures), strict=True):
-            self._page.text.append(f"{text}\n", "bold" if line.is_bold else "")
+            self._page.text.add(text, "bold" if line.is_bold else "")
 
     def _heading(self) -> _Line:
         columns = ("FREED", *(("COMPACTED",) if self._compacts else ()), "KEPT", "LONG RUN")

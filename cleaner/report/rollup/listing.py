@@ -52,7 +52,7 @@ def list_topics(page: Page, plan: Plan, outcome: Outcome, lines_max: int) -> Non
         _in_short(draft, every, wanted, outcome, None if page.view.limit else lines_max - 2)
         draft.line("-v shows every partition and segment, --limit N so many topics.", "dim")
         draft.line()
-    page.text.append(draft.text)
+    page.text.extend(draft.text)
 
 
 def _by_concern(rolls: Sequence[TopicRoll]) -> _ByConcern:
@@ -110,7 +110,7 @@ def _in_short(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcom
         pieces = list(_fitting((_piece(roll, page, outcome) for roll in rolls), room))
         if concern is Concern.CHANGES:
             for piece in pieces:
-                page.text.append(piece.text)
+                page.text.extend(piece.text)
         else:
             _rows(page, rolls[: len(pieces)])
         if _and_more(page, concern, every[concern][len(pieces) :]) or pieces:

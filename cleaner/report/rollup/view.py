@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 Listed = TypeVar("Listed")
 
@@ -19,8 +18,7 @@ class Sort(StrEnum):
     EXPIRY = "expiry"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """The part of a report that the user wants to see, and its order. Only the text obeys, never the document."""
 
     every_segment: bool = False

@@ -32,7 +32,8 @@ from storage.kernels.layout import (
 )  # fmt: skip
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, chunks
-from storage.scan.extents import Extent, SegmentGone
+from storage.scan.extents import Extent
+from storage.scan.files import SegmentGone
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
 

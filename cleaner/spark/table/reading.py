@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from cleaner.arrow.schema import arrow_schema
 from cleaner.spark.table.options import Mode, Options
 from storage.directory import despite_vanishing
-from storage.scan.extents import Extent, SegmentGone, Wanted, cut_partition
+from storage.scan.extents import Extent, Wanted, cut_partition
+from storage.scan.files import SegmentGone
 from storage.scan.partitions import FoundPartition
 
 if TYPE_CHECKING:

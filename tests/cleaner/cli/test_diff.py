@@ -185,7 +185,7 @@ def test_kernels_that_cannot_run_are_no_damage(sides, monkeypatch, capsys):
     def unusable():
         raise KernelsUnusable(Path("compiled"), "the kernels are not compiled", "install logcleaner again")
 
-    monkeypatch.setattr("cleaner.engine.compare.comparing.check_usable", unusable)
+    monkeypatch.setattr("storage.machine.library.check", unusable)
     assert main(["diff", *sides(keyed(1, "a=2", "b=1"), 3)]) == ExitStatus.FAILED
     told = capsys.readouterr()
     assert told.out == ""

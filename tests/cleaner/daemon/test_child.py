@@ -17,7 +17,7 @@ import pytest
 from cleaner.daemon import child as module
 from cleaner.daemon import compacting
 from cleaner.daemon.child import ChildDied, CompactingChild, CompactionRefused, CompactorUnstartable
-from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent
+from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent, Unusable
 from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.plan import Only, Request
@@ -201,6 +201,16 @@ def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lo
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
+def test_a_child_that_has_no_kernels_is_no_fault_of_the_partition_and_ends(log_dir, lock, monkeypatch):
+    stub(monkeypatch, "from cleaner.daemon.messages import Unusable; c.send(Unusable('not compiled')); c.poll(9)")
+    with (
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
+        pytest.raises(CompactorUnstartable, match="cannot be started: not compiled; nothing is compacted until it can"),
+    ):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+    assert compactor._child is None
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [
@@ -332,6 +342,17 @@ def test_the_child_does_tasks_until_the_connection_is_closed(log_dir, lock):
     kinds = [type(message) for message in heard]
     assert (kinds[0], kinds[-2], kinds[-1]) == (ToldEvent, Done, TaskRefused)
     assert Advanced in kinds
+
+
+def test_a_child_without_kernels_says_so_before_its_first_task(monkeypatch):
+    monkeypatch.setattr(compacting, "why_unusable", lambda: "not compiled")
+    monkeypatch.setattr(compacting.signal, "signal", lambda *_: None)
+    ours, theirs = Pipe()
+    compacting.main(os.dup(theirs.fileno()))
+    theirs.close()
+    assert ours.recv() == Unusable("not compiled")
+    with pytest.raises(EOFError):
+        ours.recv()
 
 
 def test_where_the_daemon_is_gone_the_child_ends_between_two_steps(log_dir, lock):

@@ -160,10 +160,10 @@ def test_a_removal_does_not_delete_by_a_limit_that_was_taken_back(tmp_path):
 
 def test_the_metadata_is_read_again_only_after_a_change(tmp_path, monkeypatch):
     readings = []
-    from cleaner.config import reader
+    from storage.metadata import metadata_log
 
-    read = reader.read_cluster_metadata
-    monkeypatch.setattr(reader, "read_cluster_metadata", lambda path: readings.append(path) or read(path))
+    read = metadata_log.read_cluster_metadata
+    monkeypatch.setattr(metadata_log, "read_cluster_metadata", lambda path: readings.append(path) or read(path))
     world = World(drawn(tmp_path, 0))
     for _ in range(TICKS):
         world.tick()

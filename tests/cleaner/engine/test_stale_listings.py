@@ -120,6 +120,6 @@ def test_cluster_metadata_whose_files_went_is_listed_anew(monkeypatch, tmp_path)
         if len(seen) == 1:
             raise UnreadableFile(directory, "gone") from FileNotFoundError()
 
-    monkeypatch.setattr(reader, "read_cluster_metadata", read)
+    monkeypatch.setattr("storage.metadata.metadata_log.read_cluster_metadata", read)
     reader.ConfigurationReader(Settings)._cluster(BrokerPolicy(), [tmp_path])
     assert len(seen) == 2

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-
-from cleaner.report.page import Page, Report
+from cleaner.report.page import Lines, Page, Report
 from cleaner.report.rollup.view import View
 
 
@@ -18,4 +16,4 @@ def text_of(
 ) -> str:
     view = view or View(every_segment)
     parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
-    return "".join(part.plain for part in parts if isinstance(part, Text))
+    return "".join(part.plain for part in parts if isinstance(part, Lines))

@@ -40,8 +40,8 @@ def begins_one_offset_late(facts: PartitionFacts, policy: TopicPolicy, request: 
     if planned.compaction is None:
         return planned
     round_ = planned.compaction.round
-    late = replace(round_, first_dirty_offset=round_.first_dirty_offset + 1)
-    return replace(planned, compaction=replace(planned.compaction, round=late))
+    late = round_._replace(first_dirty_offset=round_.first_dirty_offset + 1)
+    return replace(planned, compaction=planned.compaction._replace(round=late))
 
 
 def expires_a_tick_early(facts: PartitionFacts, policy: TopicPolicy, request: Request) -> PartitionPlan:
@@ -65,7 +65,7 @@ def sets_the_log_start_back(facts: PartitionFacts, policy: TopicPolicy, request:
     planned = plan_partition(facts, policy, request)
     if planned.deletion is None:
         return planned
-    return replace(planned, deletion=replace(planned.deletion, new_log_start_offset=facts.segments[0].base_offset))
+    return replace(planned, deletion=planned.deletion._replace(new_log_start_offset=facts.segments[0].base_offset))
 
 
 # The offset map, and the transactions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import gc
 import random
 import subprocess
@@ -36,7 +35,7 @@ def test_the_installed_wheels_export_what_is_needed() -> None:
 
 @pytest.mark.parametrize(("library", "codec"), BY_LIBRARY.items())
 def test_without_a_library_its_codec_alone_is_left_to_python(library: str, codec: Compression) -> None:
-    calls = CodecCalls(dataclasses.replace(FOUND, **{library: None}))
+    calls = CodecCalls(FOUND._replace(**{library: None}))
     for other in BY_LIBRARY.values():
         expected = Status.NEEDS_PYTHON if other == codec else Status.OK
         assert decompressed(other, compress(other, TEXT), calls).status == expected
@@ -55,7 +54,7 @@ def wrong(_source: int, _target: int, _source_bytes: int, _target_bytes: int) ->
 
 def test_a_library_that_does_something_else_is_not_used() -> None:
     impostor = SimpleNamespace(LZ4_decompress_safe=wrong, LZ4_compress_default=FOUND.lz4.LZ4_compress_default)
-    assert batches.proven(dataclasses.replace(FOUND, lz4=impostor)) == dataclasses.replace(FOUND, lz4=None)
+    assert batches.proven(FOUND._replace(lz4=impostor)) == FOUND._replace(lz4=None)
 
 
 def test_an_unknown_platform_has_no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ ARRIVAL = Arrival(size_bytes=300, max_timestamp_ms=2500, last_offset=20)
     ],
 )
 def test_must_roll(story: str, active: dict[str, int], arrival: dict[str, int], rolls: bool) -> None:
-    decision = must_roll(replace(ACTIVE, **active), replace(ARRIVAL, **arrival), CONFIG, NOW_MS)
+    decision = must_roll(ACTIVE._replace(**active), ARRIVAL._replace(**arrival), CONFIG, NOW_MS)
     assert decision is rolls, story
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,7 +77,7 @@ def test_table_that_is_full_gives_another_slice(directory, sources, monkeypatch)
 def test_a_walk_can_begin_behind_any_slice(directory, sources, monkeypatch, window_bytes):
     monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", window_bytes)
     (source,) = sources(directory)
-    start = replace(source.start, ordinal=100)
+    start = source.start._replace(ordinal=100)
     whole = list(source.slices(checksums=Checksums.BY_CALLER, start=start))
     assert Position.behind(whole[-1]).ordinal == 100 + len(BATCHES)
     for number, slice_ in enumerate(whole, 1):

@@ -206,7 +206,8 @@ def test_manifest_tells_where_a_round_that_ended_early_did(tmp_path: Path, monke
     for number in range(4):
         orders.segment(number * 40, keyed(number * 40, *(f"{number}-{key}=1" for key in range(40))))
     committed(root, orders.segment(160, keyed(160, "end=1")))
-    monkeypatch.setattr("cleaner.engine.compaction.round.keys_max_of", lambda broker: 100)  # the least is 1 MiB of keys
+    # the least that can be configured is 1 MiB of keys
+    monkeypatch.setattr("cleaner.engine.compaction.kafka_rounds.keys_max_of", lambda broker: 100)
     layers = configured("compaction.rounds=kafka", orders=COMPACT | {"segment.bytes": "100"})
     a_cleaner(root, layers).copy(request(), tmp_path / "copy", tool_version="1")
     (told,) = manifest(tmp_path / "copy")["partitions"]
