@@ -137,6 +137,7 @@ class Rescue:
         """Return what ``run`` would do, and change nothing; needs no lock."""
         start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
+        self._kernels.doable(planned)  # as ``run`` asks
         swept, would_sweep = list(before), list[SegmentFile]()
         for place, volume in enumerate(before):
             for files in self._due(planned, volume):
