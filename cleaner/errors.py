@@ -6,8 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-from storage.errors import ErrorKind, LogCleanerError
+from storage.errors import CorruptBatch, ErrorKind, LogCleanerError
+
+_FETCH_ANEW: Final = (
+    "if another replica is in sync, move the partition's directory away while the broker is stopped: it then fetches "
+    "the partition anew; else restore the file from a backup"
+)
 
 
 class UnwritableFile(LogCleanerError):
@@ -62,12 +68,14 @@ def how_to_install(extra: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Return a line that says where an error happened and what its cause is."""
+    """Return a line that says where an error happened, what its cause is and, of a damaged batch, what to do."""
     if isinstance(error, MemoryError):
         return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:
         places = [str(place) for place in (error.filename, error.filename2) if place is not None]
         return f"{' to '.join(places)}: {error.strerror}" if places else error.strerror
+    if isinstance(error, CorruptBatch):
+        return f"{error}; {_FETCH_ANEW}"
     if isinstance(error, OSError | KeyError | EOFError):
         return f"{error} ({type(error).__name__})"
     return str(error) or type(error).__name__

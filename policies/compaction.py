@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
+from policies.compared import age_beside, share_beside
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Limit, Reason, ReasonCode, as_int64, duration
+from policies.reasons import Limit, Reason, ReasonCode, as_int64
 from policies.retention import NO_HIGH_WATERMARK
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
@@ -87,7 +88,8 @@ def refusal(
     if forced or cause(log, policy, section, now_ms) is not None:
         return None
     least = policy.value_of("min.cleanable.dirty.ratio")
-    text = f"dirty ratio {section.dirty_ratio:.2f} is not above {least.sentence}"
+    ratio = share_beside(section.dirty_ratio, policy.min_cleanable_dirty_ratio)
+    text = f"dirty ratio {ratio} is not above {least.sentence}"
     return Reason(ReasonCode.DIRTY_RATIO_LOW, text, limit=Limit(least, section.dirty_ratio))
 
 
@@ -191,7 +193,8 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
 
 def _within_lag(fresh: SegmentFacts, policy: TopicPolicy, now_ms: int) -> Reason:
     lag, age_ms = policy.value_of("min.compaction.lag.ms"), now_ms - fresh.largest_timestamp_ms
-    text = f"the newest record of {fresh.base_offset} is {duration(max(age_ms, 0))} old, within {lag.sentence}"
+    age = age_beside(age_ms, policy.min_compaction_lag_ms)
+    text = f"the newest record of {fresh.base_offset} is {age} old, within {lag.sentence}"
     until_ms = as_int64(fresh.largest_timestamp_ms + policy.min_compaction_lag_ms)
     return Reason(ReasonCode.MIN_COMPACTION_LAG, text, until_ms, Limit(lag, age_ms))
 

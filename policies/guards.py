@@ -11,9 +11,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from policies.compared import age_beside, share_beside
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
-from policies.reasons import Action, Limit, Reason, ReasonCode, duration, moment
+from policies.reasons import Action, Limit, Reason, ReasonCode, moment
 
 if TYPE_CHECKING:
     from policies.plan import PartitionPlan, Request
@@ -51,7 +52,8 @@ def _jumped(clock: ClockFacts, distance_ms: int, broker: BrokerPolicy, compared_
         return None
     stated = broker.value_of("clock.jump.max")
     side = "later" if distance_ms > 0 else "earlier"
-    text = f"{duration(abs(distance_ms))} {side} than {compared_with}, more than {stated.sentence}"
+    distance = age_beside(abs(distance_ms), broker.clock_jump_max_ms)
+    text = f"{distance} {side} than {compared_with}, more than {stated.sentence}"
     limit = Limit(stated, abs(distance_ms))
     return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}", limit=limit)
 
@@ -90,10 +92,10 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
     deleted_bytes = sum(segment.size_bytes for segment in facts.segments[:deleted])
     if ratio is None or deleted_bytes <= ratio * all_bytes:
         return None
+    share, stated = deleted_bytes / all_bytes, policy.value_of("max.delete.ratio")
     what = f"{deleted} of {len(facts.segments)} segments, {deleted_bytes} of {all_bytes} bytes, would be deleted"
-    stated = policy.value_of("max.delete.ratio")
-    text = f"{what}, more than {stated.sentence} allows without --yes"
-    return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, deleted_bytes / all_bytes))
+    text = f"{what}: {share_beside(share, ratio)}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_DELETE_RATIO, text, limit=Limit(stated, share))
 
 
 def may_drop_unkeyed(planned: PartitionPlan) -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from policies.compared import age_beside, size_beside
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, as_int64, duration, moment
+from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, as_int64, moment
 
 Rule = Callable[[int], Reason | None]
 """A function that takes a segment's place, and returns the reason why the segment goes, or None."""
@@ -122,7 +123,7 @@ def _over_size(log: PartitionFacts, policy: TopicPolicy) -> Rule:
     def rule(place: int) -> Reason | None:
         if limit_bytes < 0 or left[place + 1] < limit_bytes:
             return None
-        text = f"{left[place + 1]} bytes stay without it, at least {limit}"
+        text = f"{size_beside(left[place + 1], limit_bytes)} stay without it, at least {limit}"
         return Reason(ReasonCode.RETENTION_SIZE, text, limit=Limit(stated, left[place + 1]))
 
     return rule
@@ -138,7 +139,7 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
         if policy.retention_ms < 0 or now_ms - newest_ms <= policy.retention_ms:
             return None
         age_ms = now_ms - newest_ms
-        text = f"{what} is {duration(age_ms)} old, more than {limit}"
+        text = f"{what} is {age_beside(age_ms, policy.retention_ms)} old, more than {limit}"
         return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms), Limit(stated, age_ms))
 
     return rule
@@ -170,19 +171,27 @@ def _stays(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) ->
 def _stays_by_time(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
     stated = policy.value_of("retention.ms")
     limit = stated.sentence
+    longest_ms, holder = -1, first
+    """The latest expiry so far, and the place of the segment that has it: all later ones wait for that one."""
 
     def reason(place: int, until_ms: int) -> Reason:
+        nonlocal longest_ms, holder
+        if until_ms > longest_ms:
+            longest_ms, holder = until_ms, place
         newest_ms, what = newest(log.segments[place], policy, now_ms)
         age_ms = now_ms - newest_ms
         if age_ms < 0:
-            code = ReasonCode.FUTURE_TIMESTAMP
-            text = f"{what} lies in the future, {moment(newest_ms)}; it holds all later segments"
+            code, text = ReasonCode.FUTURE_TIMESTAMP, f"{what} lies in the future, {moment(newest_ms)}"
+            if place == holder < len(log.segments) - 1:
+                text += "; it holds all later segments"
         elif age_ms <= policy.retention_ms:
-            code = ReasonCode.TIME_NOT_REACHED
-            text = f"{what} is {duration(age_ms)} old, not more than {limit}"
+            code, age = ReasonCode.TIME_NOT_REACHED, age_beside(age_ms, policy.retention_ms)
+            text = f"{what} is {age} old, not more than {limit}"
         else:
-            code = ReasonCode.BEHIND_KEPT_SEGMENT
-            text = f"expired, but segments go oldest first and {log.segments[first].base_offset} stays"
+            code, text = ReasonCode.BEHIND_KEPT_SEGMENT, "expired"
+        if place != holder:
+            joint = ", but" if code is ReasonCode.BEHIND_KEPT_SEGMENT else ";"
+            text += f"{joint} segments go oldest first and {log.segments[holder].base_offset} stays"
         return Reason(code, text, until_ms, Limit(stated, age_ms))
 
     return reason
@@ -193,7 +202,7 @@ def _stays_by_size(log: PartitionFacts, policy: TopicPolicy) -> Callable[[int, i
     limit = stated.sentence
 
     def reason(place: int, _until_ms: int) -> Reason:
-        text = f"{left[place + 1]} bytes would stay without it, less than {limit}"
+        text = f"{size_beside(left[place + 1], policy.retention_bytes)} would stay without it, less than {limit}"
         return Reason(ReasonCode.WITHIN_SIZE, text, limit=Limit(stated, left[place + 1]))
 
     return reason

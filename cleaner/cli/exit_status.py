@@ -94,9 +94,7 @@ def lines_of(error: BaseException) -> list[str]:
     """Return the sentences of an error, one line for each problem."""
     if isinstance(error, InvalidConfigs):
         return [str(problem) for problem in error.problems]
-    if isinstance(error, LogCleanerError):
-        return [str(error)]
-    if isinstance(error, OSError):
+    if isinstance(error, LogCleanerError | OSError):
         return [told(error)]
     if isinstance(error, ImportError) and error.path:
         cause = f"{error.path}: cannot be loaded: {error}"

@@ -44,6 +44,8 @@ class ProgressBar:
             self._progress = _started(self._doing)
         if self._progress:
             done_bytes = self._done_bytes // self._passes
+            if self._expected_bytes:  # some bytes are read once more: where a map does not hold all keys, for one
+                done_bytes = min(done_bytes, self._expected_bytes)
             self._progress.update(
                 self._progress.task_ids[0],
                 completed=done_bytes,
@@ -70,7 +72,7 @@ def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:
     """Return the words beside the bar: bytes done, their total, their rate, and the time that the rest takes.
 
     Args:
-        done_bytes: the bytes that are done.
+        done_bytes: the bytes that are done, not more than all.
         all_bytes: their total; 0 if nobody knows it.
         took_seconds: the time that they took.
     """
@@ -81,7 +83,7 @@ def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:
     words = f"{size(done_bytes)} of {size(all_bytes)}" if all_bytes else size(done_bytes)
     words += f", {size(int(rate))}/s"
     if all_bytes and rate:
-        left_seconds = max(ceil((all_bytes - done_bytes) / rate), 0)
+        left_seconds = ceil((all_bytes - done_bytes) / rate)
         words += f", {duration(left_seconds * 1000) if left_seconds else '0s'} left"
     return words
 

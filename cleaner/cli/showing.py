@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Final
 
-from cleaner.cli.screen.paging import page, pager_of
+from cleaner.report.rollup.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from cleaner.engine.outcome import Listener, Outcome
-    from cleaner.report.page import Report, View
+    from cleaner.report.page import Report
     from policies.plan import Plan
 
 
@@ -48,14 +48,24 @@ def show(
         return
     from rich.console import Console
 
-    from cleaner.report.page import Page, View
+    from cleaner.report.page import Page
 
     is_terminal = sys.stdout.isatty()
     console = Console(width=None if is_terminal else _WIDE)
     view = view or View(every_segment)
     width = shutil.get_terminal_size((80, 24)).columns
     parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
-    command = pager_of(os.environ) if pager and is_terminal else None
+    if pager and is_terminal:
+        _page(parts, console)
+    else:
+        _print(parts, console)
+
+
+def _page(parts: Iterable[Text | Table], console: Console) -> None:
+    """Show a report through the user's pager; without one if there is none, or it cannot start."""
+    from cleaner.cli.screen.paging import page, pager_of
+
+    command = pager_of(os.environ)
     if command is None:
         _print(parts, console)
         return

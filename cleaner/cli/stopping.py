@@ -37,7 +37,10 @@ def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
     try:
         yield came
     except (KeyboardInterrupt, Terminated):
-        complain("ended at once by a second signal; logcleaner history says what was done, the next run does the rest")
+        if came:
+            complain(
+                "ended at once by a second signal; logcleaner history says what was done, the next run does the rest"
+            )
         raise
     finally:
         restore()

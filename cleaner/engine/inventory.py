@@ -14,6 +14,7 @@ from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
 from cleaner.engine.uncleanable import CountedFiles, counts_in
+from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
@@ -215,7 +216,7 @@ def _survey_partition(
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
         size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
-        found = UnreadablePartition(topic_partition, str(log_dir.path), str(error), size_bytes)
+        found = UnreadablePartition(topic_partition, str(log_dir.path), told(error), size_bytes)
     if listing:
         survey.listed(listing)
     return found

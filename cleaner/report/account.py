@@ -18,6 +18,7 @@ from cleaner.engine.space.account import (
     FileSystemAccount,
     Removal,
     SpaceKind,
+    UnlinkedFile,
     UnlinkedFiles,
     added_up,
     largest,
@@ -137,6 +138,7 @@ def tell_accounts(accounts: Accounts, now_ms: int, page: Page) -> None:
             _tell_file_system(found, log_dirs, page)
         if more := len(fullest) - len(told):
             page.line(f"and {counted(more, 'more file system')} with more free space; -v shows all")
+        _tell_unlinked([file for found in fullest for file in found.unlinked.largest], page)
 
 
 def _heading(group: Sequence[Account]) -> str:
@@ -221,7 +223,7 @@ def _tell_unread(causes: Sequence[str], page: Page) -> None:
 
 
 def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], page: Page) -> None:
-    """Add a line on what is free and what takes the rest, and one for each large unlinked file."""
+    """Add a line on what is free and what takes the rest."""
     volume, unlinked = found.volume, found.unlinked
     here = [account for account in log_dirs if account.path in volume.log_dirs]
     here_bytes = sum(account.total.disk_bytes for account in here)
@@ -240,8 +242,12 @@ def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], pag
         f"{size(volume.used_bytes)} used: {', '.join(parts)}.",
         hanging=2,
     )
-    named = [file for file in unlinked.largest if file.disk_bytes >= LARGE_BYTES][:_NAMED_MAX]
-    for file in named:
+
+
+def _tell_unlinked(files: Sequence[UnlinkedFile], page: Page) -> None:
+    """Add a line for each of the largest unlinked files: when its space is free again."""
+    large = sorted((file for file in files if file.disk_bytes >= LARGE_BYTES), key=lambda file: -file.disk_bytes)
+    for file in large[:_NAMED_MAX]:
         more = f" and {counted(file.processes - 1, 'other')} close" if file.processes > 1 else " closes"
         page.note(
             f"{size(file.disk_bytes)} unlinked, and free once process {file.pid} ({file.command}){more} it: {file.path}"

@@ -16,6 +16,7 @@ from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted, summarize
 from cleaner.report.runs import Stretch, policy_of, runs_of, told, where
 from policies.facts import UnreadablePartition
+from policies.forecast.births import seen_ms
 from policies.guards import may_drop_unkeyed
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Action, duration, moment
@@ -92,7 +93,7 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> N
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
-        age = duration(max((facts.clock.now_ms if facts.clock else plan.request.now_ms) - newest_ms, 0))
+        age = duration(max(seen_ms(plan) - newest_ms, 0))
         page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old")
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from cleaner.report.page import Page
+from cleaner.report.page import Page, counted
 from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class DiffReport:
         damaged = sum(compared.is_damaged for compared in self.found) + len(self.damaged_files)
         left_out = _left_out(self.found)
         count = len(self.found) - len(left_out)
-        verdict = _conclusion(self.found) if not damaged else f"DAMAGE in {damaged} places"
+        verdict = _conclusion(self.found) if not damaged else f"DAMAGE in {counted(damaged, 'place')}"
         without = f"; {len(left_out)} not in the copy, as its manifest says" if left_out else ""
         for line in (*lines, f"{count} partitions compared: {verdict}{without}"):
             yield Text(f"{line}\n")

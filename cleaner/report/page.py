@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import humanize
 from rich.table import Table
 from rich.text import Text
 
 from cleaner.printable import printable
+from cleaner.report.rollup.view import View
 
 
 class Report(Protocol):
@@ -33,35 +33,6 @@ LINES_MAX: Final = 60
 """So many lines has a report at most, unless the user asks for more."""
 _GAP: Final = "..."
 
-Listed = TypeVar("Listed")
-
-
-class Sort(StrEnum):
-    """The order of the topics or partitions of a report."""
-
-    BYTES = "bytes"
-    RECLAIM = "reclaim"
-    DIRTY = "dirty"
-    EXPIRY = "expiry"
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The part of a report that the user wants to see, and its order. Only the text obeys, never the document."""
-
-    every_segment: bool = False
-    """Show every partition and every segment (``-v``)."""
-    summary_only: bool = False
-    """Show the totals and the next step alone (``-q``)."""
-    sort: Sort | None = None
-    """None takes the order that the report has by itself."""
-    limit: int | None = None
-    """The most topics or partitions to list; None lists as many as fit."""
-
-    def first(self, listed: Sequence[Listed]) -> Sequence[Listed]:
-        """Return what the limit allows of a list."""
-        return listed[: self.limit]
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -77,7 +48,7 @@ class Page:
     width: int = 80
     every_segment: bool = False
     text: Text = field(default_factory=Text)
-    view: View = View()
+    view: View = field(default_factory=View)
     shortens: bool = False
 
     def draft(self) -> Page:

@@ -24,11 +24,19 @@ from tests.partition_dirs import (
     request,
 )
 
+REMEDY = (
+    "if another replica is in sync, move the partition's directory away while the broker is stopped: it then fetches "
+    "the partition anew; else restore the file from a backup"
+)
+
 
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (CorruptBatch(Path("/data/x.log"), 7, "CRC-32C mismatch"), "/data/x.log at byte 7: CRC-32C mismatch"),
+        (
+            CorruptBatch(Path("/data/x.log"), 7, "CRC-32C mismatch"),
+            f"/data/x.log at byte 7: CRC-32C mismatch; {REMEDY}",
+        ),
         (PermissionError(errno.EACCES, "Permission denied", "/data/x.log"), "/data/x.log: Permission denied"),
         (OSError(errno.EXDEV, "Invalid link", "a", None, "b"), "a to b: Invalid link"),
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),

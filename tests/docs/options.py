@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cleaner.cli.main import build_parser
 from tests.docs.tables import table
 
-_EVERY_COMMAND = ("-h", "-v", "--log-format")
+_EVERY_COMMAND = ("-h", "-v", "--log-format", "--no-pager")
 
 
 def options() -> str:

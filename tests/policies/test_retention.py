@@ -239,7 +239,7 @@ def test_every_segment_has_its_verdict_in_order_with_its_bytes() -> None:
         ),
         (
             a_log().segments(50, 60, 70),
-            "RETENTION_SIZE: 130 bytes stay without it, at least retention.bytes=100B (--set)",
+            "RETENTION_SIZE: 130B stay without it, at least retention.bytes=100B (--set)",
         ),
         (
             aged(5 * DAY_MS, 0),
@@ -260,7 +260,7 @@ def test_every_segment_has_its_verdict_in_order_with_its_bytes() -> None:
         (
             a_log().segment(newest_ms=NOW_MS + DAY_MS, newest_record_offset=7),
             "FUTURE_TIMESTAMP: its newest record (in the batch up to offset 7) lies in the future, "
-            "2027-01-16T08:00:00Z; it holds all later segments",
+            "2027-01-16T08:00:00Z",
         ),
         (
             a_log().segment().high_watermark(9),
@@ -287,12 +287,30 @@ def test_a_reason_says_its_numbers(log: LogBuilder, text: str) -> None:
     assert f"{reason.code}: {reason.text}" == text
 
 
+def test_a_segment_that_waits_for_another_names_the_one_that_stays_longest() -> None:
+    found = outcome(aged(DAY_MS, -DAY_MS, 2 * DAY_MS, 5 * DAY_MS, -2 * DAY_MS, 0), a_policy(retention_ms=3 * DAY_MS))
+    stays = "segments go oldest first and 10 stays"
+    assert [verdict.reason.text for verdict in found.verdicts] == [
+        "its newest record is 1d old, not more than retention.ms=3d (--set)",
+        "its newest record lies in the future, 2027-01-16T08:00:00Z; it holds all later segments",
+        f"its newest record is 2d old, not more than retention.ms=3d (--set); {stays}",
+        f"expired, but {stays}",
+        "its newest record lies in the future, 2027-01-17T08:00:00Z; it holds all later segments",
+        "its newest record is 0ms old, not more than retention.ms=3d (--set); segments go oldest first and 40 stays",
+    ]
+
+
+def test_an_age_just_over_the_limit_does_not_look_like_the_limit() -> None:
+    (verdict, _) = outcome(aged(3 * DAY_MS + 5_000, 0), a_policy(retention_ms=3 * DAY_MS)).verdicts
+    assert verdict.reason.text == "its newest record is 3d 5s old, more than retention.ms=3d (--set)"
+
+
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
         (
             a_policy(retention_bytes=100),
-            "WITHIN_SIZE: 0 bytes would stay without it, less than retention.bytes=100B (--set)",
+            "WITHIN_SIZE: 0B would stay without it, less than retention.bytes=100B (--set)",
         ),
         (a_policy(), "NO_LIMIT: no retention.ms and no retention.bytes limits it"),
         (a_policy("compact", retention_ms=0), "NO_LIMIT: cleanup.policy compact deletes by no limit"),

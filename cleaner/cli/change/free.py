@@ -133,13 +133,13 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
     from cleaner.report.page import size
 
     for earlier, later in zip(before, after, strict=True):
-        was = f", {size(earlier.free_bytes)} {'now' if would else 'before'}"
-        was = was if later.free_bytes != earlier.free_bytes else ""
-        free = "would be free" if would else "free"
-        asked = f"{size(wanted.wanted_bytes(later))} {'missed' if wanted.short_bytes(later) else 'met'}"
-        sys.stdout.write(
-            f"{printable(', '.join(later.log_dirs))}: {size(later.free_bytes)} {free}{was}; target {asked}\n"
-        )
+        gained_bytes, short_bytes = later.free_bytes - earlier.free_bytes, wanted.short_bytes(later)
+        free = f"{size(later.free_bytes)} {'would be free' if would else 'free'}"
+        if gained_bytes:
+            side = "more" if gained_bytes > 0 else "less"
+            free += f", {size(abs(gained_bytes))} {side} than {'now' if would else 'before'}"
+        asked = f"{size(wanted.wanted_bytes(later))} {f'missed by {size(short_bytes)}' if short_bytes else 'met'}"
+        sys.stdout.write(f"{printable(', '.join(later.log_dirs))}: {free}; target {asked}\n")
 
 
 def _tell_measured(rescued: Rescued) -> None:

@@ -80,7 +80,7 @@ def _show(args: argparse.Namespace) -> int:
     topics = named_topics(loaded, args.topic) if args.topic else [None]
     scopes = _scopes(loaded, topics)
     report = ConfigurationReport(scopes, _read(loaded), every_key=args.all)
-    show(report, as_json=args.json)
+    show(report, as_json=args.json, pager=args.pager)
     warn_of_patterns(loaded)
     return _tell(loaded, missing)
 
@@ -102,7 +102,7 @@ def _explain(args: argparse.Namespace) -> int:
         if len(topics) > 1:
             raise InvalidConfig("--topic", args.topic, f"names {len(topics)} topics; name one: {', '.join(topics[:3])}")
         (scope,) = _scopes(loaded, topics, key)
-        show(KeyReport(scope, _read(loaded)), as_json=args.json)
+        show(KeyReport(scope, _read(loaded)), as_json=args.json, pager=args.pager)
     else:
         (scope,) = _scopes(loaded, [None], key)
         known = topics_of(loaded) if key in TOPIC_KEY else None

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from cleaner.report.explanation import ExplanationReport
     from policies.plan import Plan, Request
 
-HELP: Final = "tell why each segment of a partition is still here, until when, and what blocks it"
+HELP: Final = "tell why each segment of a partition stays, until when, and what blocks it"
 _TRIES: Final = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``explain``."""
-    parser.usage = f"%(prog)s {OPERAND} [SEGMENT | --offset N | --timestamp TIME] [options]"
-    parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
+    parser.usage = f"%(prog)s {OPERAND} [SEGMENT | --offset N] [options]"
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
+        also={ExitStatus.DONE: "the partition was explained", ExitStatus.FAILED: "the partition cannot be read"},
+    )  # fmt: skip
     parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="the partition to explain")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     now_ms = SystemClock().now_ms()
     request = Request(args.now(now_ms) if args.now else now_ms, in_place=True, topics=(str(wanted),))
     report, plan = _explained(args, cleaner, request)
-    show(report, as_json=args.json, every_segment=args.verbose > 0)
+    show(report, as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     errors = [*map(str, missing), *(error for log_dir in plan.log_dirs for error in log_dir.facts.errors)]
     for error in errors:
         complain(error)

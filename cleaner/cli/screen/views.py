@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.values import at_least_one
+from cleaner.report.rollup.view import Sort, View
 from storage.errors import InvalidConfig
-
-if TYPE_CHECKING:
-    from cleaner.report.page import View
-
-_SORTS: Final = ("bytes", "reclaim", "dirty", "expiry")
-"""The values of ``cleaner.report.page.Sort``, whose module takes long to load."""
 
 
 def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
@@ -25,7 +19,7 @@ def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="report the totals alone")
     group.add_argument(
         "--sort",
-        choices=_SORTS,
+        choices=[sort.value for sort in Sort],
         help=f"order of the {what} in the text: largest, most to reclaim, dirtiest, or next to expire first",
     )
     group.add_argument(
@@ -35,8 +29,6 @@ def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
 
 def view_of(args: argparse.Namespace) -> View:
     """Return what the options say. Raises: InvalidConfig for ``-q`` with ``-v``."""
-    from cleaner.report.page import Sort, View
-
     if args.quiet and args.verbose:
         raise InvalidConfig("--quiet", None, "does not go with --verbose")
     sort = Sort(args.sort) if args.sort else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates, ends_of, resolve
@@ -40,6 +41,9 @@ from storage.names import FileKind
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
+RUN_MS_MAX: Final = 3_600_000
+"""A round this long after the moment of its run counts ``delete.retention.ms`` from that moment, as Kafka does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -54,7 +58,7 @@ class Round:
     producers: ProducerState
     now_ms: int
     clock_ms: int
-    """The wall clock, epoch ms. ``--now`` may lie before it; ``delete.retention.ms`` counts from the later one."""
+    """The wall clock, epoch ms. ``delete.retention.ms`` counts from it if ``--now`` lies far before it."""
     log_end_offset: int
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
@@ -192,7 +196,7 @@ def horizons_of(round_: Round) -> Horizons:
     """Return the moments that the round decides by."""
     retention_ms = round_.policy.delete_retention_ms
     horizon_ms = legacy_horizon_ms(round_.segments, round_.compaction.round.first_dirty_offset, retention_ms)
-    met_ms = max(round_.now_ms, round_.clock_ms)
+    met_ms = round_.clock_ms if round_.clock_ms - round_.now_ms > RUN_MS_MAX else round_.now_ms
     return Horizons(round_.now_ms, new_delete_horizon_ms(met_ms, retention_ms), horizon_ms)
 
 

@@ -286,7 +286,7 @@ def _compared(
         earlier = before[0].state(before[1])
         difference = compare(earlier, after[0].state(after[1], earlier.newest_write_ms), now_ms, between)
     except (LogCleanerError, OSError) as error:
-        return Compared(name, None, told(error))
+        return Compared(name, None, str(error) if isinstance(error, LogCleanerError) else told(error))
     return Compared(name, difference, None, between.delete_retention_ms, earlier.newest_write_ms)
 
 

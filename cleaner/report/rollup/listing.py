@@ -26,9 +26,9 @@ _ROWS_KEPT: Final = 6
 """So many lines of the list are left to the topics of each lesser concern."""
 _ERRORS_MAX: Final = 3
 _MORE: Final = {
-    Concern.CHANGES: "that change",
-    Concern.WAITS_FOR_A_PERSON: "that need a look",
-    Concern.UNCHANGED: "that stay as they are",
+    Concern.CHANGES: "with changes",
+    Concern.WAITS_FOR_A_PERSON: "to look at",
+    Concern.UNCHANGED: "unchanged",
 }
 
 _ByConcern = dict[Concern, list[TopicRoll]]
@@ -88,7 +88,7 @@ def _in_full(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome
     for concern, rolls in wanted.items():
         is_row = concern is Concern.UNCHANGED
         for roll in rolls if not is_row else ():
-            _head(roll, page)
+            _head(roll, page, with_offsets=True)
             _fates(roll, roll.fates(outcome), page)
             _notes(roll, page, _ERRORS_MAX)
             page.line()
@@ -149,8 +149,8 @@ def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bo
     return bool(left_out)
 
 
-def _head(roll: TopicRoll, page: Page) -> None:
-    """Add the line with the topic's name, policy, partitions and bytes."""
+def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
+    """Add the line with the topic's name, policy, partitions and bytes; with the offsets if it has one partition."""
     words: list[str] = []
     if roll.plans:
         words.append(policy_of(roll.plans[0]))
@@ -162,15 +162,14 @@ def _head(roll: TopicRoll, page: Page) -> None:
     at_most = "at most " if roll.is_estimate else ""
     after = f" -> {at_most}{size(after_bytes)}" if after_bytes != roll.size_bytes else ""
     words.append(f"{size(roll.size_bytes)}{after}")
-    if roll.partitions == 1 and roll.plans:
+    if roll.is_estimate and not (roll.partitions == 1 and with_offsets):
+        words.append(f"{size(roll.dirty_bytes)} dirty")
+    name = page.name(roll.name, max(page.width - len("  ".join(["", *words])), NAME_MIN))
+    if with_offsets and roll.partitions == 1 and roll.plans:
         facts, section = roll.plans[0].facts, roll.plans[0].section
         words.append(f"offsets {facts.log_start_offset} to {facts.log_end_offset}")
         words += [f"dirty ratio {section.dirty_ratio:.2f}"] if section else []
-    elif roll.is_estimate:
-        words.append(f"{size(roll.dirty_bytes)} dirty")
-    rest = "  ".join(words)
-    name = page.name(roll.name, max(page.width - len(rest) - 2, NAME_MIN))
-    page.line(f"{name}  {rest}", "bold", hanging=2)
+    page.line("  ".join((name, *words)), "bold", hanging=2)
 
 
 def _fates(roll: TopicRoll, fates: Sequence[Fate], page: Page) -> None:
@@ -220,7 +219,7 @@ def _notes(roll: TopicRoll, page: Page, errors_max: int, *, with_results: bool =
 
 
 def _compactions(roll: TopicRoll, page: Page) -> None:
-    results = [result for result in roll.results if result.compacted_from_bytes]
+    results = [result for _, result in roll.results if result.compacted_from_bytes]
     if not results:
         return
     is_estimate = any(result.basis is Basis.ESTIMATE for result in results)

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
-from cleaner.report.page import Sort
+from cleaner.report.rollup.view import Sort
 from cleaner.report.runs import Stretch, runs_of
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
@@ -60,7 +60,7 @@ class TopicRoll:
     topic: str
     plans: tuple[PartitionPlan, ...]
     unreadable: tuple[UnreadablePartition, ...]
-    results: tuple[PartitionResult, ...]
+    results: tuple[tuple[PartitionPlan, PartitionResult], ...]
 
     @property
     def partitions(self) -> int:
@@ -90,22 +90,27 @@ class TopicRoll:
     @property
     def errors(self) -> list[str]:
         """A line for each partition that cannot be read, or of which a step failed."""
-        return [*(p.error for p in self.unreadable), *(r.error for r in self.results if r.error)]
+        return [*(p.error for p in self.unreadable), *(r.error for _, r in self.results if r.error)]
 
     @property
     def size_bytes(self) -> int:
-        """The size before the run."""
+        """The size of the ``.log`` files before the run."""
         return sum(p.facts.size_bytes for p in self.plans) + sum(p.size_bytes for p in self.unreadable)
 
     @property
     def reclaimed_bytes(self) -> int:
-        """The bytes by which the topic shrinks for certain."""
-        return sum(r.deleted_bytes + r.compacted_from_bytes - r.compacted_to_bytes for r in self.results)
+        """The bytes by which the ``.log`` files of the topic shrink for certain."""
+        return sum(
+            sum(verdict.size_bytes for verdict in planned.verdicts[: result.deleted_segments])
+            + result.compacted_from_bytes
+            - result.compacted_to_bytes
+            for planned, result in self.results
+        )
 
     @property
     def is_estimate(self) -> bool:
         """True if a compaction may save more than ``reclaimed_bytes`` has, because the data was not read."""
-        return any(result.basis is Basis.ESTIMATE for result in self.results)
+        return any(result.basis is Basis.ESTIMATE for _, result in self.results)
 
     @property
     def dirty_bytes(self) -> int:
@@ -184,7 +189,7 @@ def topics_of(plan: Plan, outcome: Outcome) -> list[TopicRoll]:
 def roll_of(planned: Sequence[Planned], outcome: Outcome) -> TopicRoll:
     """Return one value for partitions of one topic."""
     plans = tuple(p for p in planned if isinstance(p, PartitionPlan))
-    results = tuple(outcome.results[p.key] for p in plans if p.key in outcome.results)
+    results = tuple((p, outcome.results[p.key]) for p in plans if p.key in outcome.results)
     unreadable = tuple(p for p in planned if isinstance(p, UnreadablePartition))
     return TopicRoll(topic_of(planned[0]), plans, unreadable, results)
 
@@ -206,11 +211,11 @@ def rank(roll: TopicRoll, sort: Sort, now_ms: int) -> tuple[float, ...]:
 
 
 def expected(plan: Plan) -> Outcome:
-    """Return what a plan alone says of its outcome: bytes of deletions, and that compactions save what nobody knows."""
+    """Return what a plan alone says of its outcome: the deletions, and that compactions save what nobody knows."""
     results = {
         p.key: PartitionResult(
             Basis.ESTIMATE if p.compaction else Basis.EXACT,
-            deleted_bytes=p.deletion.size_bytes if p.deletion else 0,
+            deleted_segments=len(p.deletion.segments) if p.deletion else 0,
         )
         for p in plan.partitions
         if p.has_work

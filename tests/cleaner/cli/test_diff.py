@@ -36,7 +36,7 @@ def test_damage_gives_status_4_and_its_first_offset(sides, capsys):
     assert main(["diff", *sides(keyed(0, "a=1", "a=2"), 3)]) == ExitStatus.DAMAGED
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("orders-0: DAMAGE at offset 2: the record is gone")
-    assert last.endswith("DAMAGE in 1 places")
+    assert last.endswith("DAMAGE in 1 place")
 
 
 def test_document_for_machines(sides, capsys):

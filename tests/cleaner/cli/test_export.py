@@ -156,7 +156,7 @@ def test_a_damaged_batch_is_named_and_no_file_is_left(
     orders.log(2).write_bytes(data)
     assert run(orders, to, out / "o") == 1
     gc.collect()
-    assert told(capsys) == f"logcleaner: {orders.log(2)} at byte 0: CRC-32C mismatch\n"
+    assert told(capsys).startswith(f"logcleaner: {orders.log(2)} at byte 0: CRC-32C mismatch; if another replica is in")
     assert list(out.iterdir()) == []
 
 

@@ -50,12 +50,41 @@ def test_bar_has_the_total_the_rate_and_the_time_that_is_left(monkeypatch: pytes
     assert "2.0 MiB of 10.0 MiB, 1.0 MiB/s, 8s left" in terminal.getvalue()
 
 
+def test_second_run_has_a_bar_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0, 2.0, 4.0])
+    terminal = Terminal()
+    monkeypatch.setattr("cleaner.cli.progress.stopwatch", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with ProgressBar() as bar:
+        bar.expect(2 << 20)
+        bar.advance(2 << 20)
+        bar.begin_again()
+        bar.expect(4 << 20)
+        bar.advance(1 << 20)
+    assert "1.0 MiB of 4.0 MiB, 512.0 KiB/s, 6s left" in terminal.getvalue()
+
+
+def test_bar_never_has_more_than_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0])
+    terminal = Terminal()
+    monkeypatch.setattr("cleaner.cli.progress.stopwatch", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with ProgressBar() as bar:
+        bar.expect(2 << 20)
+        bar.advance(3 << 20)
+    assert "2.0 MiB of 2.0 MiB, 1.0 MiB/s, 0s left" in terminal.getvalue()
+
+
 @pytest.mark.parametrize(
     ("done_bytes", "all_bytes", "seconds", "words"),
     [
         (1 << 20, 0, 2.0, "1.0 MiB, 512.0 KiB/s"),
         (0, 1 << 20, 2.0, "0 Bytes of 1.0 MiB, 0 Bytes/s"),
-        (3 << 20, 2 << 20, 1.0, "3.0 MiB of 2.0 MiB, 3.0 MiB/s, 0s left"),
+        (2 << 20, 2 << 20, 1.0, "2.0 MiB of 2.0 MiB, 2.0 MiB/s, 0s left"),
         (1 << 20, 121 << 20, 60.0, "1.0 MiB of 121.0 MiB, 17.1 KiB/s, 2h left"),
     ],
 )

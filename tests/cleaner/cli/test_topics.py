@@ -48,6 +48,17 @@ def test_log_dir_that_is_wrong_as_a_whole_fails(engine, run, capsys) -> None:
     assert "FAILED: garbled checkpoint" in capsys.readouterr().out
 
 
+def test_quiet_does_not_go_with_verbose(engine, run, capsys) -> None:
+    assert run("topics", "-q", "-v") == 2
+    assert "--quiet: does not go with --verbose" in capsys.readouterr().err
+
+
+def test_order_that_is_none_is_told_with_those_that_are(engine, run, capsys) -> None:
+    assert run("topics", "--sort", "size") == 2
+    told = capsys.readouterr().err
+    assert all(sort in told for sort in ("bytes", "reclaim", "dirty", "expiry"))
+
+
 def documented(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     assert main(["topics", "--json", *options]) == 0
     return json.loads(capsys.readouterr().out)

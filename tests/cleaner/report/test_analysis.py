@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import fields
 
 import pytest
+from rich.console import Console
 
 from cleaner.cli.showing import show
 from cleaner.report.analysis import ROWS_MAX, TITLES, AnalysisReport, sections
 from cleaner.report.findings import TABLES, Day, Sizes
+from cleaner.report.page import Page
 from tests.cleaner.report.analyses import ORDERS, an_analysis
 
 
@@ -68,3 +71,22 @@ def test_the_page_needs_no_other_file_and_escapes_what_records_say() -> None:
     assert r"\xff&lt;a&gt;\x1b" in page
     assert not {"<a>", "src=", "href=", "http"} & set(page.split('"'))
     assert all(title in page for title in TITLES.values())
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "orders.of-a-team-that-says-all-in-the-name-of-a-topic.v2"])
+@pytest.mark.parametrize("log_dirs", [("/data",), ("/var/lib/kafka/data-1", "/var/lib/kafka/data-2")])
+@pytest.mark.parametrize(("columns", "is_terminal"), [(80, True), (1000, False)])
+def test_names_keep_their_line_on_a_terminal_and_are_whole_in_a_pipe(
+    name: str, log_dirs: tuple[str, ...], columns: int, is_terminal: bool
+) -> None:
+    sizes = (5 << 20, 12_345, 9, 70, 1 << 10, 1)
+    rows = [("sizes", Sizes(log_dir, name, 0, "compact", 3, *sizes)) for log_dir in log_dirs]
+    output = io.StringIO()
+    for part in AnalysisReport(an_analysis(*rows)).text(Page(80, shortens=is_terminal)):
+        Console(file=output, width=columns).print(part)
+    lines = output.getvalue().splitlines()
+    assert max(map(len, lines)) <= columns
+    first = [line.split()[0] for line in lines if line.startswith(name[:5]) and not line.startswith("orders-0")]
+    assert len(first) == len(log_dirs)
+    assert all(one.endswith("-0") and ("..." in one or one == f"{name}-0") for one in first)
+    assert is_terminal or set(first) == {f"{name}-0"}

@@ -3,15 +3,19 @@ from dataclasses import replace
 import pytest
 
 from cleaner.cli.showing import show
+from cleaner.engine.space.account import Accounts
 from cleaner.report.topics import TopicsReport
 from tests.cleaner.report.plans import (
     DAY_MS,
     NOW_MS,
+    POLICIES,
     a_partition,
     a_plan,
     an_empty_partition,
     unreadable,
 )
+from tests.cleaner.report.test_account import ACCOUNT, FILE_SYSTEM
+from tests.cleaner.report.texts import text_of
 
 KEYS = [
     "topic",
@@ -77,3 +81,16 @@ def test_table_of_several_log_dirs_says_which(capsys: pytest.CaptureFixture[str]
     one = a_plan(a_partition("clicks-0", 1))
     show(TopicsReport(type(one)(one.request, one.log_dirs * 2)), as_json=False)
     assert "LOG DIR" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("log_dirs", [1, 12])
+def test_many_topics_and_the_space_that_they_take_fit_60_lines(monkeypatch: pytest.MonkeyPatch, log_dirs: int) -> None:
+    names = [f"topic-{number}" for number in range(100)]
+    for name in names:
+        monkeypatch.setitem(POLICIES, name, replace(POLICIES["clicks"], topic=name))
+    accounts = Accounts(tuple(replace(ACCOUNT, path=f"/data/{n}") for n in range(log_dirs)), (FILE_SYSTEM,) * log_dirs)
+    report = TopicsReport(a_plan(*(a_partition(f"{name}-0", 1) for name in names)), accounts=accounts)
+    told = text_of(report, is_terminal=True)
+    assert len(told.splitlines()) <= 60
+    assert "more topics; --limit N shows more" in told
+    assert "Space in" in told

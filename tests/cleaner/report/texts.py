@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from cleaner.report.page import Page, Report, View
+from cleaner.report.page import Page, Report
+from cleaner.report.rollup.view import View
 
 
 def text_of(
