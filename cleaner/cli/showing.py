@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from cleaner.engine.outcome import Listener, Outcome
+    from cleaner.engine.outcome import Outcome
+    from cleaner.events import EventLog
     from cleaner.report.page import Report
     from policies.plan import Plan
 
@@ -33,7 +34,7 @@ def show(
     every_segment: bool = False,
     view: View | None = None,
     pager: bool = False,
-) -> None:
+) -> str:
     """Print a report on stdout. No other function does.
 
     Args:
@@ -42,10 +43,13 @@ def show(
         every_segment: do not fold neighbouring segments (``-v``).
         view: how much is shown, and in which order; by default as ``every_segment`` says.
         pager: show the text through the user's pager, if stdout is a terminal.
+
+    Returns:
+        The text, without tables, if stdout is a terminal; else an empty text.
     """
     if as_json:
         sys.stdout.write(json.dumps(report.document()) + "\n")  # json.dump takes four times as long
-        return
+        return ""
     from rich.console import Console
 
     from cleaner.report.page import Page
@@ -55,40 +59,53 @@ def show(
     view = view or View(every_segment)
     width = shutil.get_terminal_size((80, 24)).columns
     parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
-    if pager and is_terminal:
-        _page(parts, console)
-    else:
-        _print(parts, console)
+    return _page(parts, console) if pager and is_terminal else _print(parts, console)
 
 
-def _page(parts: Iterable[Text | Table], console: Console) -> None:
+def _page(parts: Iterable[Text | Table], console: Console) -> str:
     """Show a report through the user's pager; without one if there is none, or it cannot start."""
     from cleaner.cli.screen.paging import page, pager_of
 
     command = pager_of(os.environ)
     if command is None:
-        _print(parts, console)
-        return
+        return _print(parts, console)
     with console.capture() as captured:
-        _print(parts, console)
+        told = _print(parts, console)
     if not page(captured.get(), command):
         sys.stdout.write(captured.get())
+    return told
 
 
-def _print(parts: Iterable[Text | Table], console: Console) -> None:
+def _print(parts: Iterable[Text | Table], console: Console) -> str:
     from rich.text import Text
 
+    told: list[str] = []
     for part in parts:
         if not isinstance(part, Text):
             console.print(part)
         elif console.is_terminal:
             console.print(part, soft_wrap=True, end="")
+            told.append(part.plain)
         else:
             sys.stdout.write(part.plain)
+    return "".join(told)
 
 
-def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
-    """Log each failure that the engine did not log while it ran."""
+def hold_failures(listener: EventLog, *, as_json: bool) -> None:
+    """Have failures wait for the report if both go to a terminal, where a reader would meet each of them twice."""
+    if not as_json and sys.stdout.isatty() and sys.stderr.isatty():
+        listener.hold_failures()
+
+
+def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -> None:
+    """Log each failure that the engine did not log while it ran; on a terminal those that the report left out.
+
+    Args:
+        plan: the plan.
+        outcome: what was done, or would be.
+        listener: the log, after ``hold_failures``.
+        told: what ``show`` returned.
+    """
     for failed in plan.failures:
         listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
     if outcome.dry_run:  # a run logs these failures itself
@@ -97,6 +114,7 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
                 listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
     for error in log_dir_errors(plan, outcome):
         listener.event("log_dir_failed", error=error)
+    listener.release_failures(told)
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
