@@ -68,6 +68,7 @@ The events of the daemon; those within a round also have ``round``, its number:
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
@@ -143,6 +144,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+_FAILURES: Final = frozenset({Event.PARTITION_FAILED, Event.LOG_DIR_FAILED})
 _BY_VERBOSITY: Final = (Level.WARNING, Level.INFO, Level.DEBUG)
 Processor = Callable[[Any, str, MutableMapping[str, Any]], Any]
 
@@ -170,6 +172,7 @@ class EventLog:
         self._advance = advance
         self._expect = expect
         self._bound: dict[str, object] = {}
+        self._held: list[tuple[str, dict[str, object]]] | None = None
 
     def bind(self, **fields: object) -> EventLog:
         """Return this log with some fields added to every line."""
@@ -180,9 +183,23 @@ class EventLog:
     def event(self, name: str, **fields: object) -> None:
         """Log one event, unless the verbosity excludes its level."""
         level = Event(name).level
-        if level <= self._level:
+        if self._held is not None and name in _FAILURES:
+            self._held.append((name, fields))
+        elif level <= self._level:
             with suppress(OSError):  # whoever read it is gone: an event less must not end the work
                 _emit(level, name, {**self._bound, **fields}, self._format)
+
+    def hold_failures(self) -> None:
+        """Keep failures back until ``release_failures``, at the latest until the process ends."""
+        self._held = []
+        atexit.register(self.release_failures)
+
+    def release_failures(self, told: str = "") -> None:
+        """Log the failures that were kept back, but those whose error stands in a text; line breaks do not matter."""
+        held, self._held, told = self._held or [], None, _on_one_line(told)
+        for name, fields in held:
+            if not told or _on_one_line(printable(str(fields["error"]))) not in told:
+                self.event(name, **fields)
 
     def expect(self, size_bytes: int) -> None:
         """Add to the total of the bar."""
@@ -193,6 +210,10 @@ class EventLog:
         """Move the bar."""
         if self._advance:
             self._advance(done_bytes)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def format_of(asked: str) -> LogFormat:

@@ -114,9 +114,9 @@ def unkeyed_guard(count: KeyCount, policy: TopicPolicy) -> Reason | None:
     if count.unkeyed <= Fraction(str(policy.max_unkeyed_ratio)) * count.records:
         return None
     what = f"compaction would drop {count.unkeyed} of {count.records} records because they have no key"
-    stated = policy.value_of("max.unkeyed.ratio")
-    text = f"{what}, more than {stated.sentence} allows without --yes"
-    return Reason(ReasonCode.MAX_UNKEYED_RATIO, text, limit=Limit(stated, count.unkeyed / count.records))
+    share, stated = count.unkeyed / count.records, policy.value_of("max.unkeyed.ratio")
+    text = f"{what}: {share_beside(share, policy.max_unkeyed_ratio)}, more than {stated.sentence} allows without --yes"
+    return Reason(ReasonCode.MAX_UNKEYED_RATIO, text, limit=Limit(stated, share))
 
 
 def counted_guard(planned: PartitionPlan) -> Reason | None:

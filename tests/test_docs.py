@@ -10,10 +10,12 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
 from cleaner.events import Event
+from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
 from policies.explaining.blockers import BlockerCode
 from policies.explaining.changes import ChangeCode
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
+from tests.models.small_logs.limits import RELATIONS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,6 +31,14 @@ README_WORDS_MAX = 1600
 def test_every_reason_code_is_documented_and_no_other() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/reasons.md"], re.MULTILINE)
     assert sorted(documented) == sorted([*ReasonCode, *RestoreCode])
+
+
+def test_the_limit_of_each_reason_is_documented_under_its_key() -> None:
+    rows = re.findall(r"^\| (`[a-z.]+`.*?) \| (.*?) \|", PAGES["docs/reasons.md"], re.MULTILINE)
+    told = {(key, code) for keys, codes in rows for key in re.findall(r"`(\S+)`", keys)
+            for code in re.findall(r"`([A-Z_]+)`", codes)}  # fmt: skip
+    assert {key for key, _ in told} <= {*TOPIC_KEY, *BROKER_KEY}
+    assert {(key, code) for code, (key, _) in RELATIONS.items()} <= told
 
 
 def test_every_blocker_and_change_of_explain_is_documented_and_no_other() -> None:

@@ -53,6 +53,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             one = unknown[0]
             near = did_you_mean(f"-{one}", self._option_string_actions) if one.startswith("-") else ""
+            if f"--{one}" in self._option_string_actions:
+                near = f"; did you mean --{one}?"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 

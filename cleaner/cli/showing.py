@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from cleaner.engine.outcome import Listener, Outcome
+    from cleaner.engine.outcome import Outcome
+    from cleaner.events import EventLog
     from cleaner.report.page import Lines, Report
     from policies.plan import Plan
 
@@ -33,7 +34,7 @@ def show(
     every_segment: bool = False,
     view: View | None = None,
     pager: bool = False,
-) -> None:
+) -> str:
     """Print a report on stdout. No other function does.
 
     Args:
@@ -42,10 +43,13 @@ def show(
         every_segment: do not fold neighbouring segments (``-v``).
         view: how much is shown, and in which order; by default as ``every_segment`` says.
         pager: show the text through the user's pager, if stdout is a terminal.
+
+    Returns:
+        The text, without tables, if stdout is a terminal; else an empty text.
     """
     if as_json:
         sys.stdout.write(json.dumps(report.document()) + "\n")  # json.dump takes four times as long
-        return
+        return ""
     from cleaner.report.page import Page
 
     is_terminal = sys.stdout.isatty()
@@ -54,28 +58,25 @@ def show(
     parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
     if not is_terminal and _ASKS_FOR_STYLES.isdisjoint(os.environ):
         _print_plain(parts)
-        return
+        return ""
     from rich.console import Console
 
     console = Console(width=None if is_terminal else _WIDE)
-    if pager and is_terminal:
-        _page(parts, console)
-    else:
-        _print(parts, console)
+    return _page(parts, console) if pager and is_terminal else _print(parts, console)
 
 
-def _page(parts: Iterable[Lines | Table], console: Console) -> None:
+def _page(parts: Iterable[Lines | Table], console: Console) -> str:
     """Show a report through the user's pager; without one if there is none, or it cannot start."""
     from cleaner.cli.screen.paging import page, pager_of
 
     command = pager_of(os.environ)
     if command is None:
-        _print(parts, console)
-        return
+        return _print(parts, console)
     with console.capture() as captured:
-        _print(parts, console)
+        told = _print(parts, console)
     if not page(captured.get(), command):
         sys.stdout.write(captured.get())
+    return told
 
 
 def _print_plain(parts: Iterable[Lines | Table]) -> None:
@@ -91,20 +92,37 @@ def _print_plain(parts: Iterable[Lines | Table]) -> None:
             Console(width=_WIDE).print(part)
 
 
-def _print(parts: Iterable[Lines | Table], console: Console) -> None:
+def _print(parts: Iterable[Lines | Table], console: Console) -> str:
+    """Print a report with rich, and return the text of its lines if they went to a terminal."""
     from cleaner.report.page import Lines
 
+    told: list[str] = []
     for part in parts:
         if not isinstance(part, Lines):
             console.print(part)
         elif console.is_terminal:
             console.print(part.styled(), soft_wrap=True, end="")
+            told.append(part.plain)
         else:
             sys.stdout.write(part.plain)
+    return "".join(told)
 
 
-def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
-    """Log each failure that the engine did not log while it ran."""
+def hold_failures(listener: EventLog, *, as_json: bool) -> None:
+    """Have failures wait for the report if both go to a terminal, where a reader would meet each of them twice."""
+    if not as_json and sys.stdout.isatty() and sys.stderr.isatty():
+        listener.hold_failures()
+
+
+def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -> None:
+    """Log each failure that the engine did not log while it ran; on a terminal those that the report left out.
+
+    Args:
+        plan: the plan.
+        outcome: what was done, or would be.
+        listener: the log, after ``hold_failures``.
+        told: what ``show`` returned.
+    """
     for failed in plan.failures:
         listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
     if outcome.dry_run:  # a run logs these failures itself
@@ -114,6 +132,7 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: Listener) -> None:
     for error in log_dir_errors(plan, outcome):
         if error != outcome.no_kernels:
             listener.event("log_dir_failed", error=error)
+    listener.release_failures(told)
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:

@@ -96,6 +96,7 @@ def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:
 
 def nearest(written: str, names: Mapping[str, object]) -> str:
     """Return ``; did you mean retention.ms?``; an empty text if no name is near."""
+    written = written.lower()  # every name is in small letters
     topic_key = SYNONYM_OF.get(written)
     found = [topic_key] if topic_key in names else get_close_matches(written, names, n=1)
     return f"; did you mean {found[0]}?" if found else ""

@@ -59,7 +59,7 @@ def test_reason_has_the_numbers_and_the_limit_with_its_place() -> None:
     assert reason is not None
     assert reason.code is ReasonCode.MAX_UNKEYED_RATIO
     assert reason.text == (
-        "compaction would drop 6 of 10 records because they have no key, more than max.unkeyed.ratio=0.25 "
+        "compaction would drop 6 of 10 records because they have no key: 0.60, more than max.unkeyed.ratio=0.25 "
         "(x.toml line 3) allows without --yes"
     )
     assert reason.limit is not None

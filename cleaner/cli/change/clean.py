@@ -25,7 +25,7 @@ from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import log_dir_errors, show, tell_failures
+from cleaner.cli.showing import hold_failures, log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
 from storage.errors import InvalidConfig, LogCleanerError
@@ -110,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with opened_compactor(args) as compactor, ProgressBar(passes=PASSES) as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
+        hold_failures(listener, as_json=args.json)
         one_for = "--output" if args.output else None
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
@@ -128,10 +129,10 @@ def run(args: argparse.Namespace) -> int:
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     report = CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output))
-    show(with_answers(report, answered), as_json=args.json, view=view, pager=args.pager and args.dry_run)
+    told = show(with_answers(report, answered), as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
         _tell_output(args.output)
-    tell_failures(plan, outcome, listener)
+    tell_failures(plan, outcome, listener, told)
     _tell_unknown(plan)
     _tell_uncommitted(plan)
     tell_guards(plan, is_dry=args.dry_run)

@@ -14,7 +14,7 @@ from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import log_dir_errors, show, tell_failures
+from cleaner.cli.showing import hold_failures, log_dir_errors, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
 from cleaner.cli.waiting import Waiting
@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     confirm_force_lock(args)
     with ProgressBar(passes=PASSES) as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
+        hold_failures(listener, as_json=args.json)
         cleaner, loaded, missing = open_cleaner(args, listener, patience=(waiting := Waiting()))
         tell_overrides(loaded, args.topic)
         started_ms = clock_ms()
@@ -86,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))
     report = CleaningReport(rescued.plan, rescued.outcome, clock_ms(), is_rescue=args.dry_run)
-    show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
-    tell_failures(rescued.plan, rescued.outcome, listener)
+    told = show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
+    tell_failures(rescued.plan, rescued.outcome, listener, told)
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)
         _tell_measured(rescued)

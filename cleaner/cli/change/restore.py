@@ -9,13 +9,14 @@ from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
-from cleaner.cli.showing import show
+from cleaner.cli.showing import hold_failures, show
 from cleaner.cli.values import topic_partition
 from cleaner.cli.waiting import Waiting
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.engine.undo.restore import Restorer
+    from cleaner.events import EventLog
 
 HELP = "take back deletions whose files still wait, and put the partition on hold"
 
@@ -55,9 +56,10 @@ def run(args: argparse.Namespace) -> int:
     check_remembered(args.topic, args.topic_partition, log_dirs)
     warn_of_symlinks(log_dirs)
     listener = EventLog(args.verbose, format_of(args.log_format))
+    hold_failures(listener, as_json=args.json)
     locks = OwnLocks(forced=args.force_lock, patience=Waiting())
     restorer = Restorer(log_dirs, Means(listener=listener), locks)
-    return _release(args, restorer) if args.release else _restore(args, restorer)
+    return _release(args, restorer) if args.release else _restore(args, restorer, listener)
 
 
 def _check_usage(args: argparse.Namespace) -> None:
@@ -67,14 +69,15 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise InvalidConfig("--release", None, f"needs {OPERAND} or --all")
 
 
-def _restore(args: argparse.Namespace, restorer: Restorer) -> int:
+def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog) -> int:
     from cleaner.report.restores import RestoreReport
 
     wanted = wanted_partitions(args)
     is_asked = args.all or args.topic_partition is not None
     acts = is_asked and not args.dry_run
     results = restorer.restore(wanted) if acts else restorer.plan(wanted)
-    show(RestoreReport(results, dry_run=not acts), as_json=args.json, pager=args.pager and not acts)
+    told = show(RestoreReport(results, dry_run=not acts), as_json=args.json, pager=args.pager and not acts)
+    listener.release_failures(told)
     if args.topic_partition and not results:
         complain(f"{args.topic_partition}: no deletion in the journal still waits; see logcleaner history")
         return ExitStatus.FAILED

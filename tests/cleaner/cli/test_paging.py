@@ -121,3 +121,21 @@ def test_interrupt_belongs_to_the_pager(tmp_path: Path) -> None:
 
 def test_text_larger_than_a_pipe_that_nobody_reads_is_no_error() -> None:
     assert page("x" * (EVERYTHING * 2), "true")
+
+
+@pytest.mark.parametrize(
+    "words", [("clean",), ("clean", "-v"), ("clean", "-n"), ("clean", "-q"), ("clean", "-n", "-q")]
+)
+def test_a_terminal_gets_each_failure_once(words: tuple[str, ...], log_dir: Path) -> None:
+    (log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("garbled\n")
+    status, shown = on_a_terminal(*words, "--no-pager", "--log-dir", str(log_dir))
+    assert (status, shown.count("'garbled'")) == (1, 1)
+
+
+def test_a_failure_is_logged_too_where_the_report_goes_elsewhere(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("garbled\n")
+    assert main(["clean", "--log-dir", str(log_dir)]) == 1
+    told, logged = capsys.readouterr()
+    assert (told.count("'garbled'"), logged.count("'garbled'")) == (1, 1)

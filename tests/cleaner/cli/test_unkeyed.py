@@ -19,7 +19,7 @@ from tests.cleaner.engine.test_unkeyed_guard import all_keyed, mixed, seen, unke
 from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, committed, keyed, latest
 
 Run = Callable[..., int]
-GUARD = "MAX_UNKEYED_RATIO: {}/orders-0: compaction would drop 3 of 5 records because they have no key, more than"
+GUARD = "MAX_UNKEYED_RATIO: {}/orders-0: compaction would drop 3 of 5 records because they have no key: 0.60, more than"
 COMPACTED = {b"a": b"2", b"b": b"1"}
 
 

@@ -44,7 +44,7 @@ from tests.partition_dirs import (
 )
 
 ORDERS, STATE = TopicPartition("orders", 0), TopicPartition("state", 0)
-LINE = "MAX_UNKEYED_RATIO: {}/orders-0: compaction would drop 3 of 5 records because they have no key, more than "
+LINE = "MAX_UNKEYED_RATIO: {}/orders-0: compaction would drop 3 of 5 records because they have no key: 0.60, more than "
 ALL_ALLOWED = {**COMPACT, "max.unkeyed.ratio": "1"}
 
 

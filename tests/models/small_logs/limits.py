@@ -10,7 +10,7 @@ from policies.config.policy import TopicPolicy
 from policies.reasons import Reason, ReasonCode, Verdict
 from tests.models.small_logs.invariants import demand
 
-_RELATIONS: Final[dict[ReasonCode, tuple[str, Callable[[Any, Any], bool]]]] = {
+RELATIONS: Final[dict[ReasonCode, tuple[str, Callable[[Any, Any], bool]]]] = {
     ReasonCode.RETENTION_TIME: ("retention.ms", operator.gt),
     ReasonCode.TIME_NOT_REACHED: ("retention.ms", lambda age_ms, limit_ms: 0 <= age_ms <= limit_ms),
     ReasonCode.FUTURE_TIMESTAMP: ("retention.ms", lambda age_ms, _: age_ms < 0),
@@ -27,7 +27,7 @@ def check_limits(verdicts: Iterable[Verdict], policy: TopicPolicy, *, forced: bo
     """Each limit is the one of the policy, with its place; the code follows from the two numbers."""
     for reason in {verdict.reason for verdict in verdicts}:
         if (limit := reason.limit) is None:
-            names_none = reason.code not in _RELATIONS and (forced or reason.code is not ReasonCode.DIRTY)
+            names_none = reason.code not in RELATIONS and (forced or reason.code is not ReasonCode.DIRTY)
             demand(names_none, "no limit named", reason)
             continue
         field = limit.key.replace(".", "_")
@@ -43,5 +43,5 @@ def _bears_out(reason: Reason) -> bool:
         return reason.code in (ReasonCode.NO_LIMIT, ReasonCode.POLICY_EMPTY)
     if reason.code is ReasonCode.DIRTY:
         return limit.key in _DUE_BY and limit.actual > limit.value  # type: ignore[operator]
-    key, relation = _RELATIONS[reason.code]
+    key, relation = RELATIONS[reason.code]
     return limit.key == key and relation(limit.actual, limit.value)

@@ -111,6 +111,7 @@ def test_unknown_keys_of_a_brokers_own_layers_are_ignored() -> None:
     ("sources", "hint"),
     [
         ({"defaults": {"retention.sm": 1}}, "did you mean retention.ms?"),
+        ({"defaults": {"RETENTION.MS": 1}}, "did you mean retention.ms?"),
         ({"overrides": {"log.cleaner.thread": "1"}}, "did you mean log.cleaner.threads?"),
         ({"topics_file": {"a": {"log.retention.hours": 1}}}, "did you mean retention.ms?"),
         ({"topics_file": {"a": {"log.cleaner.threads": 1}}}, "no such key"),

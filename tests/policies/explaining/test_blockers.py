@@ -366,7 +366,9 @@ def test_too_many_records_without_a_key_are_the_producers() -> None:
     log = LogBuilder(replace(a_log().segments(5, 6, 7).facts(), counted=counted_round))
     found = the(BlockerCode.MAX_UNKEYED_RATIO, log, DIRTY)
     assert found.owner == "the producer that sends no keys"
-    assert found.text.startswith("Compaction would drop 6 of 10 records because they have no key, more than max.un")
+    assert found.text.startswith(
+        "Compaction would drop 6 of 10 records because they have no key: 0.60, more than max.un"
+    )
     assert "cleanup.policy=delete" in found.remedy
     assert "--yes" in found.remedy
     assert found.size_bytes == 11  # the active segment is not compacted anyhow
