@@ -7,12 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from cleaner.engine.compaction import round as round_module
 from tests.interop.kafka_jars import KafkaUnavailable, kafka_classpath
 from tests.interop.referee import KAFKA_2, OLD_JVM_OPTIONS, Referee
 
 KAFKA_VERSION = "4.3.1"
 OLD_KAFKA_VERSION = "2.8.2"
 REQUIRED = "LOGCLEANER_REQUIRE_KAFKA"
+
+
+@pytest.fixture(scope="package", autouse=True)
+def kafkas_moment() -> Iterator[None]:
+    """Have our rounds count from the moment of the request, however long ago: Kafka gets it as its clock."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(round_module, "RUN_MS_MAX", 1 << 62)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from cleaner import Cleaner
-from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_sources import ConfigSources, Said
@@ -20,7 +19,6 @@ from storage.records import iter_batches
 from tests.interop.referee import Config, Referee
 from tests.interop.tally import TALLY
 from tests.interop.verdicts import Batch, Log, Segment
-from tests.partition_dirs import FakeClock
 
 PARTITION: Final = TopicPartition("random", 0)
 # The log start is compared as Kafka finds it: it writes that checkpoint once a minute.
@@ -88,8 +86,7 @@ def untouched(before: Mapping[str, File], after: Mapping[str, File]) -> frozense
 def clean_with_ours(log_dir: Path, config: Config, now_ms: int) -> PartitionPlan:
     """One run of our engine; gives what it planned."""
     overrides = {key: Said(str(value), "the test") for key, value in config.items()}
-    configured = Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides)))
-    cleaner = Cleaner(configured, Means(clock=FakeClock(now_ms)))
+    cleaner = Cleaner(Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides))))
     plan, outcome = cleaner.clean(Request(now_ms, confirmed=True, delete_delay_ms=0))
     assert not plan.failures
     assert not outcome.errors

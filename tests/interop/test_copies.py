@@ -26,7 +26,7 @@ from storage.records import Record
 from tests.conftest import Samples
 from tests.interop.referee import Referee
 from tests.interop.verdicts import Log
-from tests.partition_dirs import FakeClock, deleted_from_by_name
+from tests.partition_dirs import deleted_from_by_name
 
 pytestmark = pytest.mark.kafka
 
@@ -38,11 +38,6 @@ def a_source(samples: Samples, to: Path, *options: str) -> tuple[Path, ConfigLay
     settings = deleted_from_by_name(source) if options else Settings()
     layers = load_layers(settings, [source], options).layers
     return source, layers, Request(samples.cleaned_at_ms("after"), confirmed=True)
-
-
-def at(request: Request) -> Means:
-    """Return means whose clock says the moment of a request."""
-    return Means(clock=FakeClock(request.now_ms))
 
 
 def logs(referee: Referee, log_dir: Path) -> dict[str, Log]:
@@ -61,7 +56,7 @@ def assert_whole(copy: Path) -> None:
 
 def test_copy_that_leaves_nothing_out_is_the_same_log_dir(samples: Samples, referee: Referee, tmp_path: Path) -> None:
     source, layers, request = a_source(samples, tmp_path / "data", "retention.ms=-1")
-    Cleaner(Configured((source,), layers), at(request)).copy(request, tmp_path / "copy", tool_version="1")
+    Cleaner(Configured((source,), layers)).copy(request, tmp_path / "copy", tool_version="1")
     assert_whole(tmp_path / "copy")
     assert logs(referee, tmp_path / "copy") == logs(referee, source)
 
@@ -70,9 +65,9 @@ def test_cleaned_copy_is_what_a_clean_in_place_leaves_and_every_record_is_accoun
     samples: Samples, referee: Referee, tmp_path: Path
 ) -> None:
     source, layers, request = a_source(samples, tmp_path / "data")
-    Cleaner(Configured((source,), layers), at(request)).copy(request, tmp_path / "copy", tool_version="1")
+    Cleaner(Configured((source,), layers)).copy(request, tmp_path / "copy", tool_version="1")
     in_place = shutil.copytree(source, tmp_path / "in-place")
-    Cleaner(Configured((in_place,), layers), at(request)).clean(replace(request, delete_delay_ms=0))
+    Cleaner(Configured((in_place,), layers)).clean(replace(request, delete_delay_ms=0))
     assert_whole(tmp_path / "copy")
     assert logs(referee, tmp_path / "copy") == logs(referee, in_place)
     differences = list(compared(ComparedDir.open(source), ComparedDir.open(tmp_path / "copy"), request.now_ms))
@@ -109,8 +104,8 @@ def test_next_copy_after_a_session_in_between_is_of_the_later_moment(
     with pytest.raises(PlanOutOfDate):
         Cleaner(Configured((source,), layers), Means(fs=Beside())).copy(request, tmp_path / "mixed", tool_version="1")
     assert not (tmp_path / "mixed" / MANIFEST_FILE).exists()
-    Cleaner(Configured((source,), layers), at(request)).copy(request, tmp_path / "copy", tool_version="1")
+    Cleaner(Configured((source,), layers)).copy(request, tmp_path / "copy", tool_version="1")
     assert_whole(tmp_path / "copy")
     in_place = shutil.copytree(source, tmp_path / "in-place")
-    Cleaner(Configured((in_place,), layers), at(request)).clean(replace(request, delete_delay_ms=0))
+    Cleaner(Configured((in_place,), layers)).clean(replace(request, delete_delay_ms=0))
     assert logs(referee, tmp_path / "copy") == logs(referee, in_place)
