@@ -127,7 +127,7 @@ def test_it_looks_compacts_and_restores_on_a_volume_and_writes_nowhere_else(unpa
     assert container.ok("--version") == f"logcleaner {__version__}\n"
     at = content_of(demo)
     dry = container.ok("clean", "--dry-run", "--log-dir", "/volume/data")
-    assert re.search(r"orders-0", dry)
+    assert re.search(r"^orders .* partitions", dry, re.MULTILINE)
     assert content_of(demo) == at
     cleaned = container.ok("clean", "--log-dir", "/volume/data")
     assert re.search(r"^Deleted +\d+ segments", cleaned, re.MULTILINE)
@@ -183,7 +183,7 @@ def test_the_lock_of_a_broker_in_another_container_holds(unpacked: Container, de
         fcntl.lockf(lock, fcntl.LOCK_EX)
         done = container("clean", "--log-dir", "/locked/data")
     assert done.returncode == 3
-    assert "held by another logcleaner or a broker" in done.stderr
+    assert "or a broker, perhaps in another container" in done.stderr
     (demo / "data/.lock").unlink()
     assert content_of(demo) | {"data": at["data"]} == at
 
