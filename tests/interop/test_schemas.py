@@ -143,9 +143,9 @@ def stated_range(text: str, within: Versions) -> Versions | None:
     return found if found.first <= found.last else None
 
 
-def stated_fields(fields: list[dict[str, Any]], within: Versions, structs: dict[str, Any]) -> list[object]:
+def stated_fields(fields: list[dict[str, Any]], within: Versions, structs: dict[str, Any]) -> list[list[object]]:
     """Kafka's schema of some fields, as ``table_fields`` gives ours."""
-    found = []
+    found: list[list[object]] = []
     for field in fields:
         versions = stated_range(field.get("versions") or field["taggedVersions"], within)
         assert versions is not None
@@ -158,7 +158,7 @@ def stated_fields(fields: list[dict[str, Any]], within: Versions, structs: dict[
     return found
 
 
-def table_fields(fields: tuple[Field, ...]) -> list[object]:
+def table_fields(fields: tuple[Field, ...]) -> list[list[object]]:
     return [
         [f.name, "[]" * f.is_array + f.kind, f.versions, f.nullable, f.tag, f.default, table_fields(f.fields)]
         for f in fields
