@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from policies.owning.holdings import (
@@ -50,15 +51,17 @@ def groups_of(keys: Iterable[KeyHolding], terms: Terms, subscription: Subscripti
     """Return the groups that some keys belong to, the largest first.
 
     Args:
-        keys: those of one partition.
+        keys: those of one partition; those of one group stand side by side.
         terms: the moment, and the retention of offsets.
         subscription: decodes what a member of a classic group subscribed to.
     """
-    by_group: defaultdict[str, list[KeyHolding]] = defaultdict(list)
-    for key in keys:
-        by_group[key.key["group"] if "group" in key.key else key.key["groupId"]].append(key)
-    owners = [_owner(name, held, terms, subscription) for name, held in by_group.items()]
+    owners = [_owner(name, list(held), terms, subscription) for name, held in groupby(keys, _group_of)]
     return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
+
+
+def _group_of(held: KeyHolding) -> str:
+    name: str = held.key["group"] if "group" in held.key else held.key["groupId"]
+    return name
 
 
 def _owner(name: str, held: list[KeyHolding], terms: Terms, subscription: Subscription) -> Owner:

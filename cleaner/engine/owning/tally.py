@@ -1,6 +1,6 @@
 """Count the records of a partition by their keys: bytes, dirty bytes, and the latest record of each key.
 
-The memory taken grows with the number of distinct keys, about 400 bytes each, not with that of the records.
+The memory taken grows with the number of distinct keys, about 500 bytes each, not with that of the records.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ _RECORD_OVERHEAD_BYTES: Final = 8
 """About what a record takes beside key, value and headers: only the shares of a batch depend on it."""
 _KEYS_AT_FIRST: Final = 1 << 10
 _NEVER: Final = np.iinfo(np.int64).max
+_KEYS_AT_ONCE: Final = 1 << 14
+_TYPE_BYTES: Final = 2
+_VALUE, _TOMBSTONE = 1, 2
+_LATEST: Final = (Latest.NONE, Latest.VALUE, Latest.TOMBSTONE)
 _Flags = npt.NDArray[np.bool_]
 
 
@@ -106,20 +110,18 @@ class Tally:
             self._add_keyed(chunk.buf.tobytes(), located, shares, counts)
 
     def keys(self) -> Iterator[CountedKey]:
-        """Yield the keys in the order of their first records."""
-        for key, number in self._numbers.items():
-            latest = (Latest.NONE, Latest.VALUE, Latest.TOMBSTONE)[self._latest[number]]
-            holding = Holding(
-                int(self._bytes[number]),
-                int(self._dirty[number]),
-                int(self._kept[number]),
-                int(self._records[number]),
-                int(latest is Latest.VALUE),
-                int(latest is Latest.TOMBSTONE),
-                int(self._first_ms[number]),
-                int(self._last_ms[number]),
-            )
-            yield CountedKey(key, latest, self._values.get(number), holding)
+        """Yield the keys, ordered by what follows their type: those of one owner, whose name comes next, together."""
+        order = sorted(self._numbers, key=lambda key: key[_TYPE_BYTES:])
+        for start in range(0, len(order), _KEYS_AT_ONCE):
+            keys = order[start : start + _KEYS_AT_ONCE]
+            numbers = np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
+            latest = self._latest[numbers]
+            sums = (column[numbers] for column in (self._bytes, self._dirty, self._kept, self._records))
+            columns = (*sums, latest == _VALUE, latest == _TOMBSTONE, self._first_ms[numbers], self._last_ms[numbers])
+            holdings = zip(*(column.tolist() for column in columns), strict=True)
+            every = zip(keys, numbers.tolist(), latest.tolist(), holdings, strict=True)
+            for key, number, code, holding in every:
+                yield CountedKey(key, _LATEST[code], self._values.get(number), Holding(*holding))
 
     def _add_unowned(self, shares: Integers, is_control: _Flags, is_unkeyed: _Flags) -> None:
         unowned = self.unowned
@@ -150,7 +152,7 @@ class Tally:
         last = np.flatnonzero(self._place[numbers] == places)
         numbers, starts, lengths = numbers[last], located[VALUE_AT][last], located[VALUE_BYTES][last]
         self._kept[numbers] = shares[last]
-        self._latest[numbers] = np.where(lengths >= 0, 1, 2)
+        self._latest[numbers] = np.where(lengths >= 0, _VALUE, _TOMBSTONE)
         for number, start, length in zip(numbers.tolist(), starts.tolist(), lengths.tolist(), strict=True):
             if length >= 0:
                 self._values[number] = data[start : start + length]
