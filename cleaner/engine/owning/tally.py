@@ -117,7 +117,8 @@ class Tally:
             numbers = np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
             latest = self._latest[numbers]
             sums = (column[numbers] for column in (self._bytes, self._dirty, self._kept, self._records))
-            columns = (*sums, latest == _VALUE, latest == _TOMBSTONE, self._first_ms[numbers], self._last_ms[numbers])
+            states = ((latest == code).astype(np.int64) for code in (_VALUE, _TOMBSTONE))
+            columns = (*sums, *states, self._first_ms[numbers], self._last_ms[numbers])
             holdings = zip(*(column.tolist() for column in columns), strict=True)
             every = zip(keys, numbers.tolist(), latest.tolist(), holdings, strict=True)
             for key, number, code, holding in every:
