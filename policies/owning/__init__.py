@@ -1,1 +1,1 @@
-"""Who has what in the topics of Kafka's coordinators: groups and transactional ids, and why these topics are large."""
+"""The owners of what Kafka's internal topics hold: groups and transactional ids, and why these topics are large."""

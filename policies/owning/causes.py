@@ -1,4 +1,4 @@
-"""Why a coordinator's topic is large, and what would shrink it: what blocks compaction, and who writes so much."""
+"""The causes of the size of an internal topic, each with a remedy: what blocks compaction, and who writes so much."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CauseCode(StrEnum):
     DEAD_OWNERS = "DEAD_OWNERS"
 
 
-class Cause(NamedTuple):
+class SizeCause(NamedTuple):
     """One reason why a topic is large, with a sentence of remedy."""
 
     code: BlockerCode | CauseCode
@@ -51,7 +51,7 @@ _OFTEN_RECORDS_MIN: Final = 1_000
 _WITHOUT_MEMBERS: Final = frozenset({OwnerState.EMPTY, OwnerState.NO_GROUP})
 
 
-def causes_of(partitions: Sequence[PartitionOwners], broker: BrokerPolicy) -> list[Cause]:
+def causes_of(partitions: Sequence[PartitionOwners], broker: BrokerPolicy) -> list[SizeCause]:
     """Return why a topic is as large as it is, what keeps most bytes first.
 
     Args:
@@ -71,24 +71,26 @@ def causes_of(partitions: Sequence[PartitionOwners], broker: BrokerPolicy) -> li
     return sorted(told, key=lambda cause: -cause.size_bytes)
 
 
-def _blocked(partitions: Sequence[PartitionOwners]) -> Iterator[Cause]:
+def _blocked(partitions: Sequence[PartitionOwners]) -> Iterator[SizeCause]:
     """Yield the blockers of compaction, each of the partition in which most could go."""
     by_code: dict[BlockerCode, list[tuple[int, PartitionOwners, Blocker]]] = {}
     for partition in partitions:
         holding = partition.holding
         for blocker in partition.explained.blockers:
-            is_about_tombstones = blocker.code is BlockerCode.TOMBSTONES_WAIT
-            could_go = holding.superseded_bytes if not is_about_tombstones else blocker.size_bytes or 0
+            kept = holding.superseded_bytes if blocker.size_bytes is None else blocker.size_bytes
+            could_go = kept if blocker.code is BlockerCode.TOMBSTONES_WAIT else min(kept, holding.superseded_bytes)
             if blocker.code in _COMPACTION and could_go:
                 by_code.setdefault(blocker.code, []).append((could_go, partition, blocker))
     for code, met in by_code.items():
         _, partition, blocker = max(met, key=lambda one: one[0])
         more = f" {counted(len(met) - 1, 'more partition')} likewise." if len(met) > 1 else ""
         could_go = sum(bytes_ for bytes_, _, _ in met)
-        yield Cause(code, f"{partition.name}: {blocker.text}{more}", blocker.remedy, could_go, partition.name.partition)
+        yield SizeCause(
+            code, f"{partition.name}: {blocker.text}{more}", blocker.remedy, could_go, partition.name.partition
+        )
 
 
-def _frequent(owners: Sequence[Owner]) -> Iterator[Cause]:
+def _frequent(owners: Sequence[Owner]) -> Iterator[SizeCause]:
     """Yield the owner that writes most records, if it writes each key often."""
     all_records = sum(owner.holding.records for owner in owners)
     most = max(owners, key=lambda owner: owner.holding.records, default=None)
@@ -109,10 +111,10 @@ def _frequent(owners: Sequence[Owner]) -> Iterator[Cause]:
     remedy = "Let its producer put more records into a transaction."
     if is_group:
         remedy = "Let its consumers commit less often: after each batch of records, or by auto.commit.interval.ms."
-    yield Cause(CauseCode.FREQUENT_WRITES, text, remedy, holding.superseded_bytes)
+    yield SizeCause(CauseCode.FREQUENT_WRITES, text, remedy, holding.superseded_bytes)
 
 
-def _without_members(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[Cause]:
+def _without_members(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[SizeCause]:
     """Yield the groups that have offsets and no members."""
     groups = [owner for owner in owners if owner.state in _WITHOUT_MEMBERS and owner.topics]
     offsets = _offsets(groups)
@@ -120,21 +122,21 @@ def _without_members(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[
         return
     expired = sum(group.expired for group in groups)
     retention = broker.value_of("offsets.retention.minutes")
-    after = f"offsets.retention.minutes={broker.offsets_retention_minutes} ({retention.origin})"
+    after = retention.sentence
     are = "group without members holds" if len(groups) == 1 else "groups without members hold"
     text = f"{len(groups):,} {are} {counted(offsets.live_keys, 'offset')} ({size(offsets.kept_bytes)}). "
     text += f"{expired:,} of them expired, by {after}." if expired else f"None expired yet, by {after}."
     remedy = "kafka-consumer-groups.sh --delete --group NAME removes a group, a lower offsets.retention.minutes more."
     if expired:
         remedy = f"A broker removes expired offsets within minutes of its start. {remedy}"
-    yield Cause(CauseCode.GROUPS_WITHOUT_MEMBERS, text, remedy, offsets.kept_bytes)
+    yield SizeCause(CauseCode.GROUPS_WITHOUT_MEMBERS, text, remedy, offsets.kept_bytes)
 
 
 def _offsets(groups: Sequence[Owner]) -> Holding:
     return sum_of(topic.holding for group in groups for topic in group.topics if topic.topic is not None)
 
 
-def _unused_ids(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[Cause]:
+def _unused_ids(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[SizeCause]:
     """Yield the transactional ids that expired."""
     expired = [owner for owner in owners if owner.expired and not owner.topics]
     if not expired:
@@ -147,10 +149,10 @@ def _unused_ids(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[Cause
         "A broker removes them within an hour or so of its start. Let each producer keep its transactional.id over "
         "restarts."
     )
-    yield Cause(CauseCode.UNUSED_TRANSACTIONAL_IDS, text, remedy, held.kept_bytes)
+    yield SizeCause(CauseCode.UNUSED_TRANSACTIONAL_IDS, text, remedy, held.kept_bytes)
 
 
-def _dead(owners: Sequence[Owner]) -> Iterator[Cause]:
+def _dead(owners: Sequence[Owner]) -> Iterator[SizeCause]:
     """Yield what owners left behind that have no live key."""
     dead = [owner for owner in owners if owner.state is OwnerState.DEAD]
     if not dead:
@@ -162,4 +164,4 @@ def _dead(owners: Sequence[Owner]) -> Iterator[Cause]:
         f"{held.tombstones:,} are tombstones."
     )
     remedy = "Compaction drops the records; the tombstones follow delete.retention.ms after the round that meets them."
-    yield Cause(CauseCode.DEAD_OWNERS, text, remedy, held.size_bytes)
+    yield SizeCause(CauseCode.DEAD_OWNERS, text, remedy, held.size_bytes)

@@ -69,7 +69,7 @@ def sum_of(holdings: Iterable[Holding]) -> Holding:
 
 
 class KeyHolding(NamedTuple):
-    """What a partition holds of one key."""
+    """The holding of one key in a partition."""
 
     kind: str
     """The kind of the record: ``OffsetCommit``."""
@@ -106,7 +106,7 @@ class OwnerState(StrEnum):
 
 
 class TopicHolding(NamedTuple):
-    """What a group holds for one topic."""
+    """The holding of a group for one topic."""
 
     topic: str | None
     """The topic of the offsets; None for the records of the group itself."""
@@ -141,7 +141,7 @@ class Owner:
 
 
 class Terms(NamedTuple):
-    """What decides about expiry."""
+    """The terms that decide about expiry: a moment, and the configuration."""
 
     now_ms: int
     offsets_retention_ms: int

@@ -1,4 +1,4 @@
-"""What one partition of a coordinator's topic holds: its owners, and what belongs to none of them."""
+"""One partition of an internal topic: its owners, and what belongs to none of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PartitionOwners:
 
     @property
     def holding(self) -> Holding:
-        """What all owners hold."""
+        """The sums of all owners."""
         return sum_of(owner.holding for owner in self.owners)
 
 

@@ -30,7 +30,7 @@ class CoordinatorRecords:
     """The schemas of the records of one topic."""
 
     def __init__(self, messages: Mapping[str, Message]) -> None:
-        """Pair the keys with their values.
+        """Find the keys by their types.
 
         Args:
             messages: the table of the topic, with a ``...Key`` and a ``...Value`` of each type.

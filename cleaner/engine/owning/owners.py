@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from cleaner.engine.explaining.observing import PartitionChanged
-from cleaner.engine.owning.tally import Bounds, CountedKey, Tally
+from cleaner.engine.owning.tally import CountedKey, OffsetBorders, Tally
 from policies.explaining.explanation import PartitionExplanation
+from policies.explaining.words import counted
 from policies.facts import PartitionFacts
 from policies.owning.groups import groups_of
 from policies.owning.holdings import KeyHolding, Latest, Owner, Terms
@@ -59,8 +60,8 @@ def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[
     facts = explained.planned.facts
     section = explained.intended.section
     checkpoint = facts.cleaner_checkpoint or facts.log_start_offset
-    bounds = Bounds(facts.log_start_offset, section.first_dirty_offset if section else checkpoint)
-    tally, damage = Tally(bounds), list[str]()
+    borders = OffsetBorders(facts.log_start_offset, section.first_dirty_offset if section else checkpoint)
+    tally, damage = Tally(borders), list[str]()
     for extent in _extents(facts):
         with open_extent(extent) as reader:
             for found in chunks(reader, replace(extent, aborted=()), with_control=True):
@@ -73,7 +74,7 @@ def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[
     owners = _owners(facts.topic_partition.topic, decoding.holdings(tally.keys()), terms)
     others = tuple(_others(facts, tally, decoding.undecodable, owners, is_damaged=bool(damage)))
     problems = (*damage[:1], *decoding.problems)
-    return PartitionOwners(explained, bounds.first_dirty_offset, tuple(owners), others, problems, bool(damage))
+    return PartitionOwners(explained, borders.first_dirty_offset, tuple(owners), others, problems, bool(damage))
 
 
 def _extents(facts: PartitionFacts) -> Iterator[Extent]:
@@ -122,13 +123,15 @@ class _Decoding:
     def problems(self) -> Iterator[str]:
         """Yield what was not decoded, with the first cause of each."""
         if self._first_key_error:
-            yield f"{self.undecodable.records:,} records have a key that cannot be decoded: {self._first_key_error}"
+            records = self.undecodable.records
+            have = f"{counted(records, 'record')} {'has' if records == 1 else 'have'}"
+            yield f"{have} a key that cannot be decoded: {self._first_key_error}"
         if self._first_value_error:
-            yield f"{self._values:,} values cannot be decoded: {self._first_value_error}"
+            yield f"{counted(self._values, 'value')} cannot be decoded: {self._first_value_error}"
 
-    def holdings(self, counted: Iterable[CountedKey]) -> Iterator[KeyHolding]:
+    def holdings(self, keys: Iterable[CountedKey]) -> Iterator[KeyHolding]:
         """Yield what is held of each key that can be decoded."""
-        for one in counted:
+        for one in keys:
             try:
                 kind, fields = self._records.key(one.key)
             except InvalidRecord as error:

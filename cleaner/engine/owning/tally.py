@@ -39,7 +39,7 @@ _LATEST: Final = (Latest.NONE, Latest.VALUE, Latest.TOMBSTONE)
 _Flags = npt.NDArray[np.bool_]
 
 
-class Bounds(NamedTuple):
+class OffsetBorders(NamedTuple):
     """The offsets that tell records apart."""
 
     log_start_offset: int
@@ -78,8 +78,8 @@ class _Numbers(dict[bytes, int]):
 class Tally:
     """The counts of one partition; chunks are added in the order of their offsets."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+    def __init__(self, borders: OffsetBorders) -> None:
+        self._borders = borders
         self._numbers = _Numbers()
         self._values: dict[int, bytes] = {}
         self._bytes, self._dirty, self._kept, self._records = (np.zeros(_KEYS_AT_FIRST, np.int64) for _ in range(4))
@@ -101,7 +101,7 @@ class Tally:
         is_control = (chunk.table["attributes"][located[ROW]] & CONTROL) != 0
         is_keyed = (located[KEY_BYTES] >= 0) & ~is_control
         self._add_unowned(shares, is_control, ~is_control & ~is_keyed)
-        counts = located[OFFSET] >= self._bounds.log_start_offset
+        counts = located[OFFSET] >= self._borders.log_start_offset
         if aborted:
             counts &= ~aborted_rows(chunk.table, aborted)[located[ROW]]
         if not is_keyed.all():
@@ -138,7 +138,7 @@ class Tally:
         keys = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         numbers = np.fromiter(map(numbers_of, keys), np.int64, len(keys))
         self._make_room(len(self._numbers))
-        is_dirty = located[OFFSET] >= self._bounds.first_dirty_offset
+        is_dirty = located[OFFSET] >= self._borders.first_dirty_offset
         np.add.at(self._bytes, numbers, shares)
         np.add.at(self._dirty, numbers, np.where(is_dirty, shares, 0))
         np.add.at(self._records, numbers, 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policies.config.policy import BrokerPolicy
 from policies.facts import UnreadablePartition
-from policies.owning.causes import Cause, causes_of
+from policies.owning.causes import SizeCause, causes_of
 from policies.owning.holdings import NO_TIME, Holding, Owner, TopicHolding
 from policies.owning.partition import PartitionOwners
 from storage.names import TopicPartition
@@ -21,7 +21,7 @@ SCHEMA: Final = "logcleaner.owners/1"
 
 @dataclass(frozen=True, slots=True)
 class OwnersReport:
-    """What the partitions of the coordinators' topics hold."""
+    """The holdings of the partitions of internal topics."""
 
     now_ms: int
     broker: BrokerPolicy
@@ -41,7 +41,7 @@ class OwnersReport:
             "topics": [_topic(topic, members, causes) for topic, members, causes in self.by_topic()],
         }
 
-    def by_topic(self) -> Iterator[tuple[str, list[PartitionOwners], list[Cause]]]:
+    def by_topic(self) -> Iterator[tuple[str, list[PartitionOwners], list[SizeCause]]]:
         """Yield each topic with its partitions, and why it is large."""
         for topic in dict.fromkeys(one.name.topic for one in self.partitions):
             members = [one for one in self.partitions if one.name.topic == topic]
@@ -108,7 +108,7 @@ def _holding(holding: Holding) -> dict[str, Any]:
     }
 
 
-def _topic(topic: str, members: Sequence[PartitionOwners], causes: Sequence[Cause]) -> dict[str, Any]:
+def _topic(topic: str, members: Sequence[PartitionOwners], causes: Sequence[SizeCause]) -> dict[str, Any]:
     return {
         "topic": topic,
         "partitions": len(members),

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from cleaner.report.page import LINES_MAX, Page, counted, size, two_sizes
+from cleaner.report.page import LINES_MAX, Page
 from cleaner.report.rollup.columns import in_columns
 from cleaner.report.rollup.view import Sort
+from policies.explaining.words import counted, size
 from policies.facts import UnreadablePartition
-from policies.owning.causes import Cause
+from policies.owning.causes import SizeCause
 from policies.owning.holdings import Holding, Owner, OwnerState, TopicHolding, sum_of
 from policies.owning.partition import PartitionOwners
 from policies.reasons import duration
 from storage.names import TopicPartition
 
-Topics = Sequence[tuple[str, Sequence[PartitionOwners], Sequence[Cause]]]
+Topics = Sequence[tuple[str, Sequence[PartitionOwners], Sequence[SizeCause]]]
 
 _NOUNS: Final = {"__consumer_offsets": "group", "__transaction_state": "transactional id"}
 _PARTITIONS_TOLD: Final = 8
 _ROWS_MIN: Final = 6
 _CAUSES_TOLD: Final = 5
 _FIGURES: Final = ("SIZE", "DIRTY", "RECORDS", "KEYS", "TOMB")
+_MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 _ENDLESS_MS: Final = 1 << 62
 
@@ -57,7 +59,7 @@ def fill(page: Page, now_ms: int, topics: Topics, failures: Sequence[UnreadableP
 
 
 def _around(
-    page: Page, topic: str, partitions: Sequence[PartitionOwners], causes: Sequence[Cause]
+    page: Page, topic: str, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause]
 ) -> tuple[Page, Page]:
     """Return what stands above the owners of a topic, and what stands below."""
     above, below = page.draft(), page.draft()
@@ -74,7 +76,8 @@ def _head(page: Page, topic: str, partitions: Sequence[PartitionOwners]) -> None
     holding = _sum(partitions)
     size_bytes = sum(one.size_bytes for one in partitions)
     owners = counted(sum(len(one.owners) for one in partitions), _NOUNS[topic])
-    words = f"{topic}: {counted(len(partitions), 'partition')}, {size(size_bytes)}, {size(holding.dirty_bytes)} dirty"
+    dirty = "all" if holding.dirty_bytes >= size_bytes else size(holding.dirty_bytes)
+    words = f"{topic}: {counted(len(partitions), 'partition')}, {size(size_bytes)}, {dirty} dirty"
     page.line(f"{words}; {owners}, {counted(holding.live_keys, 'live key')}", "bold", hanging=2)
 
 
@@ -165,7 +168,9 @@ def _ago(last_ms: int | None, now_ms: int) -> str:
     span_ms = now_ms - last_ms
     if span_ms < 0:
         return "future"
-    return f"{span_ms // _DAY_MS}d ago" if span_ms >= _DAY_MS else f"{duration(span_ms // 60_000 * 60_000)} ago"
+    if span_ms < _MINUTE_MS:
+        return "now"
+    return f"{span_ms // _DAY_MS}d ago" if span_ms >= _DAY_MS else f"{duration(span_ms // _MINUTE_MS * _MINUTE_MS)} ago"
 
 
 def _figures(holding: Holding) -> tuple[str, ...]:
@@ -194,17 +199,16 @@ def _others(page: Page, partitions: Sequence[PartitionOwners]) -> None:
             page.line(f"{one.name}: {problem}", "bold yellow", hanging=2)
 
 
-def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[Cause]) -> None:
+def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause]) -> None:
     """Add why the topic is large, and what would shrink it."""
     holding = _sum(partitions)
     if not holding.records:
         return
     all_bytes, gone_bytes = sum(one.size_bytes for one in partitions), holding.superseded_bytes
-    before, after = two_sizes(all_bytes, all_bytes - gone_bytes)
     words = "Each record is the latest of its key: compaction would free nothing."
     if gone_bytes:
         dropped = f"{counted(holding.superseded_records, 'record')} of {holding.records:,}"
-        words = f"Compaction of all of it would drop {dropped}: {before} to about {after}."
+        words = f"Compaction of all of it would drop {dropped}: {size(gone_bytes)} of {size(all_bytes)}."
     page.line(words, "bold", hanging=2)
     told = causes if page.view.every_segment else causes[:_CAUSES_TOLD]
     for cause in told:
