@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +33,7 @@ class Left:
         self.log_dir = log_dir
         self.offsets: dict[str, set[tuple[str, int]]] = {}
         self.states: dict[str, str] = {}
+        self.beside: dict[str, Any] = {}
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +59,20 @@ def left(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Left:
             found.offsets[group] = offsets_of(admin, group)
         listed = admin.list_consumer_groups().result(SECONDS_MAX).valid
         found.states = {group.group_id: group.state.name for group in listed}
+        found.beside = beside_the_broker(found.log_dir)
         broker.kill()  # the members are still there
         for member in members:
             member.close()
     return found
+
+
+def beside_the_broker(log_dir: Path) -> dict[str, Any]:
+    """What ``owners`` tells while the broker runs, which writes, and whose index files are preallocated."""
+    command = [sys.executable, "-m", "cleaner", "owners", "--json", "--log-dir", str(log_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def joined(bootstrap: str, group: str, protocol: str) -> Consumer:
@@ -116,6 +129,14 @@ def test_the_groups_are_those_that_the_broker_told(left: Left, capsys: pytest.Ca
     committed = {topic["topic"]: topic for topic in found["billing"]["topics"]}
     assert committed["orders"]["records"] == COMMITS
     assert committed["orders"]["superseded_records"] == COMMITS - 1
+
+
+def test_beside_a_live_broker_it_tells_the_same(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    after = {owner["name"]: owner for owner in owners(told(capsys, left.log_dir), "__consumer_offsets")}
+    beside = {owner["name"]: owner for owner in owners(left.beside, "__consumer_offsets")}
+    assert {name: owner["records"] for name, owner in beside.items()} == {
+        name: owner["records"] for name, owner in after.items()
+    }
 
 
 def test_the_transactional_ids_have_the_states_of_their_last_transactions(

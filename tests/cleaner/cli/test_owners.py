@@ -92,6 +92,26 @@ def test_each_group_has_its_bytes_records_keys_and_topics(capsys: pytest.Capture
     assert (found["gone"]["state"], found["gone"]["tombstones"]) == ("dead", 1)
 
 
+def test_what_is_superseded_is_what_a_compaction_drops(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pairs = [(offset_key(f"g{n % 7}", partition=n % 3), None if n % 11 == 0 else offset_value()) for n in range(200)]
+    log_dir = drawn(tmp_path, [batch(0, *pairs[:90])], [batch(90, *pairs[90:])], [batch(200, *commits("active", 1))])
+    before = partition_of(capsys, log_dir)
+    options = (
+        "--log-dir",
+        str(log_dir),
+        "--now",
+        NOW,
+        "--force-compaction",
+        *COMPACT,
+        "--set",
+        "clock.jump.max=9999999d",
+    )
+    assert main(["clean", "--dry-run", "--exact", "--json", *options]) == 0
+    (planned,) = json.loads(capsys.readouterr().out)["partitions"]
+    result = planned["result"]
+    assert result["records_read"] - result["records_kept"] == before["held"]["superseded_records"]
+
+
 @pytest.mark.parametrize("codec", list(Compression))
 def test_compressed_batches_share_out_what_they_take(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, codec: Compression
