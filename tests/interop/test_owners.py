@@ -87,7 +87,7 @@ def joined(bootstrap: str, group: str, protocol: str) -> Consumer:
     assert message is not None
     assert message.error() is None
     for _ in range(COMMITS):
-        consumer.commit(message, asynchronous=False)
+        consumer.commit(message=message, asynchronous=False)
     return consumer
 
 

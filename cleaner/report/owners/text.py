@@ -19,13 +19,25 @@ from storage.names import TopicPartition
 Topics = Sequence[tuple[str, Sequence[PartitionOwners], Sequence[SizeCause]]]
 
 _NOUNS: Final = {"__consumer_offsets": "group", "__transaction_state": "transactional id"}
-_PARTITIONS_TOLD: Final = 8
 _ROWS_MIN: Final = 6
-_CAUSES_TOLD: Final = 5
+_LINES_OF_A_TABLE: Final = 3
+"""Its headings, the line that counts what is left out, and an empty one."""
 _FIGURES: Final = ("SIZE", "DIRTY", "RECORDS", "KEYS", "TOMB")
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 _ENDLESS_MS: Final = 1 << 62
+
+
+class _Room(NamedTuple):
+    """The most partitions and causes that are told of a topic; None tells all."""
+
+    partitions: int | None
+    causes: int | None
+
+
+_ALL: Final = _Room(None, None)
+_ROOMS: Final = (_Room(8, 5), _Room(5, 3), _Room(3, 2), _Room(2, 1))
+"""Tried one after the other, until the report fits ``LINES_MAX``."""
 
 
 class _Row(NamedTuple):
@@ -44,9 +56,12 @@ def fill(page: Page, now_ms: int, topics: Topics, failures: Sequence[UnreadableP
         topics: each with its partitions, and the causes of its size.
         failures: the partitions that could not be read.
     """
-    drafts = [_around(page, topic, partitions, causes) for topic, partitions, causes in topics]
-    used = sum(above.lines + below.lines for above, below in drafts)
-    rows_max = max((LINES_MAX - used) // max(len(topics), 1) - 3, _ROWS_MIN)
+    for room in (_ALL,) if page.view.every_segment else _ROOMS:
+        drafts = [_around(page, topic, partitions, causes, room) for topic, partitions, causes in topics]
+        used = sum(above.lines + below.lines + _LINES_OF_A_TABLE for above, below in drafts)
+        rows_max = max((LINES_MAX - used) // max(len(topics), 1), _ROWS_MIN)
+        if used + rows_max * len(topics) <= LINES_MAX:
+            break
     for (topic, partitions, _), (above, below) in zip(topics, drafts, strict=True):
         page.text.extend(above.text)
         if not page.view.summary_only:
@@ -59,15 +74,15 @@ def fill(page: Page, now_ms: int, topics: Topics, failures: Sequence[UnreadableP
 
 
 def _around(
-    page: Page, topic: str, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause]
+    page: Page, topic: str, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause], room: _Room
 ) -> tuple[Page, Page]:
     """Return what stands above the owners of a topic, and what stands below."""
     above, below = page.draft(), page.draft()
     _head(above, topic, partitions)
     if not page.view.summary_only:
-        _partitions(above, partitions)
+        _partitions(above, partitions, room)
     _others(below, partitions)
-    _why(below, partitions, causes)
+    _why(below, partitions, causes, room)
     below.line()
     return above, below
 
@@ -85,13 +100,13 @@ def _sum(partitions: Sequence[PartitionOwners]) -> Holding:
     return sum_of(one.holding for one in partitions)
 
 
-def _partitions(page: Page, partitions: Sequence[PartitionOwners]) -> None:
+def _partitions(page: Page, partitions: Sequence[PartitionOwners], room: _Room) -> None:
     """Add a row for each partition that holds anything, the largest first; of one partition the headline says all."""
     held = sorted((one for one in partitions if one.size_bytes), key=lambda one: -one.size_bytes)
     if len(partitions) == 1 or not held:
         return
     several = len({one.explained.planned.facts.log_dir for one in partitions}) > 1
-    shown = held if page.view.every_segment else held[:_PARTITIONS_TOLD]
+    shown = held[: room.partitions]
     rows: list[Sequence[str]] = [("PARTITION", "OWNERS", *_FIGURES)]
     for one in shown:
         name = f"{one.name} in {one.explained.planned.facts.log_dir}" if several else str(one.name)
@@ -199,7 +214,7 @@ def _others(page: Page, partitions: Sequence[PartitionOwners]) -> None:
             page.line(f"{one.name}: {problem}", "bold yellow", hanging=2)
 
 
-def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause]) -> None:
+def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause], room: _Room) -> None:
     """Add why the topic is large, and what would shrink it."""
     holding = _sum(partitions)
     if not holding.records:
@@ -210,7 +225,7 @@ def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[Siz
         dropped = f"{counted(holding.superseded_records, 'record')} of {holding.records:,}"
         words = f"Compaction of all of it would drop {dropped}: {size(gone_bytes)} of {size(all_bytes)}."
     page.line(words, "bold", hanging=2)
-    told = causes if page.view.every_segment else causes[:_CAUSES_TOLD]
+    told = causes[: room.causes]
     for cause in told:
         page.line(f"{cause.code}, {size(cause.size_bytes)}: {cause.text} {cause.remedy}", indent=2, hanging=2)
     if left := len(causes) - len(told):

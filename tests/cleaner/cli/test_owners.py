@@ -18,6 +18,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from storage.records import encode_batch, encode_message, iter_batches
 from storage.records.control import ControlType
 from storage.records.encode import encode_control_batch, encode_empty_batch
+from storage.records.header import parse_header
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.coordinator_records import (
     group_key,
@@ -28,7 +29,7 @@ from tests.coordinator_records import (
     transaction_key,
     transaction_value,
 )
-from tests.partition_dirs import NOW_MS, PartitionDir, committed
+from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, committed
 
 NAME: Final = TopicPartition("__consumer_offsets", 7)
 NOW: Final = str(NOW_MS)
@@ -154,7 +155,7 @@ def test_what_lies_below_the_log_start_does_not_count(capsys: pytest.CaptureFixt
 
 
 def test_what_nobody_owns_has_a_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (header,) = (found.header for found in iter_batches(batch(3, *commits("g", 1)), Path("drawn")))
+    header = parse_header(batch(3, *commits("g", 1)), 0, Path("drawn"))
     log_dir = drawn(
         tmp_path,
         [
@@ -251,6 +252,23 @@ def test_the_report_fits_a_screen_and_says_what_it_leaves_out(
     assert by_superseded[2].startswith("x ")
 
 
+def test_both_topics_with_many_partitions_fit_a_screen(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    drawn_partitions = []
+    for number in range(30):
+        pairs = [(offset_key(f"g{number}-{n}"), offset_value(NOW_MS - n * DAY_MS)) for n in range(20)]
+        offsets = PartitionDir(tmp_path / "data", f"__consumer_offsets-{number}")
+        offsets.segment(0, batch(0, *pairs, *pairs, (offset_key("dead"), None))).segment(41)
+        ids = [(transaction_key(f"t{number}-{n}"), transaction_value(4, 1)) for n in range(9)]
+        states = PartitionDir(tmp_path / "data", f"__transaction_state-{number}").segment(0, batch(0, *ids, *ids))
+        drawn_partitions += [offsets, states]
+    told = shown(capsys, committed(tmp_path / "data", *drawn_partitions)).splitlines()
+    assert len(told) <= 60
+    assert sum(line.startswith("  and ") for line in told) >= 4
+
+
 def test_a_hostile_name_is_escaped(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log_dir = drawn(tmp_path, [batch(0, *commits("\x1b[2J\r\n" + "n" * 240, 1))])
     told = shown(capsys, log_dir, "-v")
@@ -294,7 +312,11 @@ def test_a_partition_that_changes_meanwhile_is_read_again(
 
     monkeypatch.setattr(owners_module, "_extents", changing)
     assert named(partition_of(capsys, log_dir))["g"]["records"] == 1
-    monkeypatch.setattr(owners_module, "_extents", lambda facts: changing(looks.clear()))
+
+    def gone(facts: Any) -> Any:
+        raise PartitionChanged(log_dir / str(NAME))
+
+    monkeypatch.setattr(owners_module, "_extents", gone)
     (failed,) = document(capsys, log_dir, status=1)["partitions"]
     assert "changed while it was looked at" in failed["error"]
 
