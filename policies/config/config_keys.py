@@ -223,6 +223,8 @@ BROKER_KEYS: Final = (
     _ms("log.cleaner.backoff.ms", 15 * _SECOND_MS, 0),
     _ms("producer.id.expiration.ms", _DAY_MS, 1, kind=ValueKind.INT),
     _ms("producer.id.expiration.check.interval.ms", 10 * _MINUTE_MS, 1, kind=ValueKind.INT),
+    ConfigKey("offsets.retention.minutes", ValueKind.INT, 7 * 24 * 60, 1),
+    _ms("transactional.id.expiration.ms", 7 * _DAY_MS, 1, kind=ValueKind.INT),
     _our_ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1),
     _our_ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0),
 )

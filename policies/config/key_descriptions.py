@@ -56,6 +56,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "log.cleaner.io.max.bytes.per.second": "how fast compaction reads and writes, at most",
     "log.cleaner.backoff.ms": "how often the daemon looks for partitions to compact",
     "producer.id.expiration.ms": "after how long without a record a producer is forgotten",
+    "offsets.retention.minutes": "after so long `owners` calls the offsets of a group without members expired",
+    "transactional.id.expiration.ms": "after so long `owners` calls an unused transactional id expired",
     "clock.jump.max": "how far the clock may be off before a guard rail stops the run",
     "lock.hold.max": "after so long the daemon begins no further partition, and lets go of the lock",
 }

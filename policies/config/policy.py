@@ -202,6 +202,8 @@ class BrokerPolicy:
     log_cleaner_backoff_ms: int = 15_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 10_080
+    transactional_id_expiration_ms: int = 604_800_000
     clock_jump_max_ms: int = CLOCK_JUMP_MAX_MS
     """The most that the wall clock may differ from the times that it is compared with."""
     lock_hold_max_ms: int = LOCK_HOLD_MAX_MS

@@ -6,7 +6,7 @@ length can be believed, the offset index says where the next batch starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from storage.scan.arena import Arena, Run
 from storage.scan.extents import Extent
 from storage.scan.segments import SegmentReader
 from storage.scan.slices import Damage, Slice
+from storage.txn_index import AbortedTxn
 
 ARENA_BYTES: Final = 1 << 20
 """Decompressed bytes of which a chunk is made; a batch of more gets a buffer of its own."""
@@ -107,8 +108,14 @@ class _Locator:
             wanted &= table["max_timestamp"] >= extent.since_ms
         if not self._with_control:
             wanted &= (table["attributes"] & CONTROL) == 0
-        for txn in extent.aborted:
-            is_within = (table["base_offset"] >= txn.first_offset) & (table["last_offset"] < txn.last_offset)
-            is_of_it = (table["producer_id"] == txn.producer_id) & (table["attributes"] & ATTRIBUTE_TRANSACTIONAL != 0)
-            wanted &= ~(is_within & is_of_it)
-        return wanted
+        return wanted & ~aborted_rows(table, extent.aborted)
+
+
+def aborted_rows(table: Table, aborted: Iterable[AbortedTxn]) -> npt.NDArray[np.bool_]:
+    """Return which batches belong to one of some aborted transactions."""
+    found = np.zeros(table.size, np.bool_)
+    for txn in aborted:
+        is_within = (table["base_offset"] >= txn.first_offset) & (table["last_offset"] < txn.last_offset)
+        is_of_it = (table["producer_id"] == txn.producer_id) & (table["attributes"] & ATTRIBUTE_TRANSACTIONAL != 0)
+        found |= is_within & is_of_it
+    return found

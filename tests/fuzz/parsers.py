@@ -19,8 +19,11 @@ from storage.log.producer_state import parse_snapshot
 from storage.metadata.metadata_records import parse_metadata_record
 from storage.properties import parse_properties
 from storage.records import iter_batches
+from storage.schemas.coordinator import CoordinatorRecords
+from storage.schemas.offsets_topic import OFFSETS_TOPIC
 from storage.txn_index import parse_txn_index
 
+_COORDINATOR_RECORDS: Final = CoordinatorRecords(OFFSETS_TOPIC)
 _PATH: Final = Path(f"{0:020d}.log")
 
 
@@ -30,6 +33,15 @@ def _parse_batches(data: bytes) -> None:
             batch.ensure_valid()
         with suppress(LogCleanerError):
             batch.records(1 << 20)
+
+
+def _parse_coordinator_record(data: bytes) -> None:
+    """Take the bytes for a key, and for the value of every kind."""
+    with suppress(LogCleanerError):
+        _COORDINATOR_RECORDS.key(data)
+    for name in OFFSETS_TOPIC:
+        with suppress(LogCleanerError):
+            _COORDINATOR_RECORDS.value(name.removesuffix("Key").removesuffix("Value"), data)
 
 
 PARSERS: Final[dict[str, Callable[[bytes], object]]] = {
@@ -44,6 +56,7 @@ PARSERS: Final[dict[str, Callable[[bytes], object]]] = {
     "partition.metadata": lambda data: parse_partition_metadata(data, _PATH),
     ".properties": lambda data: parse_properties(data, "server.properties"),
     "metadata record": parse_metadata_record,
+    "coordinator record": _parse_coordinator_record,
 }
 """By the end of the names of the files that they read."""
 _NAMES: Final = list(PARSERS)

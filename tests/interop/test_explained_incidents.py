@@ -202,6 +202,17 @@ def test_a_dead_cleaner_with_a_large_offsets_topic(capsys, incidents: Incidents)
     assert "CLEANER_BEHIND" not in {one["code"] for one in after["blockers"]}
 
 
+def test_a_dead_cleaner_is_why_the_offsets_topic_is_large(capsys, incidents: Incidents) -> None:
+    capsys.readouterr()
+    options = ("--json", "--set", "log.cleaner.enable=true", "--log-dir", str(incidents.without_cleaner))
+    assert main(["owners", "__consumer_offsets", *options]) == 0
+    (topic,) = json.loads(capsys.readouterr().out)["topics"]
+    cause = topic["causes"][0]
+    assert cause["code"] == "CLEANER_BEHIND"
+    assert "Restart the broker" in cause["remedy"]
+    assert cause["bytes"] > 0.9 * topic["superseded_bytes"] > 0.5 * topic["bytes"]
+
+
 def largest(log_dir: Path, topic: str) -> str:
     sizes = {
         name: sum(path.stat().st_size for path in directory.glob("*.log"))

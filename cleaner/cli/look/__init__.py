@@ -1,1 +1,1 @@
-"""The commands that only read: topics, history, diff, export, analyze."""
+"""The commands that only read: topics, explain, owners, history, diff, export, analyze."""

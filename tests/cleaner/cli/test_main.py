@@ -128,7 +128,9 @@ def test_help_of_clean_lists_its_exit_statuses(capsys: pytest.CaptureFixture[str
     assert all(f"\n  {status:<4} " in told for status in (0, 1, 2, 3, 5, 6, 10, 130, 143))
 
 
-COMMANDS = ("clean", "free", "run", "topics", "analyze", "history", "restore", "systemd", "diff", "export", "demo")
+COMMANDS = (
+    "clean", "free", "run", "topics", "owners", "analyze", "history", "restore", "systemd", "diff", "export", "demo",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", [(), *((command,) for command in COMMANDS), ("systemd", "install")])

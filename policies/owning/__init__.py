@@ -1,0 +1,1 @@
+"""The owners of what Kafka's internal topics hold: groups and transactional ids, and why these topics are large."""
