@@ -35,7 +35,7 @@ def show(
     view: View | None = None,
     pager: bool = False,
 ) -> str:
-    """Print a report on stdout. No other function does.
+    """Print a report on stdout.
 
     Args:
         report: the value that a command made.
@@ -63,6 +63,17 @@ def show(
 
     console = Console(width=None if is_terminal else _WIDE)
     return _page(parts, console) if pager and is_terminal else _print(parts, console)
+
+
+def tell(words: str) -> None:
+    """Print one more line of a result on stdout; a terminal gets it wrapped, as the report before it."""
+    from cleaner.printable import printable
+    from cleaner.report.page import wrapped
+
+    line = printable(words)
+    if sys.stdout.isatty():
+        line = wrapped(line, shutil.get_terminal_size((80, 24)).columns, 2)
+    sys.stdout.write(f"{line}\n")
 
 
 def _page(parts: Iterable[Lines | Table], console: Console) -> str:
