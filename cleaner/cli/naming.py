@@ -59,16 +59,23 @@ def check_globs(
         raise InvalidConfigs(tuple(problems))
 
 
-def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir] = ()) -> None:
-    """Refuse a partition that nothing knows. Arguments: as for ``check_globs``. Raises: InvalidConfig."""
+def check_partition(
+    wanted: TopicPartition | str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir] = ()
+) -> None:
+    """Refuse a partition that nothing knows, and a text that is no partition.
+
+    Arguments: as for ``check_globs``. Raises: InvalidConfig.
+    """
     known = set(known)
     if wanted not in known:
         linked = _symlinks_named(str(wanted), log_dirs)
-        near = linked or did_you_mean(str(wanted), map(str, known)) or _LIST
-        raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near}")
+        near = linked or did_you_mean(str(wanted), map(str, known))
+        if isinstance(wanted, str):
+            raise InvalidConfig(OPERAND, wanted, f"is no partition{near or f', such as orders-3{_LIST}'}")
+        raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near or _LIST}")
 
 
-def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_dirs: Sequence[LogDir]) -> None:
+def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, log_dirs: Sequence[LogDir]) -> None:
     """Refuse names that occur neither in the log dirs, nor in their journals, nor in their holds.
 
     A partition that a journal names may be gone by now. Raises: InvalidConfig, InvalidConfigs; UnreadableFile,

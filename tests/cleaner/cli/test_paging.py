@@ -63,7 +63,13 @@ def test_without_a_wish_the_pager_is_less_where_there_is_one(tmp_path: Path) -> 
     assert pager_of({"PATH": str(tmp_path / "empty")}) is None
 
 
-@pytest.mark.parametrize("words", [("topics",), ("clean", "--dry-run"), ("history",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("topics",), ("clean", "--dry-run"), ("history",), ("explain", "clicks-0"), ("config", "show")),
+        *(("config", "explain", "retention.ms"), ("config", "explain", "retention.ms", "--topic", "clicks")),
+    ],
+)
 def test_reading_commands_and_dry_runs_show_their_report_through_it(words: tuple[str, ...], log_dir: Path) -> None:
     status, shown = on_a_terminal(*words, "--log-dir", str(log_dir), LOGCLEANER_PAGER="sed s/^/PAGED/")
     assert "PAGED" in shown
