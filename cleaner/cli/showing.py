@@ -134,6 +134,8 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -
         listener: the log, after ``hold_failures``.
         told: what ``show`` returned.
     """
+    from cleaner.report.totals import log_dir_errors
+
     for failed in plan.failures:
         listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
     if outcome.dry_run:  # a run logs these failures itself
@@ -144,8 +146,3 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -
         if error != outcome.no_kernels:
             listener.event("log_dir_failed", error=error)
     listener.release_failures(told)
-
-
-def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
-    """Return the errors of whole log dirs, and those that belong to no partition."""
-    return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]

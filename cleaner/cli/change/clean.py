@@ -25,7 +25,7 @@ from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import hold_failures, log_dir_errors, show, tell_failures
+from cleaner.cli.showing import hold_failures, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
 from storage.errors import InvalidConfig, LogCleanerError
@@ -235,7 +235,7 @@ def _tell_uncommitted(plan: Plan) -> None:
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
-    from cleaner.report.totals import Totals
+    from cleaner.report.totals import Totals, log_dir_errors
 
     totals = Totals.of(plan, outcome)
     if totals.failed or log_dir_errors(plan, outcome):

@@ -13,7 +13,7 @@ from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import hold_failures, log_dir_errors, show, tell, tell_failures
+from cleaner.cli.showing import hold_failures, show, tell, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
 from cleaner.cli.waiting import Waiting
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _status_short(rescued: Rescued, *, has_missing: bool) -> ExitStatus:
     """Return the exit status where the target is missed."""
-    from cleaner.report.totals import Totals
+    from cleaner.report.totals import Totals, log_dir_errors
 
     if any(rescued.plan.guards):
         return ExitStatus.REFUSED
