@@ -62,7 +62,8 @@ def show(
     from rich.console import Console
 
     console = Console(width=None if is_terminal else _WIDE)
-    return _page(parts, console) if pager and is_terminal else _print(parts, console)
+    told = _page(parts, console) if pager and is_terminal else _print(parts, console)
+    return told if is_terminal else ""
 
 
 def tell(words: str) -> None:
@@ -104,18 +105,19 @@ def _print_plain(parts: Iterable[Lines | Table]) -> None:
 
 
 def _print(parts: Iterable[Lines | Table], console: Console) -> str:
-    """Print a report with rich, and return the text of its lines if they went to a terminal."""
+    """Print a report with rich, and return the text of its lines."""
     from cleaner.report.page import Lines
 
     told: list[str] = []
     for part in parts:
         if not isinstance(part, Lines):
             console.print(part)
-        elif console.is_terminal:
+            continue
+        told.append(part.plain)
+        if console.is_terminal:
             console.print(part.styled(), soft_wrap=True, end="")
-            told.append(part.plain)
-        else:
-            sys.stdout.write(part.plain)
+        else:  # TTY_COMPATIBLE=0
+            console.out(part.plain, highlight=False, end="")
     return "".join(told)
 
 

@@ -85,6 +85,15 @@ def test_what_changes_things_is_json_or_wants_no_pager_has_none(words: tuple[str
     assert "PAGED" not in shown
 
 
+def test_a_terminal_without_styles_has_its_pager_too(log_dir: Path) -> None:
+    """rich does not take it for a terminal: the pager got an empty text, and the report went past it."""
+    words = ("topics", "--log-dir", str(log_dir))
+    _, shown = on_a_terminal(*words, LOGCLEANER_PAGER="sed s/^/PAGED/", TTY_COMPATIBLE="0")
+    lines = shown.splitlines()
+    assert any("clicks-0" in line for line in lines)
+    assert all(line.startswith("PAGED") for line in lines)
+
+
 def test_piped_report_has_no_pager(log_dir: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("LOGCLEANER_PAGER", "sed s/^/PAGED/")
     assert main(["topics", "--log-dir", str(log_dir)]) == 0
