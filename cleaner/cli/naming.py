@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
+    from policies.plan import Plan
     from storage.log_dir import LogDir
 
 TOPIC_OPTION = "--topic"
 OPERAND = "TOPIC-PARTITION"
 _LIST = "; logcleaner topics lists what is there"
+_IS_IT = "is it a log dir, and was nothing lost?"
+_NAMED_MAX = 3
 _MOVE = "put the directory itself there, or mount it there"
 
 
@@ -164,6 +167,22 @@ def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
     if paths := symlinks_in(log_dirs):
         are = "is a symlink" if len(paths) == 1 else "are symlinks"
         complain(f"{', '.join(map(str, paths))} {are}, which is not followed: left out; {_MOVE}")
+
+
+def warn_of_directories_without_segments(plan: Plan) -> None:
+    """Tell in a line for each log dir which directories only have the name of a partition.
+
+    A broker takes them for partitions, too, so they are not left out.
+    """
+    from policies.plan import PartitionPlan
+
+    for log_dir in plan.log_dirs:
+        found = [p.facts for p in log_dir.partitions if isinstance(p, PartitionPlan)]
+        bare = [str(facts.topic_partition) for facts in found if not facts.segments and not facts.leftover_files]
+        if bare:
+            others = f" and {len(bare) - _NAMED_MAX} more" if len(bare) > _NAMED_MAX else ""
+            names = f"{', '.join(bare[:_NAMED_MAX])}{others}"
+            complain(f"{log_dir.facts.path}: no segment in {names}: a broker would begin an empty log there; {_IS_IT}")
 
 
 def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:

@@ -67,6 +67,18 @@ def test_partition_that_nothing_knows_is_wrong_usage_with_the_nearest_name(comma
     assert told == "logcleaner: TOPIC-PARTITION = 'clicks-7': is in none of the log dirs; did you mean clicks-0?\n"
 
 
+@pytest.mark.parametrize("command", [("topics",), ("clean", "--dry-run"), ("topics", "--json")])
+def test_directory_that_only_has_the_name_of_a_partition_is_told(command, log_dir: Path, capsys) -> None:
+    assert main([*command, "--log-dir", str(log_dir)]) == 0
+    assert capsys.readouterr().err == ""
+    for name in ("dbus-1", "polkit-1", "x-1", "y-1"):
+        (log_dir / name).mkdir()
+    (log_dir / "dbus-1/session.d").mkdir()
+    main([*command, "--log-dir", str(log_dir)])
+    told = capsys.readouterr().err
+    assert f"{log_dir}: no segment in dbus-1, polkit-1, x-1 and 1 more: a broker would begin an empty log" in told
+
+
 @pytest.mark.parametrize("command", ["history", "restore", "explain"])
 @pytest.mark.parametrize(
     ("written", "told"),
