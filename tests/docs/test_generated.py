@@ -66,5 +66,5 @@ def test_a_picture_that_cannot_be_made_is_told_in_one_line(monkeypatch: pytest.M
 
     monkeypatch.setattr(picture, "picture", fails)
     monkeypatch.setattr("tests.docs.__main__.pages", lambda: ())
-    with pytest.raises(SystemExit, match=r"^dry-run\.svg was not made: kernels_unusable: run: python -m storage"):
+    with pytest.raises(SystemExit, match=r"^dry-run\.svg was not made: kernels: run python -m storage"):
         write_documents()
