@@ -60,11 +60,9 @@ def test_the_picture_is_the_one_that_the_readme_shows() -> None:
 
 def test_a_picture_that_cannot_be_made_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> str:
-        raise subprocess.CalledProcessError(
-            1, "logcleaner", stderr="kernels_unusable: run: python -m storage.compiler\n"
-        )
+        raise subprocess.CalledProcessError(1, "logcleaner", stderr="kernels: run python -m storage.compiler\n")
 
     monkeypatch.setattr(picture, "picture", fails)
     monkeypatch.setattr("tests.docs.__main__.pages", lambda: ())
-    with pytest.raises(SystemExit, match=r"^dry-run\.svg was not made: kernels: run python -m storage"):
+    with pytest.raises(SystemExit, match=r"^dry-run\.svg was not made: kernels: run python -m storage\.compiler$"):
         write_documents()
