@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from storage.errors import CorruptBatch, ErrorKind, LogCleanerError
+from storage.errors import CorruptBatch, CorruptIndex, ErrorKind, LogCleanerError
+from storage.names import FileKind
 
 _FETCH_ANEW: Final = (
     "if another replica is in sync, move the partition's directory away while the broker is stopped: it then fetches "
@@ -68,7 +69,7 @@ def how_to_install(extra: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Return a line that says where an error happened, what its cause is and, of a damaged batch, what to do."""
+    """Return a line that says where an error happened, what its cause is and, of damage, what to do."""
     if isinstance(error, MemoryError):
         return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:
@@ -76,6 +77,20 @@ def told(error: BaseException) -> str:
         return f"{' to '.join(places)}: {error.strerror}" if places else error.strerror
     if isinstance(error, CorruptBatch):
         return f"{error}; {_FETCH_ANEW}"
+    if isinstance(error, CorruptIndex):
+        return f"{error}; {_make_anew(error.path)}"
     if isinstance(error, OSError | KeyError | EOFError):
         return f"{error} ({type(error).__name__})"
     return str(error) or type(error).__name__
+
+
+def _make_anew(index: Path) -> str:
+    """Return what to do about a damaged index file.
+
+    A broker that misses an offset index makes all indexes of the segment anew. Without the ``.timeindex`` alone, or the
+    ``.txnindex`` alone, it takes it that there is nothing. Source: Kafka LogSegment.sanityCheck,
+    LogLoader.loadSegmentFiles.
+    """
+    missed = index.with_suffix(FileKind.INDEX).name
+    files = "it" if index.name == missed else f"it and {missed}"
+    return f"move {files} away and start the broker once: it makes the indexes of the segment anew from the log"

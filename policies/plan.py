@@ -77,6 +77,11 @@ class Deletion(NamedTuple):
     """The log end offset if every segment goes: an empty segment is first rolled there. None otherwise."""
 
     @property
+    def base_offsets(self) -> set[int]:
+        """The base offsets of the segments."""
+        return {segment.base_offset for segment in self.segments}
+
+    @property
     def size_bytes(self) -> int:
         """The size of the segments' ``.log`` and index files."""
         return sum(segment.size_bytes + segment.companions_bytes for segment in self.segments)
@@ -93,6 +98,11 @@ class Compaction(NamedTuple):
     round: CompactionRound
     segments: tuple[SegmentFacts, ...]
     """The segments of all groups, clean and dirty ones, ascending."""
+
+    @property
+    def base_offsets(self) -> set[int]:
+        """The base offsets of the segments."""
+        return {segment.base_offset for segment in self.segments}
 
     @property
     def size_bytes(self) -> int:

@@ -27,13 +27,14 @@ from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
-# opening a FIFO that nobody writes to, or a device, must not wait
-_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _ENTRY
+READ_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _ENTRY
+"""Opening a FIFO that nobody writes to, or a device, must not wait."""
 
 
 _FLAGS: Final = struct.Struct("@l")
 _GET_FLAGS: Final = 2 << 30 | _FLAGS.size << 16 | ord("f") << 8 | 1
 """FS_IOC_GETFLAGS."""
+_NO_FLAGS: Final = bytes(_FLAGS.size)
 _UNCHANGEABLE: Final = 0x10 | 0x20
 """FS_IMMUTABLE_FL, FS_APPEND_FL."""
 _LOOKS_MAX: Final = 8
@@ -65,12 +66,17 @@ def despite_vanishing(read: Callable[[], _T]) -> _T:
 
 def ensure_not_immutable(descriptor: int, path: Path) -> None:
     """Refuse what ``chattr`` made immutable or append-only. Raises: ImmutableFile."""
-    try:
-        found = fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size))
-    except OSError:  # this file system has no such flags
-        return
-    if _FLAGS.unpack(found)[0] & _UNCHANGEABLE:
+    if is_unchangeable(descriptor):
         raise ImmutableFile(path)
+
+
+def is_unchangeable(descriptor: int) -> bool:
+    """Return whether ``chattr`` made a file or directory immutable or append-only."""
+    try:
+        found = fcntl.ioctl(descriptor, _GET_FLAGS, _NO_FLAGS)
+    except OSError:  # this file system has no such flags
+        return False
+    return bool(_FLAGS.unpack(found)[0] & _UNCHANGEABLE)
 
 
 @contextmanager
@@ -108,9 +114,9 @@ def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
     Raises: OSError, also for symlinks; UnreadableFile for FIFOs, devices and sockets.
     """
     if parent is None:
-        descriptor = open_entry(path, _READ)
+        descriptor = open_entry(path, READ_FLAGS)
     else:
-        descriptor = os.open(str(path).rpartition("/")[2], _READ, dir_fd=parent)
+        descriptor = os.open(str(path).rpartition("/")[2], READ_FLAGS, dir_fd=parent)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)

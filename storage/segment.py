@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.directory import ensure_not_immutable, open_sized, opened, status_of
-from storage.errors import PlanOutOfDate, UnreadableFile
+from storage.directory import (
+    READ_FLAGS,
+    ImmutableFile,
+    ensure_not_immutable,
+    is_unchangeable,
+    open_sized,
+    opened,
+    status_of,
+)
+from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
 
 BLOCK_BYTES: Final = 512
 """The unit of ``st_blocks``, whatever the file system's own is."""
+_IN_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
+_LOGS: Final = frozenset(f"{FileKind.LOG}{state}"[1:] for state in _IN_A_LOG)
+_CHANGED: Final = frozenset(f"{kind}{state}"[1:] for kind in SEGMENT_KINDS for state in _IN_A_LOG)
+"""The suffixes of a segment's files, those among them that recovery is about to give their plain name."""
 
 
 class SegmentFile(NamedTuple):
@@ -100,27 +112,6 @@ class Segment(NamedTuple):
         """The identities of the index files."""
         return [file.identity for kind, file in self.files.items() if kind is not FileKind.LOG]
 
-    def ensure_changeable(self, parent: int, *, and_readable: bool = False) -> None:
-        """Refuse a segment of which a file cannot be renamed or removed: before the first step, not in the middle.
-
-        Args:
-            parent: a descriptor of the segment's directory.
-            and_readable: refuse it also if the log cannot be opened.
-
-        Raises: ImmutableFile, UnreadableFile.
-        """
-        for kind, file in self.files.items():
-            try:
-                descriptor = open_to_read(file.location, parent)
-            except UnreadableFile:
-                if and_readable and kind is FileKind.LOG:
-                    raise
-                continue  # a rename needs no permission to read
-            try:
-                ensure_not_immutable(descriptor, file.path)
-            finally:
-                os.close(descriptor)
-
     def ensure_as_listed(self) -> None:
         """Look again at all files, just before acting. Raises: PlanOutOfDate if one is not as it was listed."""
         with opened(self.directory) as descriptor:
@@ -160,6 +151,42 @@ class Segment(NamedTuple):
             for kind in SEGMENT_KINDS
             if kind in self.files
         ]
+
+
+def ensure_changeable(directory: Path, base_offsets: Collection[int], *, and_readable: bool = False) -> None:
+    """Refuse a partition of which some file cannot be renamed or removed, before anything of it is touched.
+
+    The directory is not listed as ``list_partition`` does: of a hundred thousand files only the names are asked for.
+
+    Args:
+        directory: of the partition.
+        base_offsets: of the segments that are to be renamed or removed; those that are gone are passed over.
+        and_readable: refuse also a ``.log`` that cannot be opened.
+
+    Raises: ImmutableFile, UnreadableFile.
+    """
+    with as_unreadable(directory), opened(directory) as parent:
+        ensure_not_immutable(parent, directory)
+        for file_name in sorted(os.listdir(parent)):  # noqa: PTH208 - a Path takes no descriptor
+            base, _, suffixes = file_name.partition(".")
+            if suffixes in _CHANGED and base.isdecimal() and int(base) in base_offsets:
+                _ensure_changeable(directory, file_name, parent, and_readable=and_readable and suffixes in _LOGS)
+
+
+def _ensure_changeable(directory: Path, file_name: str, parent: int, *, and_readable: bool) -> None:
+    try:
+        descriptor = os.open(file_name, READ_FLAGS, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if and_readable:
+            raise UnreadableFile(directory / file_name, error.strerror or str(error)) from error
+        return  # a rename needs no permission to read
+    try:
+        if is_unchangeable(descriptor):
+            raise ImmutableFile(directory / file_name)
+    finally:
+        os.close(descriptor)
 
 
 def _ensure_as_listed(file: SegmentFile, directory: int) -> None:

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
+    from policies.plan import Plan
     from storage.log_dir import LogDir
 
 TOPIC_OPTION = "--topic"
 OPERAND = "TOPIC-PARTITION"
 _LIST = "; logcleaner topics lists what is there"
+_IS_IT = "is it a log dir, and was nothing lost?"
+_NAMED_MAX = 3
 _MOVE = "put the directory itself there, or mount it there"
 
 
@@ -59,16 +62,23 @@ def check_globs(
         raise InvalidConfigs(tuple(problems))
 
 
-def check_partition(wanted: TopicPartition, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir] = ()) -> None:
-    """Refuse a partition that nothing knows. Arguments: as for ``check_globs``. Raises: InvalidConfig."""
+def check_partition(
+    wanted: TopicPartition | str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir] = ()
+) -> None:
+    """Refuse a partition that nothing knows, and a text that is no partition.
+
+    Arguments: as for ``check_globs``. Raises: InvalidConfig.
+    """
     known = set(known)
     if wanted not in known:
         linked = _symlinks_named(str(wanted), log_dirs)
-        near = linked or did_you_mean(str(wanted), map(str, known)) or _LIST
-        raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near}")
+        near = linked or did_you_mean(str(wanted), map(str, known))
+        if isinstance(wanted, str):
+            raise InvalidConfig(OPERAND, wanted, f"is no partition{near or f', such as orders-3{_LIST}'}")
+        raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near or _LIST}")
 
 
-def check_remembered(globs: Sequence[str], wanted: TopicPartition | None, log_dirs: Sequence[LogDir]) -> None:
+def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, log_dirs: Sequence[LogDir]) -> None:
     """Refuse names that occur neither in the log dirs, nor in their journals, nor in their holds.
 
     A partition that a journal names may be gone by now. Raises: InvalidConfig, InvalidConfigs; UnreadableFile,
@@ -157,6 +167,22 @@ def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
     if paths := symlinks_in(log_dirs):
         are = "is a symlink" if len(paths) == 1 else "are symlinks"
         complain(f"{', '.join(map(str, paths))} {are}, which is not followed: left out; {_MOVE}")
+
+
+def warn_of_directories_without_segments(plan: Plan) -> None:
+    """Tell in a line for each log dir which directories only have the name of a partition.
+
+    A broker takes them for partitions, too, so they are not left out.
+    """
+    from policies.plan import PartitionPlan
+
+    for log_dir in plan.log_dirs:
+        found = [p.facts for p in log_dir.partitions if isinstance(p, PartitionPlan)]
+        bare = [str(facts.topic_partition) for facts in found if not facts.segments and not facts.leftover_files]
+        if bare:
+            others = f" and {len(bare) - _NAMED_MAX} more" if len(bare) > _NAMED_MAX else ""
+            names = f"{', '.join(bare[:_NAMED_MAX])}{others}"
+            complain(f"{log_dir.facts.path}: no segment in {names}: a broker would begin an empty log there; {_IS_IT}")
 
 
 def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:

@@ -18,6 +18,9 @@ _NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
 class Parser(argparse.ArgumentParser):
     """The parser that reports a mistake in one line, and loads rich only when it shows help."""
 
+    for_several = ""
+    """What to say instead, where a user gives more operands than a command takes."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
         self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values: no option begins with a digit
@@ -55,6 +58,8 @@ class Parser(argparse.ArgumentParser):
             near = did_you_mean(f"-{one}", self._option_string_actions) if one.startswith("-") else ""
             if f"--{one}" in self._option_string_actions:
                 near = f"; did you mean --{one}?"
+            elif self.for_several and not one.startswith("-"):
+                near = f"; {self.for_several}"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 

@@ -44,7 +44,7 @@ class ProgressBar:
             self._progress = _started(self._doing)
         if self._progress:
             done_bytes = self._done_bytes // self._passes
-            if self._expected_bytes:  # some bytes are read once more: where a map does not hold all keys, for one
+            if self._expected_bytes:  # a partition that changed meanwhile is compacted from its beginning once more
                 done_bytes = min(done_bytes, self._expected_bytes)
             self._progress.update(
                 self._progress.task_ids[0],

@@ -35,7 +35,7 @@ def show(
     view: View | None = None,
     pager: bool = False,
 ) -> str:
-    """Print a report on stdout. No other function does.
+    """Print a report on stdout.
 
     Args:
         report: the value that a command made.
@@ -62,7 +62,19 @@ def show(
     from rich.console import Console
 
     console = Console(width=None if is_terminal else _WIDE)
-    return _page(parts, console) if pager and is_terminal else _print(parts, console)
+    told = _page(parts, console) if pager and is_terminal else _print(parts, console)
+    return told if is_terminal else ""
+
+
+def tell(words: str) -> None:
+    """Print one more line of a result on stdout; a terminal gets it wrapped, as the report before it."""
+    from cleaner.printable import printable
+    from cleaner.report.page import wrapped
+
+    line = printable(words)
+    if sys.stdout.isatty():
+        line = wrapped(line, shutil.get_terminal_size((80, 24)).columns, 2)
+    sys.stdout.write(f"{line}\n")
 
 
 def _page(parts: Iterable[Lines | Table], console: Console) -> str:
@@ -93,18 +105,19 @@ def _print_plain(parts: Iterable[Lines | Table]) -> None:
 
 
 def _print(parts: Iterable[Lines | Table], console: Console) -> str:
-    """Print a report with rich, and return the text of its lines if they went to a terminal."""
+    """Print a report with rich, and return the text of its lines."""
     from cleaner.report.page import Lines
 
     told: list[str] = []
     for part in parts:
         if not isinstance(part, Lines):
             console.print(part)
-        elif console.is_terminal:
+            continue
+        told.append(part.plain)
+        if console.is_terminal:
             console.print(part.styled(), soft_wrap=True, end="")
-            told.append(part.plain)
-        else:
-            sys.stdout.write(part.plain)
+        else:  # TTY_COMPATIBLE=0
+            console.out(part.plain, highlight=False, end="")
     return "".join(told)
 
 
@@ -123,6 +136,8 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -
         listener: the log, after ``hold_failures``.
         told: what ``show`` returned.
     """
+    from cleaner.report.totals import log_dir_errors
+
     for failed in plan.failures:
         listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
     if outcome.dry_run:  # a run logs these failures itself
@@ -133,8 +148,3 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -
         if error != outcome.no_kernels:
             listener.event("log_dir_failed", error=error)
     listener.release_failures(told)
-
-
-def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
-    """Return the errors of whole log dirs, and those that belong to no partition."""
-    return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]

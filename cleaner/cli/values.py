@@ -76,6 +76,13 @@ def topic_partition(text: str) -> TopicPartition:
     return found
 
 
+def partition_or_text(text: str) -> TopicPartition | str:
+    """Parse the name of a partition. Return what is none as it is: who knows the partitions names the nearest one."""
+    from storage.names import parse_topic_partition
+
+    return parse_topic_partition(text) or text
+
+
 def offset(text: str) -> int:
     """Parse an offset: a whole number of at most 19 digits."""
     if not (text.isascii() and text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX):

@@ -22,7 +22,6 @@ from cleaner.engine.uncleanable import causes
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
-from policies.forecast.runway import Runway, runway
 from policies.plan import PartitionKey, Plan, Request, plan
 from policies.replanning import held_back, without_compactions
 from storage.errors import LogCleanerError
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from cleaner.engine.freeing import Rescue, Rescued
     from cleaner.engine.rehearsal.what_if import Answered
     from policies.explaining.explanation import PartitionExplanation
+    from policies.forecast.runway import Runway
     from policies.forecast.what_if import Question
     from policies.rescue import SpaceTarget, Volume
 
@@ -156,6 +156,8 @@ class Cleaner:
 
     def runways(self, plan: Plan) -> tuple[Runway, ...]:
         """Return how long each file system of the log dirs lasts, with the configuration of a plan."""
+        from policies.forecast.runway import runway  # noqa: PLC0415 - no run that changes something tells it
+
         return tuple(runway(volume, plan) for volume in self.volumes())
 
     def clean(self, request: Request) -> tuple[Plan, Outcome]:

@@ -26,8 +26,7 @@ from pathlib import Path
 from policies.facts import SegmentFacts
 from policies.plan import Deletion
 from storage.checkpoints import format_leader_epochs, truncate_from_start
-from storage.directory import ensure_not_immutable, opened
-from storage.errors import LogCleanerError, PlanOutOfDate, as_unreadable
+from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
@@ -111,24 +110,6 @@ def check_unchanged(found: Iterable[Segment], planned: Iterable[SegmentFacts]) -
             raise PlanOutOfDate(segment.log.path, what)
         segments.append(segment)
     return segments
-
-
-def ensure_changeable(listing: Listing, planned: Iterable[SegmentFacts], *, and_readable: bool = False) -> None:
-    """Refuse a partition of which some file cannot be renamed or removed, before anything of it is touched.
-
-    Args:
-        listing: the partition.
-        planned: the segments that a deletion or a compaction takes out of the log; those that are gone are passed over.
-        and_readable: refuse also a ``.log`` that cannot be opened.
-
-    Raises: ImmutableFile, UnreadableFile.
-    """
-    wanted = {facts.base_offset for facts in planned}
-    with as_unreadable(listing.directory), opened(listing.directory) as parent:
-        ensure_not_immutable(parent, listing.directory)
-        for segment in listing.segments:
-            if segment.base_offset in wanted:
-                segment.ensure_changeable(parent, and_readable=and_readable)
 
 
 def _roll(

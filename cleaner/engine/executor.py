@@ -19,13 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from cleaner.engine.compactor import Compactor, Local
-from cleaner.engine.deletion import (
-    check_unchanged,
-    ensure_changeable,
-    remove_segments,
-    retire_segments,
-    truncate_leader_epochs,
-)
+from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
@@ -42,6 +36,7 @@ from storage.filesystem import OutOfSpace
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
+from storage.segment import ensure_changeable
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
@@ -235,7 +230,7 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
-        ensure_changeable(listing, deletion.segments)
+        ensure_changeable(listing.directory, deletion.base_offsets)
         undo = {} if self._request.is_at_once else {"undo": undo_of(facts, deletion, listing)}
         self._record("delete", facts.topic_partition, **deletion_entry(deletion), **undo)
         remove = remove_segments if self._request.is_at_once else retire_segments
@@ -289,7 +284,7 @@ class Executor:
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
         round_ = round_of(partition, listing, self._request, self._means)
-        ensure_changeable(listing, compaction.segments, and_readable=True)
+        ensure_changeable(listing.directory, compaction.base_offsets, and_readable=True)
         self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
         try:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from policies.forecast.runway import Runway
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted
+    from policies.forecast.runway import Runway
 
 
 class Basis(StrEnum):

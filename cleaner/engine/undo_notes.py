@@ -38,7 +38,7 @@ def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict
 
     Raises: CorruptCheckpoint, UnreadableFile of the leader epochs.
     """
-    bases = {segment.base_offset for segment in deletion.segments}
+    bases = deletion.base_offsets
     doomed = [segment for segment in listing.segments if segment.base_offset in bases]
     rolled = deletion.roll_at_offset
     start, first_base = facts.log_start_offset, facts.segments[0].base_offset

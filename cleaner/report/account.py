@@ -24,7 +24,7 @@ from cleaner.engine.space.account import (
     largest,
 )
 from cleaner.printable import printable
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import ATTENTION, Page, counted, size
 from cleaner.report.rollup.columns import in_columns
 from policies.reasons import duration
 
@@ -217,9 +217,9 @@ def _named(group: Sequence[Account]) -> str:
 
 def _tell_unread(causes: Sequence[str], page: Page) -> None:
     for cause in causes[:_NAMED_MAX]:
-        page.line(f"Not counted: {cause}", "yellow", hanging=2)
+        page.line(f"Not counted: {cause}", ATTENTION, hanging=2)
     if len(causes) > _NAMED_MAX:
-        page.line(f"Not counted: {len(causes) - _NAMED_MAX:,} more", "yellow")
+        page.line(f"Not counted: {len(causes) - _NAMED_MAX:,} more", ATTENTION)
 
 
 def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], page: Page) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.forecast.documents import documents
-from cleaner.report.totals import Totals
+from cleaner.report.totals import Totals, log_dir_errors
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Limit, Reason, as_int64
@@ -42,10 +42,12 @@ class CleaningReport:
 
         A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
-        compaction drops records without a key, or as null if the data was not read, so that nobody knows. Only a dry
-        run has ``runway``: an object for each file system.
+        compaction drops records without a key, or as null if the data was not read, so that nobody knows. ``errors``
+        tells what failed beside the partitions, if anything did. Only a dry run has ``runway``: an object for each
+        file system.
         """
         plan, outcome = self.plan, self.outcome
+        errors = log_dir_errors(plan, outcome)
         return {
             "schema": SCHEMA,
             "now": plan.request.now_ms,
@@ -54,6 +56,7 @@ class CleaningReport:
             "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
             "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
             "totals": _totals(Totals.of(plan, outcome), outcome),
+            **({"errors": errors} if errors else {}),
             **({"runway": documents(outcome.runways)} if outcome.runways else {}),
         }
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.forecast.runways import opening
-from cleaner.report.page import LINES_MAX, Page, counted, size
-from cleaner.report.rollup.listing import STYLES, list_order, list_topics
+from cleaner.report.page import ATTENTION, LINES_MAX, Page, counted, size
+from cleaner.report.rollup.listing import list_order, list_topics
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted, summarize
-from cleaner.report.runs import Stretch, policy_of, runs_of, told, where
+from cleaner.report.runs import STYLES, Stretch, policy_of, runs_of, told, where
 from policies.facts import UnreadablePartition
 from policies.forecast.births import seen_ms
 from policies.guards import may_drop_unkeyed
@@ -51,7 +51,7 @@ def fill(
         page.text.extend(summary.text)
         return
     if outcome.dry_run:
-        page.line(opening(plan), "bold yellow")
+        page.line(opening(plan), ATTENTION)
         page.line()
     if page.every_segment:
         _every_segment(page, plan, outcome)
@@ -61,7 +61,8 @@ def fill(
         page.line()
         if is_rescue:
             list_order(page, plan, LINES_MAX // 4)
-        list_topics(page, plan, outcome, LINES_MAX - page.lines - summary.lines)
+        behind = len(outcome.runways) + 1 if is_rescue else 0  # ``free`` tells of each file system, and that it unlinks
+        list_topics(page, plan, outcome, LINES_MAX - behind - page.lines - summary.lines)
     page.text.extend(summary.text)
 
 
@@ -91,20 +92,20 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> N
         fits = "" if scratch <= facts.free_bytes else ", and a compaction that does not fit is left out"
         page.note(f"compaction needs up to {size(scratch)} of that while it runs{fits}")
     if facts.locked_by and outcome.dry_run:
-        page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", "yellow", indent=2)
+        page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", ATTENTION, indent=2)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
         age = duration(max(seen_ms(plan) - newest_ms, 0))
         page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old")
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
-        page.note(f"{torn}: the last changes may be missing", "bold yellow")
+        page.note(f"{torn}: the last changes may be missing", ATTENTION)
     if outcome.dry_run and not at_once and facts.free_bytes < _JOURNAL_BYTES and _has_work(planned):
         words = "the file system has no space for the journal, so a run changes nothing here"
-        page.note(f"{words}; logcleaner free, or --delete-delay 0, makes space first", "bold yellow")
+        page.note(f"{words}; logcleaner free, or --delete-delay 0, makes space first", ATTENTION)
     if planned.foreign and not planned.guard:
-        page.note(f"{planned.foreign.code}: {planned.foreign.text}", "bold yellow")
+        page.note(f"{planned.foreign.code}: {planned.foreign.text}", ATTENTION)
     if planned.guard:
-        page.note(f"held back: {planned.guard.text}", "bold yellow")
+        page.note(f"held back: {planned.guard.text}", ATTENTION)
     for error in facts.errors:
         page.note(f"FAILED: {error}", "bold red")
 
@@ -139,21 +140,21 @@ def _partition(planned: Planned, outcome: Outcome, page: Page) -> None:
 
 def _run(run: Stretch, columns: int, page: Page) -> None:
     reason = run.verdict.reason
-    figures = f"{where(run):{columns}}  {size(run.size_bytes):>11}"
-    page.note(f"{run.word:{WORD_WIDTH}}  {figures}  {reason.code}", STYLES[run.verdict.action])
+    figures = f"  {where(run):{columns}}  {size(run.size_bytes):>11}  {reason.code}"
+    page.fate(f"{run.word:{WORD_WIDTH}}", figures, STYLES[run.verdict.action])
     page.line(told(reason, "" if run.alike else str(run.verdict.base_offset)), indent=4)
 
 
 def _result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None:
     if result.compacted_from_bytes:
         to_bytes = None if result.basis is Basis.ESTIMATE else result.compacted_to_bytes
-        words = f"compaction: {compacted(result.compacted_from_bytes, to_bytes, dirty_bytes(planned))}"
+        words = f": {compacted(result.compacted_from_bytes, to_bytes, dirty_bytes(planned))}"
         if result.records_read:
             words += f", {result.records_kept:,} of {result.records_read:,} records stay"
         if result.records_unkeyed:
             words += f", {result.records_unkeyed:,} without a key go"
         if result.basis is Basis.ESTIMATE and may_drop_unkeyed(planned):
             words += ", records without a key not counted"
-        page.note(words, STYLES[Action.COMPACT])
+        page.fate("compaction", words, STYLES[Action.COMPACT])
     if result.error:
         page.note(f"FAILED: {result.error}", "bold red")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.printable import printable
-from cleaner.report.page import Lines, Page, counted
+from cleaner.report.page import ATTENTION, Lines, Page, counted
 from policies.config.config_keys import (
     BROKER_KEY,
     DOUBLE_MAX,
@@ -90,7 +90,7 @@ class ConfigurationReport:
         head.line()
         head.line(f"Topic {scope.topic}" if scope.topic else "Broker, and topics without values of their own", "bold")
         if scope.unknown_because:
-            head.note(f"{_POLICY} is unknown, so everything stays: {scope.unknown_because}", "yellow")
+            head.note(f"{_POLICY} is unknown, so everything stays: {scope.unknown_because}", ATTENTION)
         yield head.text
         if shown:
             yield _table(shown)
@@ -126,7 +126,7 @@ class KeyReport:
         key = _key(explanation)
         page.line(f"{key.name}{self._whose(key)}: {value_text(key, explanation.winner.value)}", "bold")
         if self.scope.unknown_because and key.name == _POLICY:
-            page.note(f"It counts as unknown, so everything stays: {self.scope.unknown_because}", "yellow")
+            page.note(f"It counts as unknown, so everything stays: {self.scope.unknown_because}", ATTENTION)
         page.line()
         _layers(explanation, page)
         page.line()

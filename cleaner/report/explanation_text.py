@@ -9,7 +9,8 @@ from typing import Final
 from cleaner.engine.explaining.choosing import ChosenSegment
 from cleaner.engine.space.account import PartitionSpace
 from cleaner.report.account import LABELS
-from cleaner.report.page import YEAR_9999_MS, Page
+from cleaner.report.page import ATTENTION, YEAR_9999_MS, Page
+from cleaner.report.runs import STYLES
 from policies.config.config_keys import TOPIC_KEY
 from policies.explaining.blockers import Blocker
 from policies.explaining.changes import ComingChange
@@ -21,7 +22,6 @@ from policies.plan import PartitionPlan
 from policies.reasons import Action, Reason, ReasonCode, duration, moment
 from policies.retention import newest
 
-_STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
 _LABEL_WIDTH: Final = len("offsets  ")
 _WORD_WIDTH: Final = len("compact")
 _CHANGES_TOLD: Final = 4
@@ -61,7 +61,7 @@ def fill(
         _contents(chosen, page)
     _blockers(_concerning(explained.blockers, chosen), page)
     for problem in explained.seen.problems:
-        page.line(f"Not known, because it cannot be read: {problem}", "bold yellow", hanging=2)
+        page.line(f"Not known, because it cannot be read: {problem}", ATTENTION, hanging=2)
     page.line()
 
 
@@ -131,7 +131,7 @@ def _dirty(explained: PartitionExplanation) -> str:
 def _acts(explained: PartitionExplanation, page: Page) -> None:
     """Add what ``clean`` does now."""
     if explained.planned.guard is not None:
-        page.line("Now   a guard rail holds clean back here", "bold yellow", hanging=6)
+        page.line("Now   a guard rail holds clean back here", ATTENTION, hanging=6)
         page.line(f"With --yes it {_done_by(explained.intended)}", indent=6)
         return
     page.line(f"Now   clean {_done_by(explained.planned)}", "bold", hanging=6)
@@ -184,7 +184,7 @@ def _stretch(
     action, reason = first.verdict.action, first.verdict.reason
     size_bytes = sum(fate.facts.size_bytes for fate in fates)
     where = f"{_bases(fates):{columns}}  {size(size_bytes):>10}"
-    page.note(f"{action.value:{_WORD_WIDTH}}  {where}  {reason.code}", _STYLES[action])
+    page.fate(f"{action.value:{_WORD_WIDTH}}", f"  {where}  {reason.code}", STYLES[action])
     page.line(_extent(fates), indent=4, hanging=2)
     # people ask about the segment next to the border between what goes and what stays
     telling = last if action is Action.DELETE else first
@@ -314,7 +314,7 @@ def _blockers(blockers: Sequence[Blocker], page: Page) -> None:
     page.line()
     page.line("What blocks, and what to do", "bold")
     for blocker in blockers:
-        page.line(f"{blocker.code}  {blocker.owner}", "bold yellow", indent=2, hanging=2)
+        page.line(f"{blocker.code}  {blocker.owner}", ATTENTION, indent=2, hanging=2)
         page.line(blocker.text, indent=4)
         told = f"{blocker.text} {blocker.remedy}"
         if blocker.until_ms is not None and blocker.until_ms < YEAR_9999_MS and moment(blocker.until_ms) not in told:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -30,6 +29,8 @@ class Report(Protocol):
 
 YEAR_9999_MS: Final = 253_402_300_799_000
 """A later time is not told as a date."""
+ATTENTION: Final = "bold magenta"
+"""The style of what a person should not miss. Yellow is hard to read on a light terminal."""
 LINES_MAX: Final = 60
 """So many lines has a report at most, unless the user asks for more."""
 _GAP: Final = "..."
@@ -45,9 +46,12 @@ class Lines:
         for line, style in lines:
             self.add(line, style)
 
-    def add(self, line: str, style: str = "") -> None:
-        """Add a line without its line break. ``style``: in the words of rich."""
-        self._styled.append((line + "\n", style))
+    def add(self, line: str, style: str = "", columns: int | None = None) -> None:
+        """Add a line without its line break. ``style``: in the words of rich, of so many columns, by default of all."""
+        if columns is None:
+            self._styled.append((line + "\n", style))
+        else:
+            self._styled += (line[:columns], style), (line[columns:] + "\n", "")
 
     def extend(self, lines: Lines) -> None:
         """Add other lines with their styles."""
@@ -103,18 +107,22 @@ class Page:
         told = printable(words)
         return shortened(told, columns) if self.shortens else told
 
-    def line(self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
-        """Add a line, wrapped at the page's width; the continuation is indented by ``hanging`` more columns."""
+    def line(
+        self, words: str = "", style: str = "", *, indent: int = 0, hanging: int = 0, styled: int | None = None
+    ) -> None:
+        """Add a line, wrapped at the page's width.
+
+        Args:
+            words: of the line.
+            style: see ``Lines.add``.
+            indent: columns before the words.
+            hanging: so many more columns before a continuation.
+            styled: so many columns of the words have the style; by default all.
+        """
         line = " " * indent + printable(words)
         if len(line) > self.width:
-            line = textwrap.fill(
-                line,
-                self.width,
-                subsequent_indent=" " * (indent + hanging),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        self.text.add(line, style)
+            line = wrapped(line, self.width, indent + hanging)
+        self.text.add(line, style, None if styled is None else indent + styled)
 
     def row(self, words: str, style: str = "") -> None:
         """Add a row of a table. It is wrapped only on a terminal that is narrower than the row's figures."""
@@ -126,6 +134,35 @@ class Page:
     def note(self, words: str, style: str = "") -> None:
         """Add a line about what the line before names; it is indented, and its continuation more."""
         self.line(words, style, indent=2, hanging=2)
+
+    def fate(self, word: str, rest: str, style: str) -> None:
+        """Add a note that begins with a word of a style; the rest has none, and so is well read on each terminal."""
+        self.line(word + rest, style, indent=2, hanging=2, styled=len(word))
+
+
+def wrapped(line: str, columns: int, indent: int) -> str:
+    """Return a line as lines of at most so many columns, without breaking a word.
+
+    ``textwrap`` does the same and takes five times as long, which a report of all segments would feel.
+
+    Args:
+        line: may begin with spaces, which stay.
+        columns: a longer word gets a line that is longer.
+        indent: spaces before each further line.
+    """
+    lines, line = list[str](), line.rstrip(" ")
+    begin = len(line) - len(line.lstrip(" "))
+    if begin >= columns:
+        line, begin = " " * indent + line[begin:], indent
+    while len(line) > columns:
+        space = line.rfind(" ", begin, columns + 1)
+        if space < 0:
+            space = line.find(" ", max(begin, columns))
+        if space < 0:
+            break
+        lines.append(line[:space].rstrip(" "))
+        line, begin = " " * indent + line[space:].lstrip(" "), indent
+    return "\n".join((*lines, line))
 
 
 def shortened(name: str, columns: int) -> str:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.report.page import YEAR_9999_MS, counted
 from policies.plan import PartitionPlan
 from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
+
+STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
+"""The style of the word for a fate."""
 
 
 class Stretch(NamedTuple):

@@ -66,5 +66,10 @@ class Totals(NamedTuple):
         return self.deleted_bytes + self.compacted_from_bytes - self.freed_bytes
 
 
+def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
+    """Return the errors of whole log dirs, and those that belong to no partition."""
+    return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]
+
+
 def _is_compacted(planned: PartitionPlan, outcome: Outcome) -> bool:
     return planned.key in outcome.results and outcome.results[planned.key].compacted_from_bytes > 0

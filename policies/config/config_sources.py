@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -96,6 +95,8 @@ def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:
 
 def nearest(written: str, names: Mapping[str, object]) -> str:
     """Return ``; did you mean retention.ms?``; an empty text if no name is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake asks for it
+
     written = written.lower()  # every name is in small letters
     topic_key = SYNONYM_OF.get(written)
     found = [topic_key] if topic_key in names else get_close_matches(written, names, n=1)

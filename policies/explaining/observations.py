@@ -34,6 +34,8 @@ class OpenTransaction(NamedTuple):
     first_offset: int
     since_ms: int | None
     """The timestamp of its first batch, epoch ms; None if the batch is gone or has none."""
+    transactional_id: str | None = None
+    """The transactional id of the producer; None if it is not known, or if the transaction blocks nothing."""
 
 
 class WaitingFiles(NamedTuple):

@@ -84,9 +84,10 @@ def _open_transaction(case: Case) -> Iterator[Blocker]:
     if not pinned and not is_hanging:
         return
     since = f" on {moment(first.since_ms)}, {_age(case, first.since_ms)}" if first.since_ms is not None else ""
+    producer = f"producer {first.producer_id}, epoch {first.producer_epoch}"
+    owner = producer if first.transactional_id is None else f"transactional id {first.transactional_id}, {producer}"
     text = (
-        f"Producer {first.producer_id}, epoch {first.producer_epoch}, began a transaction at offset "
-        f"{first.first_offset}{since}, and it has no end."
+        f"{owner[0].upper()}{owner[1:]}, began a transaction at offset {first.first_offset}{since}, and it has no end."
     )
     if others:
         text += f" {counted(len(others), 'more transaction')} {'is' if len(others) == 1 else 'are'} open behind it."
@@ -96,7 +97,7 @@ def _open_transaction(case: Case) -> Iterator[Blocker]:
     text += " Consumers that read committed records wait at it."
     yield Blocker(
         BlockerCode.OPEN_TRANSACTION,
-        f"producer {first.producer_id}, epoch {first.producer_epoch}",
+        owner,
         text,
         _transaction_remedy(case, first, is_hanging=is_hanging),
         first.since_ms,

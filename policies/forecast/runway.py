@@ -14,12 +14,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.forecast.births import DAY_MS, Births, births, seen_ms
 from policies.forecast.long_run import is_left_out, limit_of
 from policies.plan import PartitionPlan, Plan
-from policies.rescue import Volume
+
+if TYPE_CHECKING:
+    from policies.rescue import Volume
 
 _MEMORY_SECONDS: Final = 86_400.0
 OBSERVED_SECONDS_MIN: Final = 3_600.0

@@ -10,7 +10,7 @@ from cleaner.config.reader import load_layers
 from cleaner.config.settings import parse_settings
 from policies import Request
 from policies.reasons import ReasonCode
-from tests.benchmarks.planning import CONFIG, main, make_log_dir
+from tests.benchmarks.planning import COMMANDS, CONFIG, TOPIC_NAME_LENGTH_MAX, main, make_log_dir
 from tests.partition_dirs import NOW_MS, a_cleaner
 
 
@@ -35,4 +35,12 @@ def test_the_exit_status_tells_whether_it_was_fast_enough(
 ) -> None:
     words = ["--segments", "12", "--partitions", "3", "--rounds", "1", "--seconds-max", seconds_max]
     assert main(words) == status
-    assert "12 segments in 3 partitions" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "12 segments in 3 partitions" in printed
+    assert all(f"\n{name} " in printed for name in COMMANDS)
+
+
+def test_some_topics_have_the_longest_name_that_kafka_allows(tmp_path: Path) -> None:
+    make_log_dir(tmp_path, segments=480, partitions=240, now_ms=NOW_MS)
+    topics = {found.name.rpartition("-")[0] for found in tmp_path.iterdir() if found.is_dir()}
+    assert {len(topic) for topic in topics if len(topic) > 20} == {TOPIC_NAME_LENGTH_MAX}

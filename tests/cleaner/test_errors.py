@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.errors import how_to_install, told
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, CorruptIndex
 from storage.filesystem import FileSystem
 from storage.log.roll import create_segment
 from tests.partition_dirs import (
@@ -90,3 +90,11 @@ def test_segment_that_somebody_rolled_since_the_plan_is_a_change_and_planned_ane
     assert (result.error, result.deleted_segments) == (None, 1)
     assert partition.log(1).exists()
     assert not partition.log(0).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "files"), [("7.index", "it"), ("7.timeindex", "it and 7.index"), ("7.txnindex", "it and 7.index")]
+)
+def test_damaged_index_is_told_with_what_makes_it_anew(name: str, files: str, tmp_path: Path) -> None:
+    remedy = f"move {files} away and start the broker once: it makes the indexes of the segment anew from the log"
+    assert told(CorruptIndex(tmp_path / name, 8, "a cause")) == f"{tmp_path / name} at byte 8: a cause; {remedy}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from tests.docs import picture
 from tests.docs.parts import DOCS, pages, with_parts
 
@@ -10,7 +13,11 @@ def main() -> None:
     """Write them all."""
     for name in pages():
         (DOCS / name).write_text(with_parts(name), "utf-8")
-    picture.PICTURE.write_text(picture.picture(), "utf-8")
+    try:
+        made = picture.picture()
+    except subprocess.CalledProcessError as failed:  # stale kernels, for one: the command says what to do
+        sys.exit(f"{picture.PICTURE.name} was not made: {failed.stderr.strip()}")
+    picture.PICTURE.write_text(made, "utf-8")
 
 
 if __name__ == "__main__":

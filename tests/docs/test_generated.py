@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ import pytest
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS
 from policies.config.key_descriptions import MEANINGS
 from tests.docs import picture
+from tests.docs.__main__ import main as write_documents
 from tests.docs.blocks import ROOT
 from tests.docs.parts import DOCS, pages, with_parts
 
@@ -54,3 +56,13 @@ def test_the_picture_of_the_readme_shows_what_a_run_prints() -> None:
 def test_the_picture_is_the_one_that_the_readme_shows() -> None:
     shown = re.findall(r"^!\[.*?\]\((.*?)\)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     assert shown == [Path(picture.PICTURE).relative_to(ROOT).as_posix()]
+
+
+def test_a_picture_that_cannot_be_made_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> str:
+        raise subprocess.CalledProcessError(1, "logcleaner", stderr="kernels: run python -m storage.compiler\n")
+
+    monkeypatch.setattr(picture, "picture", fails)
+    monkeypatch.setattr("tests.docs.__main__.pages", lambda: ())
+    with pytest.raises(SystemExit, match=r"^dry-run\.svg was not made: kernels: run python -m storage\.compiler$"):
+        write_documents()

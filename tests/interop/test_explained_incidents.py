@@ -158,7 +158,9 @@ def test_a_hanging_transaction_with_its_producer(capsys, incidents: Incidents) -
     partition = explained(capsys, incidents.without_cleaner, "hanging-0")
     found = blocker(partition, "OPEN_TRANSACTION")
     (open_,) = partition["open_transactions"]
-    assert found["owner"] == f"producer {open_['producer_id']}, epoch {open_['producer_epoch']}"
+    producer = f"producer {open_['producer_id']}, epoch {open_['producer_epoch']}"
+    assert found["owner"] == f"transactional id {open_['transactional_id']}, {producer}"
+    assert open_["transactional_id"] == "hangs"
     assert open_["first_offset"] == partition["last_stable_offset"]
     assert found["since_ms"] == open_["since_ms"] > FIRST_MS
     assert found["remedy"].startswith("It hangs: no coordinator will end it. End it with kafka-transactions.sh")

@@ -21,11 +21,11 @@ from cleaner.cli.confirming import (
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import tell_overrides
+from cleaner.cli.naming import tell_overrides, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import hold_failures, log_dir_errors, show, tell_failures
+from cleaner.cli.showing import hold_failures, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import at_least_one, moment, span_ms
 from storage.errors import InvalidConfig, LogCleanerError
@@ -133,6 +133,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener, told)
+    warn_of_directories_without_segments(plan)
     _tell_unknown(plan)
     _tell_uncommitted(plan)
     tell_guards(plan, is_dry=args.dry_run)
@@ -235,7 +236,7 @@ def _tell_uncommitted(plan: Plan) -> None:
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
-    from cleaner.report.totals import Totals
+    from cleaner.report.totals import Totals, log_dir_errors
 
     totals = Totals.of(plan, outcome)
     if totals.failed or log_dir_errors(plan, outcome):

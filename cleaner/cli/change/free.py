@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,10 @@ from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import hold_failures, log_dir_errors, show, tell_failures
+from cleaner.cli.showing import hold_failures, show, tell, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
 from cleaner.cli.waiting import Waiting
-from cleaner.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)
         _tell_measured(rescued)
         if args.dry_run and rescued.plan.has_work:
-            sys.stdout.write("free unlinks files at once: restore cannot bring them back\n")
+            tell("free unlinks files at once: restore cannot bring them back")
     _tell_short(args, rescued)
     tell_guards(rescued.plan, is_dry=args.dry_run)
     ran = Ran(rescued.plan, rescued.outcome, started_ms)
@@ -107,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _status_short(rescued: Rescued, *, has_missing: bool) -> ExitStatus:
     """Return the exit status where the target is missed."""
-    from cleaner.report.totals import Totals
+    from cleaner.report.totals import Totals, log_dir_errors
 
     if any(rescued.plan.guards):
         return ExitStatus.REFUSED
@@ -140,7 +138,7 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
             side = "more" if gained_bytes > 0 else "less"
             free += f", {size(abs(gained_bytes))} {side} than {'now' if would else 'before'}"
         asked = f"{size(wanted.wanted_bytes(later))} {f'missed by {size(short_bytes)}' if short_bytes else 'met'}"
-        sys.stdout.write(f"{printable(', '.join(later.log_dirs))}: {free}; target {asked}\n")
+        tell(f"{', '.join(later.log_dirs)}: {free}; target {asked}")
 
 
 def _tell_measured(rescued: Rescued) -> None:
@@ -150,8 +148,8 @@ def _tell_measured(rescued: Rescued) -> None:
     for earlier, later in zip(rescued.before, rescued.after, strict=True):
         if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
             gained = size(max(earlier.used_bytes - later.used_bytes, 0))
-            paths = printable(", ".join(later.log_dirs))
-            sys.stdout.write(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now\n")
+            paths = ", ".join(later.log_dirs)
+            tell(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now")
     for (log_dir, topic_partition), gain in rescued.lacking.items():
         taken, gained = gain.expected_bytes, size(max(gain.measured_bytes, 0))
         why = (
@@ -159,7 +157,7 @@ def _tell_measured(rescued: Rescued) -> None:
             "or another process wrote meanwhile"
         )
         what = f"deleting {size(taken)} freed {gained}, so nothing else of this partition was deleted"
-        sys.stdout.write(f"{printable(log_dir)}/{topic_partition}: measured: {what}: {why}\n")
+        tell(f"{log_dir}/{topic_partition}: measured: {what}: {why}")
 
 
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:

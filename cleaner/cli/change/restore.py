@@ -10,27 +10,29 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.showing import hold_failures, show
-from cleaner.cli.values import topic_partition
+from cleaner.cli.values import partition_or_text
 from cleaner.cli.waiting import Waiting
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from cleaner.cli.parser import Parser
     from cleaner.engine.undo.restore import Restorer
     from cleaner.events import EventLog
 
 HELP = "take back deletions whose files still wait, and put the partition on hold"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the arguments of ``restore``."""
     parser.usage = f"%(prog)s [{OPERAND} | --all] [--release] [-n] [options]"
+    parser.for_several = f"restore takes one {OPERAND}, for several say --all --topic GLOB GLOB"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET
     )  # fmt: skip
     parser.add_argument(
         "topic_partition",
         nargs="?",
-        type=topic_partition,
+        type=partition_or_text,
         metavar=OPERAND,
         help="the partition to restore; without it, restore only lists restorable deletions and holds",
     )

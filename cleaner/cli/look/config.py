@@ -102,11 +102,12 @@ def _explain(args: argparse.Namespace) -> int:
         if len(topics) > 1:
             raise InvalidConfig("--topic", args.topic, f"names {len(topics)} topics; name one: {', '.join(topics[:3])}")
         (scope,) = _scopes(loaded, topics, key)
-        show(KeyReport(scope, _read(loaded)), as_json=args.json, pager=args.pager)
+        report = KeyReport(scope, _read(loaded))
     else:
         (scope,) = _scopes(loaded, [None], key)
         known = topics_of(loaded) if key in TOPIC_KEY else None
-        show(KeyReport(scope, _read(loaded), loaded.layers.differing(key, known or ())), as_json=args.json)
+        report = KeyReport(scope, _read(loaded), loaded.layers.differing(key, known or ()))
+    show(report, as_json=args.json, pager=args.pager)
     return _tell(loaded, missing)
 
 

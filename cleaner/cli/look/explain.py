@@ -9,7 +9,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.showing import show
-from cleaner.cli.values import moment, offset, segment, topic_partition
+from cleaner.cli.values import moment, offset, partition_or_text, segment
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={ExitStatus.DONE: "the partition was explained", ExitStatus.FAILED: "the partition cannot be read"},
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="the partition to explain")
+    parser.add_argument("topic_partition", type=partition_or_text, metavar=OPERAND, help="the partition to explain")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "segment",

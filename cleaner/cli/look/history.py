@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, help_on
-from cleaner.cli.naming import check_remembered, warn_of_symlinks
+from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
 from cleaner.cli.showing import show
-from cleaner.cli.values import topic_partition
+from cleaner.cli.values import partition_or_text
+
+if TYPE_CHECKING:
+    from cleaner.cli.parser import Parser
 
 HELP = "show what was changed, when, why and how many bytes, from the journal"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the arguments of ``history``."""
-    parser.usage = "%(prog)s [TOPIC-PARTITION] [options]"
+    parser.usage = f"%(prog)s [{OPERAND}] [options]"
+    parser.for_several = f"history takes one {OPERAND}, for several say --topic GLOB GLOB"
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     parser.add_argument(
         "topic_partition",
         nargs="?",
-        type=topic_partition,
-        metavar="TOPIC-PARTITION",
+        type=partition_or_text,
+        metavar=OPERAND,
         help="show only this partition",
     )
     add_place_arguments(parser)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import show
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     accounts = Accounts(accountant.accounts_of(plan), file_systems_of(cleaner.volumes()))
     report = TopicsReport(plan, uncleanable, accounts, cleaner.runways(plan))
     show(report, as_json=args.json, view=view, pager=args.pager)
+    warn_of_directories_without_segments(plan)
     for error in missing:
         complain(str(error))
     failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)

@@ -116,13 +116,8 @@ def fed(transactions: TransactionFates, facts: BatchFacts, log: Path) -> bool:
 
 
 def wrong_txn_index(log: Path, cause: str) -> CorruptIndex:
-    """Return the error of a segment whose transaction index contradicts the markers.
-
-    A broker that misses an offset index makes all indexes of the segment anew; without the ``.txnindex`` alone it
-    takes it that nothing was aborted. Source: Kafka LogSegment.sanityCheck, LogLoader.loadSegmentFiles.
-    """
-    remedy = f"move it and {log.stem}.index away and start the broker once: it makes both anew from the log"
-    return CorruptIndex(log.with_suffix(FileKind.TXN_INDEX), 0, f"{cause}; {remedy}")
+    """Return the error of a segment whose transaction index contradicts the markers."""
+    return CorruptIndex(log.with_suffix(FileKind.TXN_INDEX), 0, cause)
 
 
 def facts_of(slice_: Slice, row: int) -> BatchFacts:

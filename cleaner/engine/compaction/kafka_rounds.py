@@ -78,7 +78,9 @@ class KafkaFinder:
     horizons: Horizons
     """Tombstones that the map speaks for go when they are expired; those beyond it stay."""
     progress: Callable[[int], None]
-    """Told the bytes of every segment walked."""
+    """Told the bytes of every segment when it is walked first."""
+    again: Callable[[int], None]
+    """Told the bytes of every segment walked once more."""
     _offsets: dict[bytes, int] = field(default_factory=dict)
     _is_full: bool = False
     _ordinals: int = 0
@@ -180,7 +182,8 @@ class KafkaFinder:
                 walk.add(slice_, is_ordinary=is_ordinary)
         if is_first:
             self._ordinals = walk.end_ordinal
-        self.progress(span.size_bytes)
+        tell = self.progress if is_first else self.again
+        tell(span.size_bytes)
 
     def _read(self, span: Span, slice_: Slice, row: int) -> _DecodedBatch:
         batch = slice_.table[row]

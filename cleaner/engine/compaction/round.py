@@ -211,12 +211,12 @@ def _survivors(
         from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of  # noqa: PLC0415 - rarely asked for
 
         keys_max = keys_max_of(means.broker)
-        return KafkaFinder(spans, first_dirty_offset, keys_max, new_fates, horizons, pace).find()
+        return KafkaFinder(spans, first_dirty_offset, keys_max, new_fates, horizons, pace, pace.spend).find()
     map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side
     budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
     dirty_bytes = sum(one.span.size_bytes for one in spans if is_dirty(one.span, first_dirty_offset))
     key_map = KeyMap(dirty_bytes, budget, crew.threads, filters.secret if filters else None)
-    return Finder(spans, first_dirty_offset, key_map, new_fates, crew, pace, filters).find()
+    return Finder(spans, first_dirty_offset, key_map, new_fates, crew, pace, pace.spend, filters).find()
 
 
 def _filters(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:

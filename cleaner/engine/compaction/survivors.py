@@ -72,7 +72,10 @@ class Finder:
     """Makes the follower of transactions for one walk."""
     crew: Crew
     progress: Callable[[int], None]
-    """Told the bytes of every slice walked."""
+    """Told the bytes of every slice when it is walked first."""
+    again: Callable[[int], None]
+    """Told the bytes of every slice walked once more: because keys of it are mapped and others asked for, or because
+    the map does not hold all keys at once."""
     filters: Filters | None = None
     """Of the clean segments' keys; with the secret of the map."""
     _spared: tuple[Spared, ...] = ()
@@ -154,7 +157,8 @@ class Finder:
         if self._last is not task.reader:
             self._let_go(self._last)
             self._last = task.reader
-        self.progress(task.slice_.size_bytes)
+        tell = self.progress if task.is_first else self.again
+        tell(task.slice_.size_bytes)
 
     def _let_go(self, reader: SegmentReader | None) -> None:
         """Let go of the page cache between walks, if the log is so large that it would push out other files."""

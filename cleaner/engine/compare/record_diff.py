@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.crew import Crew, untold
 from cleaner.engine.compaction.digests import Digester, Digests
 from cleaner.engine.compaction.fates import TRANSACTIONAL, Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap, Secret, new_secret
@@ -365,7 +365,7 @@ def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fa
         log_bytes = sum(opened.span.size_bytes for opened in spans)
         with Crew(1) as crew:
             key_map = KeyMap(log_bytes, _BUDGET, crew.threads)
-            found = Finder(spans, spans[0].span.base_offset, key_map, new_fates, crew, lambda _: None).find()
+            found = Finder(spans, spans[0].span.base_offset, key_map, new_fates, crew, untold, untold).find()
     walked = {one.span.segment.log.path: one.first_ordinal for one in reversed(found.walked) if isinstance(one, Walked)}
     # the bits of those that no compaction reached are never asked for
     return found.bitmap, {opened.reader.path: walked.get(opened.reader.path, found.records) for opened in earlier.spans}

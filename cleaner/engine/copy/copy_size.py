@@ -54,7 +54,7 @@ def _segments_bytes(
         files = left_of(planned).files
     except LogCleanerError:
         return _as_it_is(directory)
-    bases = {segment.base_offset for segment in planned.compaction.segments} if planned.compaction else set()
+    bases = planned.compaction.base_offsets if planned.compaction else set()
     written_bytes, copied = 0, []
     for file in files:
         if file.name.kind is FileKind.LOG and file.name.base_offset in bases:

@@ -235,7 +235,7 @@ class Copier:
         result, compaction = PartitionResult(Basis.DONE), planned.compaction
         if planned.deletion:
             result = result.with_deletion(planned.deletion, at_once=False)
-        bases = {segment.base_offset for segment in compaction.segments} if compaction else set()
+        bases = compaction.base_offsets if compaction else set()
         for segment in left.listing.segments:
             if segment.base_offset not in bases:
                 keep(segment)
@@ -301,7 +301,7 @@ class Copier:
 
 
 def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:
-    bases = {segment.base_offset for segment in planned.deletion.segments} if planned.deletion else set()
+    bases = planned.deletion.base_offsets if planned.deletion else set()
     doomed = tuple(segment for segment in listing.segments if segment.base_offset in bases)
     gone = {file.path for segment in doomed for file in segment.files.values()}
     files = tuple(f for f in listing.in_state(FileState.PLAIN) if f.path not in gone)

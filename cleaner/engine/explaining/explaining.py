@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from cleaner.engine.explaining.observing import Look, observe
+from cleaner.engine.explaining.transactional_ids import transactional_id_of
 from cleaner.engine.means import Means
+from policies.explaining.blockers import BlockerCode
 from policies.explaining.explanation import PartitionExplanation, explain
-from policies.explaining.observations import TopicHere
+from policies.explaining.observations import Observations, TopicHere
+from policies.facts import LogDirFacts
 from policies.plan import PartitionPlan, Plan
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
@@ -17,14 +21,14 @@ from storage.names import TopicPartition
 
 
 def explanations(
-    planned: Plan, wanted: TopicPartition, log_dirs: Iterable[LogDir], means: Means, *, exact: bool
+    planned: Plan, wanted: TopicPartition, log_dirs: Sequence[LogDir], means: Means, *, exact: bool
 ) -> tuple[PartitionExplanation, ...]:
     """Explain a partition in each log dir of a plan that holds it.
 
     Args:
         planned: the plan of ``clean``.
         wanted: the partition.
-        log_dirs: of the command: in them the topic's partitions are counted.
+        log_dirs: of the command: in them the topic's partitions are counted, and a transactional id is looked up.
         means: states what holds for all topics alike.
         exact: read all that may hold delete horizons, however much it is.
 
@@ -32,17 +36,27 @@ def explanations(
     """
     topic, broker = topic_here(wanted.topic, log_dirs), means.broker
     look = Look(planned.request.now_ms, broker.producer_id_expiration_ms, exact)
+
+    def explained(log_dir: LogDirFacts, partition: PartitionPlan) -> PartitionExplanation:
+        seen = observe(log_dir, partition, topic, look)
+        found = explain(partition, seen, planned.request, broker)
+        if not any(blocker.code is BlockerCode.OPEN_TRANSACTION for blocker in found.blockers):
+            return found
+        return explain(partition, with_transactional_id(seen, log_dirs), planned.request, broker)
+
     return tuple(
-        explain(
-            partition,
-            observe(log_dir.facts, partition, topic, look),
-            planned.request,
-            broker,
-        )
+        explained(log_dir.facts, partition)
         for log_dir in planned.log_dirs
         for partition in log_dir.partitions
         if isinstance(partition, PartitionPlan) and partition.facts.topic_partition == wanted
     )
+
+
+def with_transactional_id(seen: Observations, log_dirs: Iterable[LogDir]) -> Observations:
+    """Return observations with the transactional id of the oldest open transaction, the one that blocks."""
+    first, *others = seen.transactions
+    found = first._replace(transactional_id=transactional_id_of(first.producer_id, log_dirs))
+    return replace(seen, transactions=(found, *others))
 
 
 def topic_here(topic: str, log_dirs: Iterable[LogDir]) -> TopicHere:

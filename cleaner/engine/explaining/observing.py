@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from cleaner.engine.explaining.attempts import failed_attempts
 from cleaner.engine.explaining.contents import stamped_batches
 from cleaner.engine.explaining.waiting import waiting_files
+from cleaner.errors import told as told_error
 from policies.explaining.observations import (
     NO_HORIZONS,
     UNUSED,
@@ -75,7 +76,7 @@ def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look
         try:
             return read()
         except LogCleanerError as error:
-            problems.append(str(error))
+            problems.append(told_error(error))
             return otherwise
 
     times = told(lambda: _times(segments), tuple(SegmentTimes() for _ in segments))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.engine.deletion import ensure_changeable
 from cleaner.engine.leftovers import leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
@@ -13,8 +12,9 @@ from cleaner.engine.uncleanable import HeldBack
 from cleaner.errors import told
 from policies.plan import Compaction, LogDirPlan, PartitionPlan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
-from storage.log.listing import Listing, list_partition
+from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
+from storage.segment import ensure_changeable
 
 
 class Rehearsal:
@@ -29,11 +29,13 @@ class Rehearsal:
         expected, begun = self._expected(partition), PartitionResult(Basis.EXACT)
         start_seconds = self._means.clock.seconds()
         try:
-            listing = self._checked(partition)
-            begun, compaction = self._expected(replace(partition, compaction=None)), partition.compaction
+            directory, compaction = Path(path_of(partition.facts)), partition.compaction
+            if partition.deletion:
+                ensure_changeable(directory, partition.deletion.base_offsets)
+                begun = self._expected(replace(partition, compaction=None)) if compaction else expected
             if compaction:
-                ensure_changeable(listing, compaction.segments, and_readable=True)
-            measured = self._measured(partition, compaction, expected, listing) if exact and compaction else expected
+                ensure_changeable(directory, compaction.base_offsets, and_readable=True)
+            measured = self._measured(partition, compaction, expected, directory) if exact and compaction else expected
         except HeldBack as held:
             measured = replace(begun, guard=held.guard)
         except (LogCleanerError, OSError) as error:
@@ -61,21 +63,12 @@ class Rehearsal:
         deletion = partition.deletion
         return expected.with_deletion(deletion, at_once=self._request.is_at_once) if deletion else expected
 
-    def _checked(self, partition: PartitionPlan) -> Listing:
-        """Meet what a deletion would meet before its first step; return the partition as if recovered.
-
-        Raises: ImmutableFile, UnreadableFile.
-        """
-        listing = plan_recovery(list_partition(Path(path_of(partition.facts)))).listing
-        if partition.deletion:
-            ensure_changeable(listing, partition.deletion.segments)
-        return listing
-
     def _measured(
-        self, partition: PartitionPlan, compaction: Compaction, expected: PartitionResult, listing: Listing
+        self, partition: PartitionPlan, compaction: Compaction, expected: PartitionResult, directory: Path
     ) -> PartitionResult:
         from cleaner.engine.compaction import measure, round_of  # noqa: PLC0415 - loads the kernels
 
+        listing = plan_recovery(list_partition(directory)).listing
         round_ = round_of(partition, listing, self._request, self._means, _log_start(partition))
         done = measure(round_, self._means)
         return replace(expected.with_compaction(compaction, done), basis=Basis.EXACT)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from policies.forecast.runway import Runway
+if TYPE_CHECKING:
+    from policies.forecast.runway import Runway
 
 
 def documents(runways: Sequence[Runway]) -> list[dict[str, Any]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cleaner.report.page import Page, counted, size
 from policies.forecast.births import DAY_MS, WINDOW_MS, seen_ms
-from policies.forecast.runway import Runway
 from policies.plan import Plan
 from policies.reasons import duration, moment
+
+if TYPE_CHECKING:
+    from policies.forecast.runway import Runway
 
 YEARS_MAX: Final = 10
 _MINUTE_MS: Final = 60_000

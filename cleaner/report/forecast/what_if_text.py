@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from cleaner.report.forecast.runways import lasts, opening
 from cleaner.report.forecast.suppositions import Supposals, Supposed, Supposition
-from cleaner.report.page import Page, counted, size
+from cleaner.report.page import ATTENTION, Page, counted, size
 from cleaner.report.rollup.columns import in_columns
 from policies.config.config_layers import is_internal
 from policies.forecast.births import DAY_MS, WINDOW_MS
@@ -28,7 +28,7 @@ def fill(page: Page, questions: Sequence[Supposals]) -> None:
         page: the page.
         questions: at least one, each with its answers.
     """
-    page.line(opening(questions[0].in_force.plan), "bold yellow")
+    page.line(opening(questions[0].in_force.plan), ATTENTION)
     for supposals in questions:
         page.line()
         _Table(page, supposals).fill()
@@ -37,7 +37,7 @@ def fill(page: Page, questions: Sequence[Supposals]) -> None:
         "FREED and KEPT: what a run would free, and what is then left, index files included. LONG RUN: what the .log "
         f"files come to if they go on being written as in the last {WINDOW_MS // DAY_MS} days."
     )
-    page.line("DRY RUN - nothing was changed.", "bold yellow")
+    page.line("DRY RUN - nothing was changed.", ATTENTION)
 
 
 class _Line(NamedTuple):
@@ -185,10 +185,10 @@ def _troubles(answer: Supposition) -> Iterator[tuple[str, str]]:
     """Yield words and style."""
     found = answer.total
     if found.held_back:
-        yield f"a guard rail holds {counted(found.held_back, 'partition')} back; --yes releases it", "bold yellow"
+        yield f"a guard rail holds {counted(found.held_back, 'partition')} back; --yes releases it", ATTENTION
     if found.unknown:
         because = next(p.policy.unknown_because for p in answer.plan.partitions if p.config_is_unknown)
-        yield f"{counted(found.unknown, 'partition')} not touched (CONFIG_UNKNOWN): {because}", "bold yellow"
+        yield f"{counted(found.unknown, 'partition')} not touched (CONFIG_UNKNOWN): {because}", ATTENTION
     if found.failed:
         yield f"{counted(found.failed, 'partition')} would fail, or cannot be read", "bold red"
 

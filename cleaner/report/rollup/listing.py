@@ -13,13 +13,12 @@ from cleaner.report.page import Page, counted, size, two_sizes
 from cleaner.report.rollup.columns import NAME_MIN, in_columns
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, rolled
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted
-from cleaner.report.runs import policy_of, told, where
+from cleaner.report.runs import STYLES, policy_of, told, where
 from policies.plan import Plan
 from policies.reasons import Action
 from policies.steps import deletion_steps
 
-STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
-_CONCERN_STYLES: Final = {Concern.CHANGES: "bold", Concern.WAITS_FOR_A_PERSON: "yellow", Concern.UNCHANGED: ""}
+_CONCERN_STYLES: Final = {Concern.CHANGES: "bold", Concern.WAITS_FOR_A_PERSON: "magenta", Concern.UNCHANGED: ""}
 _LINES_MIN: Final = 12
 """So many lines has the list, even if the log dirs have as much to tell as a report may be long."""
 _ROWS_KEPT: Final = 6
@@ -77,7 +76,7 @@ def list_order(page: Page, plan: Plan, rows_max: int) -> None:
         rows.append((name, place, size(step.deletion.size_bytes), last.reason.code))
     page.line("Deletions, in this order:", "bold")
     for line in in_columns(rows, page, right=(2,)):
-        page.row(f"  {line}", STYLES[Action.DELETE])
+        page.row(f"  {line}")
     if left_out := len(steps) - len(rows):
         page.note(f"and {counted(left_out, 'more deletion')}")
     page.line()
@@ -181,8 +180,8 @@ def _fates(roll: TopicRoll, fates: Sequence[Fate], page: Page) -> None:
     columns = max(map(len, places), default=0)
     for fate, place in zip(fates, places, strict=True):
         reason = fate.telling.verdict.reason
-        figures = f"{fate.telling.word:{WORD_WIDTH}}  {place:{columns}}  {size(fate.size_bytes):>11}"
-        page.note(f"{figures}  {reason.code}", STYLES[fate.telling.verdict.action])
+        figures = f"  {place:{columns}}  {size(fate.size_bytes):>11}  {reason.code}"
+        page.fate(f"{fate.telling.word:{WORD_WIDTH}}", figures, STYLES[fate.telling.verdict.action])
         page.line(told(reason, "" if fate.alike else _whose(roll, fate)), indent=4)
 
 
@@ -191,8 +190,8 @@ def _short_fate(roll: TopicRoll, fate: Fate, page: Page) -> None:
     of = "" if fate.partitions == len(roll.changing) else f" of {counted(fate.partitions, 'partition')}"
     place = f"{counted(fate.segments, 'segment')}{of}"
     limit = f"  {reason.limit.key}={reason.limit.stated.shown}" if reason.limit else ""
-    figures = f"{fate.telling.word:{WORD_WIDTH}}  {place}, {size(fate.size_bytes)}"
-    page.note(f"{figures}  {reason.code}{limit}", STYLES[fate.telling.verdict.action])
+    figures = f"  {place}, {size(fate.size_bytes)}  {reason.code}{limit}"
+    page.fate(f"{fate.telling.word:{WORD_WIDTH}}", figures, STYLES[fate.telling.verdict.action])
 
 
 def _place(roll: TopicRoll, fate: Fate) -> str:
@@ -228,12 +227,12 @@ def _compactions(roll: TopicRoll, page: Page) -> None:
         return
     is_estimate = any(result.basis is Basis.ESTIMATE for result in results)
     to_bytes = None if is_estimate else sum(result.compacted_to_bytes for result in results)
-    words = f"compaction: {compacted(sum(r.compacted_from_bytes for r in results), to_bytes, roll.dirty_bytes)}"
+    words = f": {compacted(sum(r.compacted_from_bytes for r in results), to_bytes, roll.dirty_bytes)}"
     if read := sum(result.records_read for result in results):
         words += f", {sum(result.records_kept for result in results):,} of {read:,} records stay"
     if unkeyed := sum(result.records_unkeyed for result in results):
         words += f", {unkeyed:,} without a key go"
-    page.note(words, STYLES[Action.COMPACT])
+    page.fate("compaction", words, STYLES[Action.COMPACT])
 
 
 def _rows(page: Page, rolls: Sequence[TopicRoll]) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome
 from cleaner.report.forecast.runways import closing, lines
-from cleaner.report.page import Page, counted, size, two_sizes
+from cleaner.report.page import ATTENTION, Page, counted, size, two_sizes
 from cleaner.report.totals import Totals
 from policies.guards import may_drop_unkeyed
 from policies.plan import Plan
@@ -132,10 +132,10 @@ def _clock(time_ms: int, today_ms: int) -> str:
 def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
     if totals.unknown:
         words = f"{counted(totals.unknown, 'partition')} with unknown configuration (CONFIG_UNKNOWN)"
-        page.line(f"{'Not touched':{WORD_WIDTH}}  {words}", "bold yellow")
+        page.line(f"{'Not touched':{WORD_WIDTH}}  {words}", ATTENTION)
     if totals.guarded:
         words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
-        page.line(f"{'Held back':{WORD_WIDTH}}  {words}", "bold yellow")
+        page.line(f"{'Held back':{WORD_WIDTH}}  {words}", ATTENTION)
     if totals.failed:
         page.line(
             f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others were processed", "bold red"
@@ -150,7 +150,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
         page.line(
             "Interrupted: what is marked 'not' was not finished, a compaction may be done in part, and every file is "
             "whole. Run again for the rest.",
-            "bold yellow",
+            ATTENTION,
         )
     elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
@@ -158,7 +158,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None
         page.line("The compacted size is not known without reading the data; --exact reads it.")
         _uncounted(plan, outcome, page)
     if outcome.dry_run and has_work:
-        page.line(closing(plan), "bold yellow")
+        page.line(closing(plan), ATTENTION)
 
 
 def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from cleaner.cli.main import main
 from storage.records import iter_batches
+from tests.cleaner.engine.explaining.test_transactional_ids import write_transaction_state
 from tests.conftest import Samples
 
 DAY_MS: Final = 86_400_000
@@ -81,11 +82,22 @@ def test_a_hanging_transaction_is_named_with_its_producer(capsys, after: Path) -
     assert log
     (opening,) = [batch.header for batch in batches if batch.base_offset == partition["last_stable_offset"]]
     assert found["owner"] == f"producer {opening.producer_id}, epoch {opening.producer_epoch}"
+    assert partition["open_transactions"][0]["transactional_id"] is None
     assert found["since_ms"] == opening.base_timestamp_ms
     pinned = [one["bytes"] for one in partition["segments"][1:-1]]
     assert found["bytes"] == sum(pinned) > 0
     assert "kafka-transactions.sh" in found["remedy"]
     assert "--start-offset 6080" in found["remedy"]
+
+
+def test_a_hanging_transaction_is_named_with_its_transactional_id_where_transaction_state_has_it(
+    capsys, samples: Samples, tmp_path: Path
+) -> None:
+    log_dir = samples.copy("after", tmp_path / "data", ["payments-0"])
+    write_transaction_state(log_dir, 3, 0, ("Tx-open", 4), mtime=1000)
+    partition = document(capsys, log_dir, "payments-0")
+    assert blocker(partition, "OPEN_TRANSACTION")["owner"] == "transactional id Tx-open, producer 4, epoch 0"
+    assert partition["open_transactions"][0]["transactional_id"] == "Tx-open"
 
 
 def test_tombstones_that_stay_because_the_log_is_quiet(capsys, after: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -104,6 +105,14 @@ def test_the_others_are_cleaned_and_the_status_says_that_one_failed(
     assert f'logcleaner_log_dir_failed{{log_dir="{there}"}} 0.0\n' in metrics
     assert 'logcleaner_runs_total{result="failed"} 1.0\n' in metrics
     assert "logcleaner_last_success" not in metrics
+
+
+def test_json_says_why_the_exit_status_is_1(there: Path, gone: Path, tmp_path: Path, capsys) -> None:
+    assert cleaned(tmp_path, gone, there, command=("clean", "--json"), more=NO_METADATA) == 1
+    told = json.loads(capsys.readouterr().out)
+    (error,) = told["errors"]
+    assert error.startswith(f"{gone}: ")
+    assert told["totals"]["failed"] == 0
 
 
 @pytest.mark.parametrize(

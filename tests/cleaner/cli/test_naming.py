@@ -67,6 +67,47 @@ def test_partition_that_nothing_knows_is_wrong_usage_with_the_nearest_name(comma
     assert told == "logcleaner: TOPIC-PARTITION = 'clicks-7': is in none of the log dirs; did you mean clicks-0?\n"
 
 
+@pytest.mark.parametrize("command", [("topics",), ("clean", "--dry-run"), ("topics", "--json")])
+def test_directory_that_only_has_the_name_of_a_partition_is_told(command, log_dir: Path, capsys) -> None:
+    assert main([*command, "--log-dir", str(log_dir)]) == 0
+    assert capsys.readouterr().err == ""
+    for name in ("dbus-1", "polkit-1", "x-1", "y-1"):
+        (log_dir / name).mkdir()
+    (log_dir / "dbus-1/session.d").mkdir()
+    main([*command, "--log-dir", str(log_dir)])
+    told = capsys.readouterr().err
+    assert f"{log_dir}: no segment in dbus-1, polkit-1, x-1 and 1 more: a broker would begin an empty log" in told
+
+
+@pytest.mark.parametrize("command", ["history", "restore", "explain"])
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("clicks", "did you mean clicks-0?"),
+        ("Clics", "did you mean clicks-0?"),
+        ("zzz", "such as orders-3; logcleaner topics lists what is there"),
+    ],
+)
+def test_name_that_is_no_partition_is_wrong_usage_with_the_nearest_one(
+    command: str, written: str, told: str, demo: Path, capsys
+) -> None:
+    assert main([command, written, "--log-dir", str(demo)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"logcleaner: TOPIC-PARTITION = '{written}': is no partition")
+    assert line.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("history", "for several say --topic GLOB GLOB"), ("restore", "for several say --all --topic GLOB GLOB")],
+)
+def test_several_partitions_are_told_how_to_be_named(command: str, told: str, capsys) -> None:
+    assert main([command, "clicks-0", "audit-0"]) == 2
+    assert told in capsys.readouterr().err
+    assert main([command, "clicks-0", "-nowhere"]) == 2
+    assert told not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("named", [("clicks-0",), ("--topic", "clicks"), ("--topic", "clicks-*")])
 def test_history_and_restore_take_what_only_the_journal_names(named, log_dir: Path, capsys) -> None:
     assert main(["clean", "--log-dir", str(log_dir)]) == 0

@@ -63,7 +63,13 @@ def test_without_a_wish_the_pager_is_less_where_there_is_one(tmp_path: Path) -> 
     assert pager_of({"PATH": str(tmp_path / "empty")}) is None
 
 
-@pytest.mark.parametrize("words", [("topics",), ("owners",), ("clean", "--dry-run"), ("history",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("topics",), ("clean", "--dry-run"), ("history",), ("owners",), ("explain", "clicks-0"), ("config", "show")),
+        *(("config", "explain", "retention.ms"), ("config", "explain", "retention.ms", "--topic", "clicks")),
+    ],
+)
 def test_reading_commands_and_dry_runs_show_their_report_through_it(words: tuple[str, ...], log_dir: Path) -> None:
     status, shown = on_a_terminal(*words, "--log-dir", str(log_dir), LOGCLEANER_PAGER="sed s/^/PAGED/")
     assert "PAGED" in shown
@@ -77,6 +83,15 @@ def test_what_changes_things_is_json_or_wants_no_pager_has_none(words: tuple[str
     _, shown = on_a_terminal(*words, "--log-dir", str(log_dir), LOGCLEANER_PAGER="sed s/^/PAGED/")
     assert "clicks" in shown
     assert "PAGED" not in shown
+
+
+def test_a_terminal_without_styles_has_its_pager_too(log_dir: Path) -> None:
+    """rich does not take it for a terminal: the pager got an empty text, and the report went past it."""
+    words = ("topics", "--log-dir", str(log_dir))
+    _, shown = on_a_terminal(*words, LOGCLEANER_PAGER="sed s/^/PAGED/", TTY_COMPATIBLE="0")
+    lines = shown.splitlines()
+    assert any("clicks-0" in line for line in lines)
+    assert all(line.startswith("PAGED") for line in lines)
 
 
 def test_piped_report_has_no_pager(log_dir: Path, capsys, monkeypatch) -> None:

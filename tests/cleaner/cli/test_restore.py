@@ -124,8 +124,8 @@ def test_what_cannot_be_restored_has_its_status(log_dir, story, partition, statu
     [
         (("restore", "clicks-0", "--all"), "leave TOPIC-PARTITION out"),
         (("restore", "--release"), "needs TOPIC-PARTITION or --all"),
-        (("restore", "clicks"), "say TOPIC-PARTITION"),
-        (("history", "clicks"), "say TOPIC-PARTITION"),
+        (("restore", "clicks"), "is no partition; did you mean clicks-0?"),
+        (("history", "clicks"), "is no partition; did you mean clicks-0?"),
     ],
 )
 def test_wrong_usage(log_dir: Path, arguments: tuple[str, ...], told: str, capsys) -> None:

@@ -160,3 +160,11 @@ def test_partition_without_work_has_no_result() -> None:
 def test_document_is_json_whatever_a_file_is_called() -> None:
     planned = a_plan(unreadable("orders-1", "/data/\udcff"))
     assert json.loads(json.dumps(CleaningReport(planned, Outcome(True, {})).document()))
+
+
+def test_what_failed_beside_the_partitions_is_told_and_absent_if_nothing_did() -> None:
+    planned = a_plan(errors=("/data/cleaner-offset-checkpoint line 2: garbled",))
+    found = CleaningReport(planned, Outcome(True, {}, errors=("/gone: does not exist",))).document()
+    assert found["errors"] == ["/data/cleaner-offset-checkpoint line 2: garbled", "/gone: does not exist"]
+    assert found["totals"]["failed"] == 0
+    assert "errors" not in document_of(a_plan())

@@ -1,12 +1,14 @@
-"""Sizes that stand side by side."""
+"""Sizes that stand side by side, and lines that are wrapped."""
 
 from __future__ import annotations
+
+import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner.report.page import size, two_sizes
+from cleaner.report.page import Page, size, two_sizes, wrapped
 from cleaner.report.rollup.summary import compacted
 from tests.cleaner.report.plans import MIB
 
@@ -37,3 +39,34 @@ def test_different_sizes_get_as_many_digits_as_tell_them_apart(other_bytes: int,
 def test_a_compaction_that_saves_little_does_not_look_as_if_it_saved_nothing() -> None:
     assert compacted(10 * MIB, 10 * MIB - 1024, 5) == "10.000 MiB to 9.999 MiB"
     assert compacted(10 * MIB, None, 10 * MIB) == "10.0 MiB, all of it dirty"
+
+
+WORDS = st.lists(
+    st.tuples(st.text("ab-", min_size=1, max_size=12), st.sampled_from([" ", " ", "  ", "   "])), min_size=1
+)
+
+
+@given(WORDS, st.integers(0, 6), st.integers(0, 6), st.integers(18, 40))
+def test_a_line_is_wrapped_as_textwrap_does_it(
+    words: list[tuple[str, str]], begin: int, indent: int, columns: int
+) -> None:
+    line = " " * begin + "".join(word + gap for word, gap in words).rstrip()
+    as_textwrap = textwrap.fill(
+        line, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    assert wrapped(line, columns, indent) == as_textwrap
+
+
+def test_a_word_that_is_too_long_is_not_broken_and_an_indent_that_is_too_wide_goes() -> None:
+    assert wrapped("  " + "a" * 12 + " b", 10, 4) == "  " + "a" * 12 + "\n    b"
+    assert wrapped(" " * 12 + "a b", 10, 2) == "  a b"
+
+
+def test_a_fate_colours_its_word_alone() -> None:
+    page = Page(width=20)
+    page.fate("delete", "  3 segments, 4.0 MiB", "red")
+    styled = page.text.styled()
+    assert [(styled.plain[span.start : span.end], span.style) for span in styled.spans if span.style] == [
+        ("  delete", "red")
+    ]
+    assert page.text.plain == "  delete  3\n    segments, 4.0\n    MiB\n"

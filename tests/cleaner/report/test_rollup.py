@@ -13,6 +13,8 @@ from cleaner.report.topics import TopicsReport
 from policies import Plan, Request, plan
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
+from policies.forecast.runway import runway
+from policies.rescue import Volume
 from policies.steps import deletion_steps
 from tests.cleaner.report.plans import (
     DAY_MS,
@@ -242,3 +244,10 @@ def test_rescue_lists_its_deletions_in_the_order_in_which_it_makes_them() -> Non
     steps = deletion_steps(planned.log_dirs[0], at_once=True)
     assert [row.split()[0] for row in rows] == [str(step.facts.topic_partition) for step in steps]
     assert rows[0].split()[:4] == ["clicks-1", "0", "1.0", "MiB"]
+
+
+def test_rescue_leaves_room_for_the_lines_that_come_behind_its_report() -> None:
+    planned = many(300, 2)
+    runways = tuple(runway(Volume((f"/data{place}",), 1 << 40, 1 << 34, 1 << 30), planned) for place in range(3))
+    outcome = replace(a_dry_run(planned), runways=runways)
+    assert len(text_of(CleaningReport(planned, outcome, is_rescue=True)).splitlines()) <= LINES_MAX - len(runways) - 1

@@ -170,6 +170,14 @@ def test_an_open_transaction_is_named_with_its_producer_and_what_it_pins() -> No
     assert (found.since_ms, found.size_bytes) == (NOW_MS - 120_000, 70)
 
 
+def test_an_open_transaction_is_named_with_the_transactional_id_of_its_producer_as_it_is_written() -> None:
+    log = a_log().segments(50, 60, 70, 10, newest_ms=NOW_MS - 60_000).last_stable(25)
+    open_ = (OpenTransaction(4001, 3, 25, NOW_MS - 120_000, "Pay-EU"),)
+    found = the(BlockerCode.OPEN_TRANSACTION, log, DIRTY, transactions=open_)
+    assert found.owner == "transactional id Pay-EU, producer 4001, epoch 3"
+    assert found.text.startswith("Transactional id Pay-EU, producer 4001, epoch 3, began a transaction at offset 25")
+
+
 @pytest.mark.parametrize(("newest_ms", "locked_by"), [(NOW_MS, None), (NOW_MS - 2 * HOUR_MS, "process 7")])
 def test_a_transaction_that_is_open_for_too_long_hangs(newest_ms: int, locked_by: str | None) -> None:
     log = a_log().segments(50, newest_ms=newest_ms).last_stable(5)

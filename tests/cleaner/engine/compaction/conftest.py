@@ -52,7 +52,7 @@ def survivors(spans) -> Callable[..., set[int]]:
         key_map = KeyMap(sum(one.span.size_bytes for one in opened), budget, threads)
         with Crew(threads) as crew:
             new_fates = lambda: Fates([], {}, end, NOW_MS)  # noqa: E731
-            found = Finder(opened, first_dirty_offset, key_map, new_fates, crew, walks.append).find()
+            found = Finder(opened, first_dirty_offset, key_map, new_fates, crew, walks.append, walks.append).find()
         offsets = {
             record.offset
             for walked in found.walked

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.crew import Crew, untold
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
@@ -29,7 +29,7 @@ def no_fates():
 
 
 def survivors_of(spans, directory, first_dirty, keys_max):
-    finder = KafkaFinder(spans(directory), first_dirty, keys_max, no_fates, HORIZONS, lambda _: None)
+    finder = KafkaFinder(spans(directory), first_dirty, keys_max, no_fates, HORIZONS, untold, untold)
     found = finder.find()
     bits = [n for n in range(found.bitmap.size * 64) if int(found.bitmap[n >> 6]) >> (n & 63) & 1]
     return found, bits
@@ -119,7 +119,7 @@ def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, spans, monk
     first_dirty = draw.randrange(offset)
     key_map = KeyMap(directory_bytes(directory), Budget(1024, 0.9), threads)
     with Crew(threads) as crew:
-        ours = Finder(spans(directory), first_dirty, key_map, no_fates, crew, lambda _: None).find()
+        ours = Finder(spans(directory), first_dirty, key_map, no_fates, crew, untold, untold).find()
     twin, _ = survivors_of(spans, directory, first_dirty, AMPLE)
     assert ours.bitmap[: twin.bitmap.size].tolist() == twin.bitmap.tolist()
     assert not ours.bitmap[twin.bitmap.size :].any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.compaction.key_map import Budget
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import PASSES, Silent
 from policies.config.configured import Configured
@@ -37,17 +38,34 @@ def a_log(log_dir, *, clean_to):
 
 
 @pytest.mark.parametrize("window_bytes", [segments.WINDOW_BYTES, 1500])
-@pytest.mark.parametrize("clean_to", [0, 2000])
+@pytest.mark.parametrize("rounds", ["full", "kafka"])
+@pytest.mark.parametrize("clean_to", [0, 2000, 2150], ids=["all dirty", "half clean", "clean within a segment"])
 @pytest.mark.parametrize("segment_bytes", [14, 1 << 30], ids=["a group each", "one group"])
-def test_progress_adds_up_to_the_bytes_of_both_passes(tmp_path, monkeypatch, window_bytes, clean_to, segment_bytes):
+def test_progress_adds_up_to_the_bytes_of_both_passes(
+    tmp_path, monkeypatch, window_bytes, clean_to, segment_bytes, rounds
+):
     monkeypatch.setattr(segments, "WINDOW_BYTES", window_bytes)
     a_log(tmp_path, clean_to=clean_to)
-    layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes)})
+    layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes), "compaction.rounds": rounds})
+    check_progress(tmp_path, layers)
+
+
+@pytest.mark.parametrize("clean_to", [0, 2150])
+def test_bytes_that_are_read_again_because_the_map_is_small_are_told_once(tmp_path, monkeypatch, clean_to):
+    monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", 5)
+    monkeypatch.setattr("cleaner.engine.compaction.round.Budget", lambda *_: Budget(256, 0.9))
+    a_log(tmp_path, clean_to=clean_to)
+    result = check_progress(tmp_path, configured(orders=COMPACT))
+    assert result.map_utilisation == 1
+
+
+def check_progress(log_dir, layers):
     heard = Adding()
-    cleaner = Cleaner(Configured((tmp_path,), layers), Means(clock=FakeClock(), listener=heard))
+    cleaner = Cleaner(Configured((log_dir,), layers), Means(clock=FakeClock(), listener=heard))
     (planned,) = cleaner.plan(request()).partitions
     _, outcome = cleaner.clean(request())
     assert [result.error for result in outcome.results.values()] == [None]
     assert heard.expected_bytes == planned.compaction.size_bytes
     assert sum(heard.steps) == PASSES * heard.expected_bytes
     assert all(step >= 0 for step in heard.steps)
+    return next(iter(outcome.results.values()))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.crew import Crew, untold
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.survivors import Finder
@@ -99,5 +99,5 @@ def test_utilisation_is_the_share_of_the_budget_or_all_of_it(tmp_path, spans, bu
     opened = spans(in_segments(tmp_path, [str(n % 700) for n in range(3000)]))
     key_map = KeyMap(sum(one.span.size_bytes for one in opened), budget, 1)
     with Crew(1) as crew:
-        found = Finder(opened, 0, key_map, lambda: Fates([], {}, 3000, NOW_MS), crew, lambda _: None).find()
+        found = Finder(opened, 0, key_map, lambda: Fates([], {}, 3000, NOW_MS), crew, untold, untold).find()
     assert found.map_utilisation == pytest.approx(share)

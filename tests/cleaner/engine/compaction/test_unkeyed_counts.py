@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cleaner.engine.compaction.crew import Crew
+from cleaner.engine.compaction.crew import Crew, untold
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.kafka_rounds import KafkaFinder
 from cleaner.engine.compaction.key_map import Budget, KeyMap
@@ -49,7 +49,7 @@ def drawn(draw: random.Random, directory: PartitionDir, encode: Encode) -> list[
 def count_of(spans, directory: PartitionDir, first_dirty: int, threads: int = 1, new_fates=no_fates) -> KeyCount:
     key_map = KeyMap(sum(path.stat().st_size for path in directory.path.glob("*.log")), Budget(1024, 0.9), threads)
     with Crew(threads) as crew:
-        return Finder(spans(directory), first_dirty, key_map, new_fates, crew, lambda _: None).find().count
+        return Finder(spans(directory), first_dirty, key_map, new_fates, crew, untold, untold).find().count
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -66,7 +66,7 @@ def test_each_record_counts_once_wherever_the_dirty_section_starts(
     assert 0 < expected.unkeyed < expected.records
     for first_dirty in range(0, directory.end_offset, 17):
         assert count_of(spans, directory, first_dirty, threads) == expected
-    twin = KafkaFinder(spans(directory), 50, AMPLE, no_fates, HORIZONS, lambda _: None)
+    twin = KafkaFinder(spans(directory), 50, AMPLE, no_fates, HORIZONS, untold, untold)
     assert twin.find().count == expected
 
 
@@ -92,12 +92,12 @@ def test_markers_and_aborted_records_do_not_count(tmp_path, spans, first_dirty):
         return Fates([AbortedTransaction(1, 0, 2, 3)], {}, BEYOND, NOW_MS)
 
     assert count_of(spans, directory, first_dirty, new_fates=fates) == KeyCount(3, 2)
-    twin = KafkaFinder(spans(directory), 0, AMPLE, fates, HORIZONS, lambda _: None)
+    twin = KafkaFinder(spans(directory), 0, AMPLE, fates, HORIZONS, untold, untold)
     assert twin.find().count == KeyCount(3, 2)
 
 
 def test_round_that_ends_early_counts_up_to_its_end(tmp_path, spans):
     records = [Record(offset, NOW_MS, key, b"v") for offset, key in enumerate((None, b"a", None, b"b", None))]
     directory = PartitionDir(tmp_path).segment(0, *(encode_batch([record]) for record in records))
-    found = KafkaFinder(spans(directory), 0, 1, no_fates, HORIZONS, lambda _: None).find()
+    found = KafkaFinder(spans(directory), 0, 1, no_fates, HORIZONS, untold, untold).find()
     assert (found.end_offset, found.count) == (3, KeyCount(3, 2))

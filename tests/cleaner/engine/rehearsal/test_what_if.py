@@ -26,6 +26,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from storage.records import Record, encode_batch
 from tests.cleaner.engine.rehearsal.runs import figures_of
 from tests.conftest import Samples
+from tests.legacy_logs import legacy_log_dir
 from tests.partition_dirs import DAY_MS, NOW_MS, FakeClock, PartitionDir, a_cleaner, committed, configured, keyed
 
 HOUR_MS = 3_600_000
@@ -70,6 +71,24 @@ def test_each_answer_is_what_a_run_with_that_value_does(key: str, seed: int, tmp
         assert figures_of(answer.plan, answer.outcome) == figures_of(*run.clean(request)), value
         assert bytes_left(copied) == expected_left(answer.plan, answer.outcome), value
     assert figures_of(plan, outcome) == figures_of(*looked_at(cleaner, request))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("key", VALUES)
+def test_each_answer_over_messages_of_versions_0_and_1_is_what_a_run_with_that_value_does(
+    key: str, seed: int, tmp_path: Path
+) -> None:
+    source = tmp_path / "data"
+    committed(source, *(legacy_log_dir(source, seed * 7 + place, f"{name}-0") for place, name in enumerate(TOPICS)))
+    cleaner, request = a_cleaner(source, configured(**TOPICS)), Request(NOW_MS)
+    plan, outcome = looked_at(cleaner, request)
+    option = f"{key}={','.join(VALUES[key])}"
+    (answered,) = cleaner.what_if(plan, outcome, questions_of([option], is_exact=True), exact=True)
+    for answer, value in zip(answered.answers, VALUES[key], strict=True):
+        copied = Path(shutil.copytree(source, tmp_path / f"run with {value}"))
+        run = a_cleaner(copied, configured(f"{key}={value.strip('[]')}", **TOPICS))
+        assert figures_of(answer.plan, answer.outcome) == figures_of(*run.clean(request)), value
+        assert bytes_left(copied) == expected_left(answer.plan, answer.outcome), value
 
 
 def looked_at(cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome]:
