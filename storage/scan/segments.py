@@ -19,11 +19,13 @@ from storage.log_dir import read_file
 from storage.records.header import OFFSET_MAX
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
+from storage.scan.partitions import OffsetRange
 from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
 from storage.segment import Segment
 
 if TYPE_CHECKING:
     from storage.scan.extents import Extent
+    from storage.scan.witness import WitnessFile
 
 WINDOW_BYTES: Final = 8 << 20
 """What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
@@ -85,6 +87,17 @@ def open_extent(extent: Extent) -> SegmentReader:
     manner = Manner(EXTENT_WINDOW_BYTES, read_messages, end_offset=extent.offsets.end, is_reused=True)
     start = Position(extent.start, extent.base_offset, 0, 0)
     return SegmentReader(extent.path, start, extent.end, ExtentFile(extent), manner)
+
+
+def open_whole(file: WitnessFile) -> SegmentReader:
+    """Open all batches of a file, whatever its name, of which messages of v0 and v1 are read with their values.
+
+    Args:
+        file: its bytes; the reader closes it.
+    """
+    read_messages = partial(read_records, offsets=OffsetRange(0, OFFSET_MAX))
+    manner = Manner(EXTENT_WINDOW_BYTES, read_messages, is_reused=True)
+    return SegmentReader(file.path, Position(0, 0, 0, 0), file.size_bytes, file, manner)
 
 
 class SegmentReader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.lookup.looking import LookedUp, Place, Target, look_up
+from cleaner.engine.lookup.looking import LogPlace, LookedUp, LookupTarget, look_up
 from cleaner.report.search.lookups import range_error
-from storage.log.search.steps import Outcome, Source
+from storage.log.search.steps import LookupOutcome, StepBasis
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.partitions import FoundPartition
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.kafka
 
 LOGS: Final = 24
 LEGACY_LOGS: Final = 8
-PLACES: Final = {-1: Place.LATEST, -2: Place.EARLIEST, -3: Place.NEWEST}
+PLACES: Final = {-1: LogPlace.LATEST, -2: LogPlace.EARLIEST, -3: LogPlace.NEWEST}
 SMALL: Final = {"index.interval.bytes": 200, "segment.bytes": 1 << 14}
 SEEN: Final[Counter[str]] = Counter()
 """What the logs had of all that makes a difference."""
@@ -67,7 +66,15 @@ def test_log_of_old_formats(referee: Referee, tmp_path: Path, seed: int) -> None
 def test_everything_occurred(seed: int) -> None:
     if SEEN["logs"] < LOGS + LEGACY_LOGS:
         pytest.skip("only some of the logs were compared")
-    wanted = {*Outcome, Source.ENTRY, Source.NO_ENTRY, Source.NO_INDEX, Source.FILE_TIME, "gap", "empty active"}
+    wanted = {
+        *LookupOutcome,
+        StepBasis.ENTRY,
+        StepBasis.NO_ENTRY,
+        StepBasis.NO_INDEX,
+        StepBasis.FILE_TIME,
+        "gap",
+        "empty active",
+    }
     assert {one for one in wanted if not SEEN[one]} == set()
 
 
@@ -105,9 +112,9 @@ def compare(referee: Referee, log_dir: Path) -> None:
     shutil.rmtree(log_dir.with_name("kafka"))
 
 
-def targets(offsets: range, times_ms: list[int]) -> Iterator[Target]:
-    yield from (Target(offset=offset) for offset in offsets)
-    yield from (Target(place=PLACES[t]) if t in PLACES else Target(timestamp_ms=t) for t in times_ms)
+def targets(offsets: range, times_ms: list[int]) -> Iterator[LookupTarget]:
+    yield from (LookupTarget(offset=offset) for offset in offsets)
+    yield from (LookupTarget(place=PLACES[t]) if t in PLACES else LookupTarget(timestamp_ms=t) for t in times_ms)
 
 
 def answered(one: LookedUp) -> tuple[object, ...]:
@@ -117,8 +124,8 @@ def answered(one: LookedUp) -> tuple[object, ...]:
         batch = found.batch
         place = (batch.base_offset, batch.segment_base_offset, batch.position) if batch else (None, None, None)
         return (*place, range_error(one))
-    if found.outcome in (Outcome.LOG_START, Outcome.LOG_END):
-        return found.log_start_offset if found.outcome is Outcome.LOG_START else found.log_end_offset, -1
+    if found.outcome in (LookupOutcome.LOG_START, LookupOutcome.LOG_END):
+        return found.log_start_offset if found.outcome is LookupOutcome.LOG_START else found.log_end_offset, -1
     return (found.record.offset, found.record.timestamp_ms) if found.record else (None, None)
 
 
@@ -139,11 +146,10 @@ def note(one: LookedUp) -> None:
 def steps_are_true(one: LookedUp) -> None:
     """Each entry and each batch that a step names is there, byte for byte."""
     for step in one.found.steps:
-        if step.source is Source.ENTRY and step.position is not None:
+        if step.source is StepBasis.ENTRY and step.position is not None:
             is_time = step.path.suffix == ".timeindex"
             size = 12 if is_time else 8
             entry = step.path.read_bytes()[step.position : step.position + size]
             assert step.position == (step.entry or 0) * size
             last = int.from_bytes(entry[-4:], "big")
             assert (step.base_offset + last if is_time else last) == (step.offset if is_time else step.leads_to)
-    assert one.found.bytes_read <= one.size_bytes * 4 + (os.path.getsize(one.directory) << 4)

@@ -14,7 +14,7 @@ from cleaner.journald import Level
 
 if TYPE_CHECKING:
     from cleaner.cli.values import Moment
-    from cleaner.engine.lookup.looking import Target
+    from cleaner.engine.lookup.looking import LookupTarget
 
 HELP: Final = "find the record at an offset or a timestamp as Kafka finds it, with each step"
 _WORDS: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
@@ -66,12 +66,12 @@ def _moment_or_word(text: str) -> Moment | str:
     return word if word in _WORDS.values() else moment(text)
 
 
-def _target(args: argparse.Namespace) -> Target:
+def _target(args: argparse.Namespace) -> LookupTarget:
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.lookup.looking import Place, Target
+    from cleaner.engine.lookup.looking import LogPlace, LookupTarget
 
     if args.timestamp is None:
-        return Target(offset=args.offset)
+        return LookupTarget(offset=args.offset)
     if isinstance(args.timestamp, str):
-        return Target(place=Place(args.timestamp))
-    return Target(timestamp_ms=args.timestamp(SystemClock().now_ms()))
+        return LookupTarget(place=LogPlace(args.timestamp))
+    return LookupTarget(timestamp_ms=args.timestamp(SystemClock().now_ms()))

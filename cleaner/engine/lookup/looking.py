@@ -15,7 +15,7 @@ from storage.names import TopicPartition
 from storage.scan.partitions import FoundPartition
 
 
-class Place(StrEnum):
+class LogPlace(StrEnum):
     """The places of a log that are looked up by a word, as Kafka's ListOffsets takes them."""
 
     EARLIEST = "earliest"
@@ -24,12 +24,12 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LookupTarget:
     """The thing to look up: one of the three."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
-    place: Place | None = None
+    place: LogPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class LookedUp:
 
     topic_partition: TopicPartition
     directory: Path
-    target: Target
+    target: LookupTarget
     found: Lookup
     segments: int
     size_bytes: int
     """The size of all ``.log`` files."""
 
 
-def look_up(partition: FoundPartition, target: Target) -> LookedUp:
+def look_up(partition: FoundPartition, target: LookupTarget) -> LookedUp:
     """Look up a target; anew if a live broker deleted a file meanwhile.
 
     Raises: CorruptBatch, UnreadableFile.
@@ -53,16 +53,16 @@ def look_up(partition: FoundPartition, target: Target) -> LookedUp:
     return despite_vanishing(lambda: _look_up(partition, target))
 
 
-def _look_up(partition: FoundPartition, target: Target) -> LookedUp:
+def _look_up(partition: FoundPartition, target: LookupTarget) -> LookedUp:
     segments = plan_recovery(list_partition(partition.directory)).listing.segments
     search = LogSearch(segments, partition.log_start_offset)
     if target.offset is not None:
         found = search.by_offset(target.offset)
     elif target.timestamp_ms is not None:
         found = search.by_timestamp(target.timestamp_ms)
-    elif target.place is Place.NEWEST:
+    elif target.place is LogPlace.NEWEST:
         found = search.newest()
     else:
-        found = search.end() if target.place is Place.LATEST else search.start()
+        found = search.end() if target.place is LogPlace.LATEST else search.start()
     size_bytes = sum(segment.size_bytes for segment in segments)
     return LookedUp(partition.topic_partition, partition.directory, target, found, len(segments), size_bytes)

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cleaner.engine.lookup.looking import LookedUp, Place
+from cleaner.engine.lookup.looking import LogPlace, LookedUp
 from cleaner.report.page import Lines, Page, counted, size
 from policies.reasons import moment
-from storage.log.search.steps import FoundBatch, Look, Lookup, Outcome, Source, Step
+from storage.log.search.steps import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
 
 SCHEMA: Final = "logcleaner.lookup/1"
-OUT_OF_RANGE: Final = frozenset({Outcome.BELOW_START, Outcome.BEYOND_END})
+OUT_OF_RANGE: Final = frozenset({LookupOutcome.BELOW_START, LookupOutcome.BEYOND_END})
 _LABELS: Final = {
-    Look.SEGMENT_MAP: "segment map",
-    Look.LARGEST_TIMESTAMP: "largest timestamp",
-    Look.TIME_INDEX: "time index",
-    Look.OFFSET_INDEX: "offset index",
-    Look.SCAN: "scan",
+    StepKind.SEGMENT_MAP: "segment map",
+    StepKind.LARGEST_TIMESTAMP: "largest timestamp",
+    StepKind.TIME_INDEX: "time index",
+    StepKind.OFFSET_INDEX: "offset index",
+    StepKind.SCAN: "scan",
 }
 _LABEL_WIDTH: Final = len("largest timestamp  ")
 
@@ -75,9 +75,9 @@ class LookupReport:
 def range_error(one: LookedUp) -> str | None:
     """Return in Kafka's words why an offset is out of range; None if it is not."""
     found, received = one.found, f"Received request for offset {one.target.offset} for partition {one.topic_partition}"
-    if found.outcome is Outcome.BELOW_START:
+    if found.outcome is LookupOutcome.BELOW_START:
         return f"{received}, but we only have log segments starting from offset: {found.log_start_offset}."
-    if found.outcome is Outcome.BEYOND_END:
+    if found.outcome is LookupOutcome.BEYOND_END:
         return f"{received}, but we only have log segments upto {found.log_end_offset}."
     return None
 
@@ -86,11 +86,11 @@ def _offset(one: LookedUp) -> int | None:
     """Return the offset that a broker answers for a timestamp; for an offset that of the record that comes first."""
     found = one.found
     match found.outcome:
-        case Outcome.FOUND:
+        case LookupOutcome.FOUND:
             return found.record.offset if found.record else None
-        case Outcome.LOG_START:
+        case LookupOutcome.LOG_START:
             return found.log_start_offset
-        case Outcome.LOG_END:
+        case LookupOutcome.LOG_END:
             return found.log_end_offset
         case _:
             return None
@@ -101,7 +101,7 @@ def _batch(batch: FoundBatch) -> dict[str, Any]:
     return {"file": str(fields.pop("path")), "bytes": fields.pop("size_bytes"), **fields}
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: LookupStep) -> dict[str, Any]:
     fields = step._asdict()
     return {"step": fields.pop("look").value, "source": fields.pop("source").value,
             "file": str(fields.pop("path")), **fields}  # fmt: skip
@@ -110,18 +110,18 @@ def _step(step: Step) -> dict[str, Any]:
 def _answer(one: LookedUp) -> Iterator[str]:
     found = one.found
     match found.outcome:
-        case Outcome.FOUND:
+        case LookupOutcome.FOUND:
             assert found.batch is not None
             yield from _found(one, found.batch)
-        case Outcome.LOG_START:
+        case LookupOutcome.LOG_START:
             yield f"The log starts at offset {found.log_start_offset}."
-        case Outcome.LOG_END if one.target.place is Place.LATEST:
+        case LookupOutcome.LOG_END if one.target.place is LogPlace.LATEST:
             yield f"The log ends before offset {found.log_end_offset}."
-        case Outcome.LOG_END:
+        case LookupOutcome.LOG_END:
             yield f"Offset {one.target.offset} is the log end: no record is there yet. A broker answers with nothing."
-        case Outcome.NONE_AS_LATE if one.target.place is Place.NEWEST:
+        case LookupOutcome.NONE_AS_LATE if one.target.place is LogPlace.NEWEST:
             yield "No record has a timestamp. A broker answers offset -1."
-        case Outcome.NONE_AS_LATE:
+        case LookupOutcome.NONE_AS_LATE:
             yield f"No record is as late as {moment(one.target.timestamp_ms or 0)}. A broker answers offset -1."
             yield "A consumer that seeks there gets no offset, and does as auto.offset.reset says."
         case _:
@@ -143,10 +143,10 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
 
 def _told_steps(found: Lookup) -> Iterator[str]:
     """Yield a line for each step; segments that are not late enough are told together."""
-    early: list[Step] = []
+    early: list[LookupStep] = []
     for place, step in enumerate(found.steps):
         following = found.steps[place + 1 : place + 2]
-        if step.look is Look.LARGEST_TIMESTAMP and any(one.look is Look.LARGEST_TIMESTAMP for one in following):
+        if step.look is StepKind.LARGEST_TIMESTAMP and any(one.look is StepKind.LARGEST_TIMESTAMP for one in following):
             early.append(step)
             continue
         if early:
@@ -155,7 +155,7 @@ def _told_steps(found: Lookup) -> Iterator[str]:
         yield f"{_LABELS[step.look]}|{_told(step)}"
 
 
-def _early(steps: Sequence[Step]) -> str:
+def _early(steps: Sequence[LookupStep]) -> str:
     last = steps[-1]
     read = sum(step.bytes_read for step in steps)
     if len(steps) == 1:
@@ -164,39 +164,62 @@ def _early(steps: Sequence[Step]) -> str:
     return f"{_LABELS[last.look]}|{told} (read {_bytes(read)})"
 
 
-def _told(step: Step) -> str:
-    name, read = step.path.name, f" (read {_bytes(step.bytes_read)})" if step.bytes_read else ""
-    match step.look, step.source:
-        case Look.SEGMENT_MAP, _:
-            return f"{name}, number {step.entry} of {step.looked_at}, is the last that begins there or before"
-        case Look.LARGEST_TIMESTAMP, Source.FILE_TIME:
-            return f"{name}: no record has a timestamp; its file time counts, {_time(step.timestamp_ms)}{read}"
-        case Look.LARGEST_TIMESTAMP, Source.BATCHES:
-            return f"{name}: {_time(step.timestamp_ms)}, by the headers up to offset {step.offset}{read}"
-        case Look.LARGEST_TIMESTAMP, _:
-            return f"{name} entry {step.entry} at byte {step.position}: {_time(step.timestamp_ms)}{read}"
-        case Look.SCAN, _:
-            batches = f"{step.looked_at:,} batch{'' if step.looked_at == 1 else 'es'}"
-            where = "none is the one" if step.position is None else f"batch {step.offset} at byte {step.position}"
-            return f"{name}: {batches} looked at, {where}{read}"
-        case _, Source.ENTRY | Source.BAD_ENTRY:
-            return f"{name} entry {step.entry} at byte {step.position}: {_entry(step)}{read}"
-        case _, Source.NO_INDEX:
-            return f"segment {step.base_offset} has no such file: from byte 0 (a broker makes it anew at its start)"
+def _told(step: LookupStep) -> str:
+    read = f" (read {_bytes(step.bytes_read)})" if step.bytes_read else ""
+    return f"{_FOUND_BY[step.look](step)}{read}"
+
+
+def _by_names(step: LookupStep) -> str:
+    number = (step.entry or 0) + 1
+    return f"{step.path.name}, the {number:,}. of {step.looked_at:,}, is the last that begins there or before"
+
+
+def _by_largest(step: LookupStep) -> str:
+    name, time = step.path.name, _time(step.timestamp_ms)
+    match step.source:
+        case StepBasis.FILE_TIME:
+            return f"{name}: no record has a timestamp; its file time counts, {time}"
+        case StepBasis.BATCHES:
+            return f"{name}: {time}, by the headers up to offset {step.offset}"
         case _:
-            return f"{name}: no entry is as low: from {_beginning(step)}{read}"
+            return f"{name} entry {step.entry} at byte {step.position}: {time}"
 
 
-def _entry(step: Step) -> str:
-    if step.look is Look.TIME_INDEX:
+def _by_scan(step: LookupStep) -> str:
+    batches = f"{step.looked_at:,} batch{'' if step.looked_at == 1 else 'es'}"
+    where = "none is the one" if step.position is None else f"batch {step.offset} at byte {step.position}"
+    return f"{step.path.name}: {batches} looked at, {where}"
+
+
+def _by_index(step: LookupStep) -> str:
+    match step.source:
+        case StepBasis.ENTRY | StepBasis.BAD_ENTRY:
+            return f"{step.path.name} entry {step.entry} at byte {step.position}: {_entry(step)}"
+        case StepBasis.NO_INDEX:
+            return f"segment {step.base_offset} has no such file, which a broker makes anew: from {_beginning(step)}"
+        case _:
+            return f"{step.path.name}: no entry is as low: from {_beginning(step)}"
+
+
+_FOUND_BY: Final = {
+    StepKind.SEGMENT_MAP: _by_names,
+    StepKind.LARGEST_TIMESTAMP: _by_largest,
+    StepKind.TIME_INDEX: _by_index,
+    StepKind.OFFSET_INDEX: _by_index,
+    StepKind.SCAN: _by_scan,
+}
+
+
+def _entry(step: LookupStep) -> str:
+    if step.look is StepKind.TIME_INDEX:
         return f"{_time(step.timestamp_ms)} up to offset {step.offset}"
-    if step.source is Source.BAD_ENTRY:
+    if step.source is StepBasis.BAD_ENTRY:
         return f"offset {step.offset} leads to no such batch: from byte 0"
     return f"offset {step.offset} at byte {step.leads_to}"
 
 
-def _beginning(step: Step) -> str:
-    return f"offset {step.base_offset}" if step.look is Look.TIME_INDEX else "byte 0"
+def _beginning(step: LookupStep) -> str:
+    return f"offset {step.base_offset}" if step.look is StepKind.TIME_INDEX else "byte 0"
 
 
 def _bytes(count: int) -> str:

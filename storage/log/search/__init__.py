@@ -2,7 +2,7 @@
 
 Nouns:
     Lookup: the answer, with its steps (``steps``).
-    Step: one look at one file: what was found there, and where the look leads to.
+    LookupStep: one look at one file: what was found there, and where the look leads to.
     Probe: an index file of which single entries are read (``probe``).
     LogSearch: the segments of one log, to be searched (``search``).
 """

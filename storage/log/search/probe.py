@@ -1,7 +1,7 @@
 """An index file of which single entries are read: a search in one of 10 MiB reads 200 bytes.
 
-The file is read, never mapped: a broker that cuts it meanwhile makes a short read, and no SIGBUS. What it preallocated is
-zeros, which are no entries.
+The file is read, never mapped: a broker that cuts it meanwhile makes a short read, and no SIGBUS. What a broker
+preallocated is zeros, which are no entries.
 
 Source: Kafka AbstractIndex.indexSlotRangeFor, OffsetIndex.lookup, TimeIndex.lookup.
 """
@@ -23,7 +23,7 @@ from storage.segment import Segment
 _LAYOUTS: Final = {FileKind.INDEX: struct.Struct(">ii"), FileKind.TIME_INDEX: struct.Struct(">qi")}
 
 
-class Entry(NamedTuple):
+class IndexedEntry(NamedTuple):
     """One entry: an offset with a position (``.index``), or a timestamp with an offset (``.timeindex``)."""
 
     number: int
@@ -47,18 +47,18 @@ class Probe:
         self.looked_at = 0
         self.entries = self._count(size_bytes // self._layout.size)
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> IndexedEntry:
         """Read an entry. Raises: UnreadableFile, also if the file was cut since."""
         first, second = self._layout.unpack(self._read(number))
         is_offset_index = self._kind is FileKind.INDEX
         key, value = (first + self._base_offset, second) if is_offset_index else (first, second + self._base_offset)
-        return Entry(number, number * self._layout.size, key, value)
+        return IndexedEntry(number, number * self._layout.size, key, value)
 
-    def last(self) -> Entry | None:
+    def last(self) -> IndexedEntry | None:
         """Read the last entry; None if there is none. Raises: as ``entry``."""
         return self.entry(self.entries - 1) if self.entries else None
 
-    def floor(self, key: int) -> Entry | None:
+    def floor(self, key: int) -> IndexedEntry | None:
         """Find the last entry whose key is at or below a key; None if there is none. Raises: as ``entry``."""
         low, high, found = 0, self.entries, None
         while low < high:

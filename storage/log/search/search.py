@@ -1,10 +1,10 @@
 """Search a log by offset or by timestamp, as a broker does that opened it after a clean stop.
 
-By offset:      the segment that begins last at or below it -> its offset index -> the batches from there on, to the first
-                that reaches the offset; where none does, the segments behind.
-By timestamp:   the first segment whose largest timestamp is as late -> its time index -> its offset index -> the batches
-                from there on, to the first record that is as late. What the first such segment does not have is not
-                looked for in a later one.
+By offset:      the segment that begins last at or below it -> its offset index -> the batches from there on, to the
+                first that reaches the offset; where none does, the segments behind.
+By timestamp:   the first segment whose largest timestamp is as late -> its time index -> its offset index -> the
+                batches from there on, to the first record that is as late. What the first such segment does not have is
+                not looked for in a later one.
 
 An index is a hint: where its entry leads to no such batch, the segment is read from its beginning. The end of the last
 segment may be torn, or be written to meanwhile: bytes there that are no batch end the log.
@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from storage.errors import CorruptBatch
 from storage.log.read import floor_place
-from storage.log.search.probe import Entry, probing
-from storage.log.search.steps import FoundBatch, FoundRecord, Look, Lookup, Outcome, Source, Step
+from storage.log.search.probe import IndexedEntry, probing
+from storage.log.search.steps import FoundBatch, FoundRecord, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
 from storage.names import FileKind
 from storage.records import (
     Batch,
@@ -71,55 +71,55 @@ class LogSearch:
         self._segments = segments
         self._start = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
         self._end: int | None = None if segments else self._start
-        self._steps: list[Step] = []
+        self._steps: list[LookupStep] = []
 
     def by_offset(self, offset: int) -> Lookup:
         """Find the batch with which a fetch from an offset begins. Raises: CorruptBatch, UnreadableFile."""
         if offset < self._start:
-            return self._answer(Outcome.BELOW_START)
+            return self._answer(LookupOutcome.BELOW_START)
         place = floor_place(self._segments, offset)
         self._note_names(place)
         for segment in self._segments[place:]:
             start = self._indexed(segment, offset)
             hit = self._scan(segment, start, lambda header: header.last_offset >= offset, lambda r: r.offset >= offset)
             if hit is not None:
-                return self._answer(Outcome.FOUND, segment, hit)
+                return self._answer(LookupOutcome.FOUND, segment, hit)
         end = self._end if self._end is not None else self._start
-        return self._answer(Outcome.LOG_END if offset == end else Outcome.BEYOND_END)
+        return self._answer(LookupOutcome.LOG_END if offset == end else LookupOutcome.BEYOND_END)
 
     def by_timestamp(self, timestamp_ms: int) -> Lookup:
         """Find the first record at or behind a timestamp, epoch ms. Raises: CorruptBatch, UnreadableFile."""
         for segment in self._segments:
             largest = self._largest(segment)
             if largest.timestamp_ms < 0:
-                self._steps[-1] = self._steps[-1]._replace(source=Source.FILE_TIME, timestamp_ms=segment.mtime_ms)
+                self._steps[-1] = self._steps[-1]._replace(source=StepBasis.FILE_TIME, timestamp_ms=segment.mtime_ms)
             if (largest.timestamp_ms if largest.timestamp_ms >= 0 else segment.mtime_ms) >= timestamp_ms:
                 return self._first_as_late(segment, timestamp_ms)
-        return self._answer(Outcome.NONE_AS_LATE)
+        return self._answer(LookupOutcome.NONE_AS_LATE)
 
     def newest(self) -> Lookup:
         """Find the first record with the largest timestamp of all. Raises: CorruptBatch, UnreadableFile."""
         found = [(self._largest(segment), segment) for segment in self._segments]
         largest, segment = max(found, key=lambda pair: pair[0].timestamp_ms, default=(_Largest(-1, -1), None))
         if segment is None or largest.timestamp_ms < 0:
-            return self._answer(Outcome.NONE_AS_LATE)
+            return self._answer(LookupOutcome.NONE_AS_LATE)
         hit = self._scan(
             segment,
             self._indexed(segment, largest.offset),
             lambda header: header.max_timestamp_ms == largest.timestamp_ms,
             lambda record: record.timestamp_ms == largest.timestamp_ms,
         )
-        return self._answer(Outcome.FOUND if hit else Outcome.NONE_AS_LATE, segment, hit)
+        return self._answer(LookupOutcome.FOUND if hit else LookupOutcome.NONE_AS_LATE, segment, hit)
 
     def start(self) -> Lookup:
         """Return the log start offset."""
-        return self._answer(Outcome.LOG_START)
+        return self._answer(LookupOutcome.LOG_START)
 
     def end(self) -> Lookup:
         """Find the log end offset. Raises: UnreadableFile."""
         for segment in self._segments[-1:]:
             self._scan(segment, self._last_indexed(segment), lambda _: False, lambda _: False)
-        return self._answer(Outcome.LOG_END)
+        return self._answer(LookupOutcome.LOG_END)
 
     def _first_as_late(self, segment: Segment, timestamp_ms: int) -> Lookup:
         start = self._indexed(segment, max(self._timed(segment, timestamp_ms), self._start))
@@ -130,12 +130,12 @@ class LogSearch:
             lambda record: record.timestamp_ms >= timestamp_ms and record.offset >= self._start,
             needs_record=True,
         )
-        return self._answer(Outcome.FOUND if hit else Outcome.NONE_AS_LATE, segment, hit)
+        return self._answer(LookupOutcome.FOUND if hit else LookupOutcome.NONE_AS_LATE, segment, hit)
 
     def _note_names(self, place: int) -> None:
         for segment in self._segments[place : place + 1]:
             self._steps.append(
-                Step(Look.SEGMENT_MAP, Source.NAMES, segment.log.path, segment.base_offset, place, None,
+                LookupStep(StepKind.SEGMENT_MAP, StepBasis.NAMES, segment.log.path, segment.base_offset, place, None,
                      segment.base_offset, looked_at=len(self._segments))
             )  # fmt: skip
 
@@ -144,13 +144,13 @@ class LogSearch:
 
         The time index of the active segment lags behind while a broker runs, and after a crash.
         """
-        found, step = _Largest(-1, segment.base_offset), Step(
-            Look.LARGEST_TIMESTAMP, Source.NO_INDEX, segment.log.path, segment.base_offset
+        found, step = _Largest(-1, segment.base_offset), LookupStep(
+            StepKind.LARGEST_TIMESTAMP, StepBasis.NO_INDEX, segment.log.path, segment.base_offset
         )  # fmt: skip
         with probing(segment, FileKind.TIME_INDEX) as probe:
             if probe is not None:
                 entry = probe.last()
-                step = step._replace(source=Source.NO_ENTRY, path=probe.path)
+                step = step._replace(source=StepBasis.NO_ENTRY, path=probe.path)
                 if entry is not None:
                     found = _Largest(entry.key, entry.value)
                     step = _of_entry(step, entry)._replace(timestamp_ms=entry.key, offset=entry.value)
@@ -178,7 +178,7 @@ class LogSearch:
         step = step._replace(bytes_read=bytes_read, looked_at=step.looked_at + scanned[-1].looked_at)
         if largest != known:
             step = step._replace(
-                source=Source.BATCHES, path=segment.log.path, entry=None, position=None,
+                source=StepBasis.BATCHES, path=segment.log.path, entry=None, position=None,
                 offset=largest.offset, timestamp_ms=largest.timestamp_ms,
             )  # fmt: skip
         self._steps.append(step)
@@ -186,12 +186,12 @@ class LogSearch:
 
     def _timed(self, segment: Segment, timestamp_ms: int) -> int:
         """Return the offset up to which, by the time index, no record is later than a timestamp."""
-        step = Step(Look.TIME_INDEX, Source.NO_INDEX, segment.log.path, segment.base_offset)
+        step = LookupStep(StepKind.TIME_INDEX, StepBasis.NO_INDEX, segment.log.path, segment.base_offset)
         offset = segment.base_offset
         with probing(segment, FileKind.TIME_INDEX) as probe:
             if probe is not None:
                 entry = probe.floor(timestamp_ms)
-                step = step._replace(source=Source.NO_ENTRY, path=probe.path)
+                step = step._replace(source=StepBasis.NO_ENTRY, path=probe.path)
                 if entry is not None:
                     offset = entry.value
                     step = _of_entry(step, entry)._replace(timestamp_ms=entry.key, offset=offset)
@@ -199,19 +199,19 @@ class LogSearch:
         self._steps.append(step)
         return offset
 
-    def _indexed(self, segment: Segment, offset: int) -> Step:
-        """Look an offset up in the offset index. No entry is as low as the base offset, so that is not looked for."""
+    def _indexed(self, segment: Segment, offset: int) -> LookupStep:
+        """Find an offset in the offset index. No entry is as low as the base offset, so that is not looked for."""
         return self._offset_step(segment, lambda probe: probe.floor(offset) if offset > segment.base_offset else None)
 
-    def _last_indexed(self, segment: Segment) -> Step:
+    def _last_indexed(self, segment: Segment) -> LookupStep:
         return self._offset_step(segment, lambda probe: probe.last())
 
-    def _offset_step(self, segment: Segment, choose: Callable[..., Entry | None]) -> Step:
-        step = Step(Look.OFFSET_INDEX, Source.NO_INDEX, segment.log.path, segment.base_offset, leads_to=0)
+    def _offset_step(self, segment: Segment, choose: Callable[..., IndexedEntry | None]) -> LookupStep:
+        step = LookupStep(StepKind.OFFSET_INDEX, StepBasis.NO_INDEX, segment.log.path, segment.base_offset, leads_to=0)
         with probing(segment, FileKind.INDEX) as probe:
             if probe is not None:
                 entry = choose(probe)
-                step = step._replace(source=Source.NO_ENTRY, path=probe.path)
+                step = step._replace(source=StepBasis.NO_ENTRY, path=probe.path)
                 if entry is not None:
                     step = _of_entry(step, entry)._replace(offset=entry.key, leads_to=entry.value)
                 step = step._replace(looked_at=probe.looked_at, bytes_read=probe.bytes_read)
@@ -219,7 +219,7 @@ class LogSearch:
         return step
 
     def _scan(
-        self, segment: Segment, indexed: Step, is_wanted: _Wish, is_chosen: _Choice, *, needs_record: bool = False
+        self, segment: Segment, indexed: LookupStep, is_wanted: _Wish, is_chosen: _Choice, *, needs_record: bool = False
     ) -> _Hit | None:
         """Walk over the batches from where the offset index leads to, and note the step.
 
@@ -250,15 +250,15 @@ class LogSearch:
         if hit is None and segment.base_offset == self._segments[-1].base_offset:
             self._end = max(next_offset, self._start)
         self._steps.append(
-            Step(
-                Look.SCAN, Source.BATCHES, path, segment.base_offset, None, hit.batch.position if hit else None,
+            LookupStep(
+                StepKind.SCAN, StepBasis.BATCHES, path, segment.base_offset, None, hit.batch.position if hit else None,
                 hit.batch.base_offset if hit else None, hit.batch.header.max_timestamp_ms if hit else None,
                 None, looked_at, bytes_read,
             )
         )  # fmt: skip
         return hit
 
-    def _headers(self, descriptor: int, segment: Segment, indexed: Step) -> tuple[HeaderIterator, int]:
+    def _headers(self, descriptor: int, segment: Segment, indexed: LookupStep) -> tuple[HeaderIterator, int]:
         """Walk from where an entry leads to, if its batch begins there; else from the beginning, and note that.
 
         Returns: the headers, and how many bytes it took to check the entry.
@@ -271,18 +271,18 @@ class LogSearch:
         with suppress(CorruptBatch):
             found = next(checked, None)
         if found is None or found.header.last_offset != indexed.offset:
-            self._steps[-1] = indexed._replace(source=Source.BAD_ENTRY, leads_to=0)
+            self._steps[-1] = indexed._replace(source=StepBasis.BAD_ENTRY, leads_to=0)
             position = 0
         return iter_headers(descriptor, path, position), checked.bytes_read
 
-    def _answer(self, outcome: Outcome, segment: Segment | None = None, hit: _Hit | None = None) -> Lookup:
+    def _answer(self, outcome: LookupOutcome, segment: Segment | None = None, hit: _Hit | None = None) -> Lookup:
         batch = _found_batch(segment, hit.batch) if segment and hit else None
         record = FoundRecord(hit.record.offset, hit.record.timestamp_ms) if hit and hit.record else None
         return Lookup(outcome, self._start, self._end, tuple(self._steps), batch, record)
 
 
-def _of_entry(step: Step, entry: Entry) -> Step:
-    return step._replace(source=Source.ENTRY, entry=entry.number, position=entry.position)
+def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:
+    return step._replace(source=StepBasis.ENTRY, entry=entry.number, position=entry.position)
 
 
 def _to_the_end(headers: HeaderIterator, *, is_active: bool) -> Iterator[PositionedHeader]:

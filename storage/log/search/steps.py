@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Look(StrEnum):
+class StepKind(StrEnum):
     """The closed list of steps (docs/lookup.md)."""
 
     SEGMENT_MAP = "segment_map"
@@ -21,7 +21,7 @@ class Look(StrEnum):
     """The headers of batches, one after the other, and the records of the batch that was found."""
 
 
-class Source(StrEnum):
+class StepBasis(StrEnum):
     """The closed list of what a step rests on."""
 
     ENTRY = "entry"
@@ -40,11 +40,11 @@ class Source(StrEnum):
     """The names of the files: no byte is read."""
 
 
-class Step(NamedTuple):
+class LookupStep(NamedTuple):
     """One look at one file. Cheap: a lookup by time takes one for each segment."""
 
-    look: Look
-    source: Source
+    look: StepKind
+    source: StepBasis
     path: Path
     """The file that was looked at."""
     base_offset: int
@@ -63,7 +63,7 @@ class Step(NamedTuple):
     bytes_read: int = 0
 
 
-class Outcome(StrEnum):
+class LookupOutcome(StrEnum):
     """The closed list of answers."""
 
     FOUND = "found"
@@ -107,11 +107,11 @@ class FoundRecord(NamedTuple):
 class Lookup:
     """The answer to one lookup."""
 
-    outcome: Outcome
+    outcome: LookupOutcome
     log_start_offset: int
     log_end_offset: int | None
     """None if the search did not come that far."""
-    steps: tuple[Step, ...]
+    steps: tuple[LookupStep, ...]
     batch: FoundBatch | None = None
     record: FoundRecord | None = None
     """The first record that is asked for; None if compaction left none of the batch's from the offset on."""
