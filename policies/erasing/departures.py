@@ -48,8 +48,8 @@ class Need(StrEnum):
 
     ROLL = "ROLL"
     """A broker appends a record, and so closes the active segment."""
-    ROUND = "ROUND"
-    """More is written, so that a round of compaction is due."""
+    WRITE = "WRITE"
+    """More is written to the partition, so that a round of compaction is due, or ``retention.bytes`` is exceeded."""
     DELETE_KEY = "DELETE_KEY"
     """A tombstone is written for the key."""
     CONFIRM = "CONFIRM"
@@ -125,7 +125,7 @@ def _by_retention(case: Case, fate: SegmentFate) -> Iterator[Departure]:
         yield Departure(DepartureCode.RETENTION, as_int64(max(fate.expires_ms, now_ms) + delay_ms), (), text)
     elif case.planned.policy.cleanup_delete and fate.retention is not None:
         text = f"Retention keeps segment {base}: {_sentence(fate.retention.text)}"
-        yield Departure(DepartureCode.RETENTION, None, (Need.ROUND,), text)
+        yield Departure(DepartureCode.RETENTION, None, (Need.WRITE,), text)
 
 
 def _by_compaction(case: Case, holding: Holding) -> Iterator[Departure]:
@@ -151,7 +151,7 @@ def _tombstone(case: Case, holding: Holding) -> Departure:
     if holding.horizon_ms is not None:
         from_ms = max(holding.horizon_ms, case.request.now_ms)
         round_ms = _round_from(case, case.facts, offset, from_ms)
-        needs: tuple[Need, ...] = () if round_ms is not None else (Need.ROLL, Need.ROUND)
+        needs: tuple[Need, ...] = () if round_ms is not None else (Need.ROLL, Need.WRITE)
         text = f"The delete horizon of the tombstone at offset {offset} is {moment(holding.horizon_ms)}: "
         text += _round_text(round_ms, needs)
         at_ms = from_ms if round_ms is None else round_ms
@@ -166,7 +166,7 @@ def _tombstone(case: Case, holding: Holding) -> Departure:
         f"A first round, from {moment(first_ms)} on, sets the delete horizon of the tombstone at offset {offset}, by "
     )
     text += f"{span}; the next round from {moment(horizon_ms)} on takes it."
-    needs = tuple(dict.fromkeys((*needs, Need.ROLL, Need.ROUND)))
+    needs = tuple(dict.fromkeys((*needs, Need.ROLL, Need.WRITE)))
     return Departure(DepartureCode.TOMBSTONE, _after_delay(case, horizon_ms), needs, text)
 
 
@@ -192,10 +192,10 @@ def _first_round(case: Case, offset: int) -> tuple[int | None, tuple[Need, ...]]
             return at_ms, ()
     roll = roll_of(facts, case.planned.policy, case.seen.active)
     if roll is None:
-        return None, (Need.ROUND,)
+        return None, (Need.WRITE,)
     closes_ms = roll.latest_ms if roll.latest_ms is not None else as_int64(now_ms + case.planned.policy.segment_ms)
     at_ms = _round_from(case, _rolled(facts), offset, max(closes_ms, now_ms))
-    return (at_ms, (Need.ROLL,)) if at_ms is not None else (None, (Need.ROLL, Need.ROUND))
+    return (at_ms, (Need.ROLL,)) if at_ms is not None else (None, (Need.ROLL, Need.WRITE))
 
 
 def _round_from(case: Case, facts: PartitionFacts, offset: int, from_ms: int) -> int | None:

@@ -19,10 +19,7 @@ from storage.errors import InvalidConfig, as_unreadable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cleaner.cli.opening import Opened
-    from cleaner.engine.erasure.proving import ErasureProof, KeySearch
-    from cleaner.engine.erasure.searching import FileEvidence
-    from policies.plan import Plan
+    from cleaner.engine.erasure.proving import ErasureProof
 
 HELP: Final = "show that keys are in no file of the log dirs, or in which files they are, and until when"
 OPERAND: Final = "RECORD-KEY"
@@ -64,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     given = _given(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.erasure.proving import KeySearch, list_places, searched
+    from cleaner.engine.erasure.proving import KeySearch, Survey, list_places, prove
     from cleaner.engine.erasure.wanted import KeyEncoding, wanted_keys
     from cleaner.engine.inventory import is_named
     from cleaner.engine.outcome import Silent
@@ -86,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
         bar.expect(
             sum(place.size_bytes for place in list_places(log_dirs, wants).values() if place.content == "records")
         )
-        found = searched(question, wants, bar.advance)
-    proof = _proof(opened, question, found, now_ms)
+        survey = Survey(opened.cleaner.plan, opened.loaded.configured.layers)
+        proof = prove(now_ms, question, wants, survey, bar.advance)
     show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     for error in (*opened.missing, *(evidence.error for evidence in proof.unread)):
         complain(str(error))
@@ -105,24 +102,6 @@ def _given(args: argparse.Namespace) -> Sequence[str]:
     if not given:
         raise InvalidConfig(OPERAND, None, "no key is named; name one, or a file of keys with --keys FILE")
     return given
-
-
-def _proof(
-    opened: Opened, question: KeySearch, found: tuple[tuple[FileEvidence, ...], bool], now_ms: int
-) -> ErasureProof:
-    from cleaner.engine.erasure.departing import Departing
-    from cleaner.engine.erasure.proving import live_with_keys, prove
-    from policies.plan import PartitionPlan, Request
-
-    names, layers = live_with_keys(found[0]), opened.loaded.configured.layers
-    plan: Plan | None = None
-    if any(evidence.hits for evidence in found[0]):
-        topics = tuple(sorted(map(str, names))) or ("",)
-        plan = opened.cleaner.plan(Request(now_ms, in_place=True, topics=topics))
-    planned = plan.partitions if plan else ()
-    remote = {p.facts.topic_partition.topic for p in planned
-              if isinstance(p, PartitionPlan) and p.policy.remote_storage_enable}  # fmt: skip
-    return prove(now_ms, question, found, Departing(plan, layers) if plan else None, sorted(remote))
 
 
 def _status(proof: ErasureProof, *, is_whole: bool) -> ExitStatus:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.engine.erasure.departing import Departing, Departures
 from cleaner.engine.erasure.matching import KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FileHome, FilePlace, Wants, places_in
 from cleaner.engine.erasure.searching import FileEvidence, search
 from cleaner.engine.erasure.wanted import KeyEncoding, WantedKey
+from policies.config.config_layers import ConfigLayers
 from policies.erasing.departures import Need
+from policies.plan import PartitionPlan, Plan, Request
 from storage.log_dir import LogDir
-from storage.names import TopicPartition
 
+_NO_PARTITION: Final = "."
 _LOOKS_MAX: Final = 8
 """So often the log dirs are listed at most: a broker at work makes new files while others are searched."""
 
@@ -79,6 +81,13 @@ class ErasureProof:
         return tuple(need for need in Need if any(need in one.needs for one in self.departures.values()))
 
 
+class Survey(NamedTuple):
+    """The means to plan."""
+
+    plan: Callable[[Request], Plan]
+    layers: ConfigLayers
+
+
 def list_places(log_dirs: Iterable[Path], wants: Wants | None) -> dict[tuple[Path, int], FilePlace]:
     """Return every file of some log dirs, by path and inode. Raises: UnreadableFile."""
     return {(place.path, place.inode): place for log_dir in log_dirs for place in places_in(log_dir, wants)}
@@ -111,29 +120,38 @@ def searched(
     return tuple(sorted(evidences, key=lambda one: one.place.path)), is_settled
 
 
-def live_with_keys(evidences: Iterable[FileEvidence]) -> set[TopicPartition]:
-    """Return the partitions whose logs, or leftovers, hold a key."""
-    return {
-        evidence.place.topic_partition
-        for evidence in evidences
-        if evidence.hits and evidence.place.home is FileHome.LIVE and evidence.place.topic_partition is not None
-    }
-
-
 def prove(
-    now_ms: int, question: KeySearch, found: tuple[tuple[FileEvidence, ...], bool], departing: Departing | None,
-    remote_topics: Sequence[str] = (),
-) -> ErasureProof:  # fmt: skip
-    """Put the proof together.
+    now_ms: int,
+    question: KeySearch,
+    wants: Wants | None,
+    survey: Survey,
+    advance: Callable[[int], None] = lambda _: None,
+) -> ErasureProof:
+    """Search every file, and tell when each one that holds a key is gone.
 
     Args:
-        now_ms: the moment of the proof, epoch ms.
-        question: what was asked.
-        found: from ``searched``.
-        departing: tells departures; None if no file holds a key.
-        remote_topics: topics with remote storage.
+        now_ms: the moment for which dates are told, epoch ms.
+        question, wants, advance: as for ``searched``.
+        survey: makes the plan of the partitions that hold a key.
+
+    Raises: UnreadableFile of a directory; what ``survey`` raises.
     """
-    evidences, is_settled = found
-    departures = departing.of(evidence for evidence in evidences if evidence.hits) if departing else {}
+    evidences, is_settled = searched(question, wants, advance)
+    holding = [evidence for evidence in evidences if evidence.hits]
+    plan = survey.plan(Request(now_ms, in_place=True, topics=_names(holding))) if holding else None
+    departures = Departing(plan, survey.layers).of(holding) if plan else {}
+    remote = {
+        planned.facts.topic_partition.topic
+        for planned in (plan.partitions if plan else ())
+        if isinstance(planned, PartitionPlan) and planned.policy.remote_storage_enable
+    }
     locked_by = tuple(filter(None, (LogDir(path).locked_by() for path in question.log_dirs)))
-    return ErasureProof(now_ms, question, evidences, departures, locked_by, is_settled, tuple(remote_topics))
+    return ErasureProof(now_ms, question, evidences, departures, locked_by, is_settled, tuple(sorted(remote)))
+
+
+def _names(holding: Iterable[FileEvidence]) -> tuple[str, ...]:
+    """Return the partitions whose logs or leftovers hold a key; a name that no partition has, if none does."""
+    live = {
+        str(evidence.place.topic_partition) for evidence in holding if evidence.place.home is FileHome.LIVE
+    }  # fmt: skip
+    return tuple(sorted(live)) or (_NO_PARTITION,)

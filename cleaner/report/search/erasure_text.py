@@ -18,7 +18,7 @@ _FILES_TOLD: Final = 20
 _OFFSETS_TOLD: Final = 8
 _NEEDS: Final = {
     Need.ROLL: "a broker appends a record to the partition, and so closes its active segment",
-    Need.ROUND: "more is written, so that a round of compaction is due",
+    Need.WRITE: "more is written to a partition: a round is due, or retention.bytes exceeded",
     Need.DELETE_KEY: "a tombstone is written for each key whose latest record is a value",
     Need.CONFIRM: "a person removes what holds a partition back",
     Need.REMOVE: "a person removes files or directories that nothing else removes",
