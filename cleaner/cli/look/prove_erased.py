@@ -14,7 +14,7 @@ from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
-from storage.errors import InvalidConfig, as_unreadable
+from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,11 +92,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _given(args: argparse.Namespace) -> Sequence[str]:
-    """Return the keys as they were written. Raises: InvalidConfig if there is none, UnreadableFile."""
+    """Return the keys as they were written. Raises: InvalidConfig if there is none, or the file cannot be read."""
     given = list(args.key)
     if args.keys is not None:
-        with as_unreadable(args.keys):
+        try:
             data = sys.stdin.buffer.read() if args.keys == _STDIN else args.keys.read_bytes()
+        except OSError as error:
+            raise InvalidConfig("--keys", str(args.keys), f"cannot be read: {error.strerror}") from error
         lines = data.decode("utf-8", "surrogateescape").split("\n")
         given += [line for one in lines if (line := one.removesuffix("\r"))]
     if not given:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from cleaner.cli.main import main
-from storage.names import FileKind, FileState, segment_file_name
+from storage.names import FileKind, segment_file_name
 from storage.records import Record
 from tests.legacy_logs import FORMATS, Format
 from tests.partition_dirs import NOW_MS, PartitionDir, committed
