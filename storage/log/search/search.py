@@ -266,10 +266,10 @@ class LogSearch:
         path, position = segment.log.path, indexed.leads_to or 0
         if not position:
             return iter_headers(descriptor, path), 0
-        checked = iter_headers(descriptor, path, position)
+        checked = iter_headers(descriptor, path, max(position, 0))
         found = None
         with suppress(CorruptBatch):
-            found = next(checked, None)
+            found = next(checked, None) if position > 0 else None
         if found is None or found.header.last_offset != indexed.offset:
             self._steps[-1] = indexed._replace(source=StepBasis.BAD_ENTRY, leads_to=0)
             position = 0
