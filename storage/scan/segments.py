@@ -19,7 +19,6 @@ from storage.log_dir import read_file
 from storage.records.header import OFFSET_MAX
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
-from storage.scan.partitions import OffsetRange
 from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
 from storage.segment import Segment
 
@@ -95,6 +94,8 @@ def open_whole(file: WitnessFile) -> SegmentReader:
     Args:
         file: its bytes; the reader closes it.
     """
+    from storage.scan.partitions import OffsetRange  # noqa: PLC0415 - a compaction does without, and starts sooner
+
     read_messages = partial(read_records, offsets=OffsetRange(0, OFFSET_MAX))
     manner = Manner(EXTENT_WINDOW_BYTES, read_messages, is_reused=True)
     return SegmentReader(file.path, Position(0, 0, 0, 0), file.size_bytes, file, manner)

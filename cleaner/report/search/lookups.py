@@ -171,7 +171,7 @@ def _told(step: LookupStep) -> str:
 
 def _by_names(step: LookupStep) -> str:
     number = (step.entry or 0) + 1
-    return f"{step.path.name}, the {number:,}. of {step.looked_at:,}, is the last that begins there or before"
+    return f"{step.path.name}, {number:,} of {step.looked_at:,}: the last that begins there or before"
 
 
 def _by_largest(step: LookupStep) -> str:
