@@ -16,14 +16,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from policies.explaining.fates import Case, SegmentFate
-from policies.explaining.rolling import roll_of
+from policies.explaining.rolling import Roll, roll_of
 from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
 from policies.plan import plan_partition
-from policies.reasons import INT64_MAX, Action, as_int64, moment
+from policies.reasons import INT64_MAX, Action, ReasonCode, as_int64, moment
 from storage.names import FileIdentity
 
 _MOMENTS_MAX: Final = 64
 """So many moments are tried, to find the one at which a round begins."""
+_BY_SIZE: Final = frozenset({ReasonCode.WITHIN_SIZE, ReasonCode.BEHIND_KEPT_SEGMENT})
 
 
 class DepartureCode(StrEnum):
@@ -121,11 +122,28 @@ def _by_retention(case: Case, fate: SegmentFate) -> Iterator[Departure]:
         gone_ms = as_int64(now_ms + delay_ms)
         yield Departure(DepartureCode.RETENTION, gone_ms, (), f"Retention deletes segment {base} in the next run.")
     elif fate.expires_ms is not None and fate.expires_ms < INT64_MAX:
-        text = f"retention.ms deletes segment {base} from {moment(fate.expires_ms)} on."
-        yield Departure(DepartureCode.RETENTION, as_int64(max(fate.expires_ms, now_ms) + delay_ms), (), text)
+        last_ms, text = _expiry(case, fate, fate.expires_ms)
+        yield Departure(DepartureCode.RETENTION, as_int64(max(last_ms, now_ms) + delay_ms), (), text)
     elif case.planned.policy.cleanup_delete and fate.retention is not None:
-        text = f"Retention keeps segment {base}: {_sentence(fate.retention.text)}"
-        yield Departure(DepartureCode.RETENTION, None, (Need.WRITE,), text)
+        code, text = fate.retention.code, f"Retention keeps segment {base}: {_sentence(fate.retention.text)}"
+        if code is not ReasonCode.NO_LIMIT:
+            needs = (Need.WRITE,) if code in _BY_SIZE else (Need.BROKER,)
+            yield Departure(DepartureCode.RETENTION, None, needs, text)
+
+
+def _expiry(case: Case, fate: SegmentFate, expires_ms: int) -> tuple[int, str]:
+    """Return when time retention has deleted a segment in any case, and a sentence.
+
+    The active one gets newer records while it is written to: until a broker closes it, by ``segment.ms``.
+    """
+    base, roll = fate.facts.base_offset, roll_of(case.facts, case.planned.policy, case.seen.active)
+    text = f"retention.ms deletes segment {base} from {moment(expires_ms)} on."
+    if base != case.facts.active.base_offset or roll is None:
+        return expires_ms, text
+    last_ms = as_int64(_closes_ms(case, roll) + case.planned.policy.retention_ms)
+    if last_ms <= expires_ms:
+        return expires_ms, text
+    return last_ms, f"{text} It is the active one: if somebody writes to it, it goes by {moment(last_ms)}."
 
 
 def _by_compaction(case: Case, holding: Holding) -> Iterator[Departure]:
@@ -193,9 +211,15 @@ def _first_round(case: Case, offset: int) -> tuple[int | None, tuple[Need, ...]]
     roll = roll_of(facts, case.planned.policy, case.seen.active)
     if roll is None:
         return None, (Need.WRITE,)
-    closes_ms = roll.latest_ms if roll.latest_ms is not None else as_int64(now_ms + case.planned.policy.segment_ms)
-    at_ms = _round_from(case, _rolled(facts), offset, max(closes_ms, now_ms))
+    at_ms = _round_from(case, _rolled(facts), offset, max(_closes_ms(case, roll), now_ms))
     return (at_ms, (Need.ROLL,)) if at_ms is not None else (None, (Need.ROLL, Need.WRITE))
+
+
+def _closes_ms(case: Case, roll: Roll) -> int:
+    """Return when an appended record closes the active segment at the latest."""
+    return (
+        roll.latest_ms if roll.latest_ms is not None else as_int64(case.request.now_ms + case.planned.policy.segment_ms)
+    )
 
 
 def _round_from(case: Case, facts: PartitionFacts, offset: int, from_ms: int) -> int | None:

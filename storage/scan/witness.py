@@ -43,7 +43,7 @@ class WitnessFile(FileBytes):
         buf = self._buf[: end - start]
         self._read(buf, start)
         if end > self._hashed_to:
-            self._hash.update(buf[self._hashed_to - start :])
+            self._hash.update(buf[self._hashed_to - start :].data)
             self._hashed_to = end
         return buf, start
 
@@ -72,7 +72,7 @@ class WitnessFile(FileBytes):
         for start in range(self._hashed_to, position, _BLOCK_BYTES):
             block = np.empty(min(_BLOCK_BYTES, position - start), np.uint8)
             self._read(block, start)
-            self._hash.update(block)
+            self._hash.update(block.data)
         self._hashed_to = max(position, self._hashed_to)
 
     def _read(self, buf: Bytes, start: int) -> None:

@@ -17,7 +17,7 @@ from storage.log.search.steps import LookupOutcome, StepBasis
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.partitions import FoundPartition
-from tests.interop.referee import Referee
+from tests.interop.referee import Config, Referee
 from tests.interop.sides import copy, partition_dir
 from tests.interop.verdicts import LookedUp as Verdict
 from tests.legacy_logs import legacy_log_dir
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kafka
 LOGS: Final = 24
 LEGACY_LOGS: Final = 8
 PLACES: Final = {-1: LogPlace.LATEST, -2: LogPlace.EARLIEST, -3: LogPlace.NEWEST}
-SMALL: Final = {"index.interval.bytes": 200, "segment.bytes": 1 << 14}
+SMALL: Final[dict[str, int]] = {"index.interval.bytes": 200, "segment.bytes": 1 << 14}
 SEEN: Final[Counter[str]] = Counter()
 """What the logs had of all that makes a difference."""
 
@@ -40,7 +40,7 @@ def test_random_log(referee: Referee, tmp_path: Path, seed: int) -> None:
     config = {**SMALL, "message.timestamp.type": random.choice(("CreateTime", "LogAppendTime"))}
     (generated,) = referee.workload([partition_dir(log_dir)], seed=seed, config=config, checkpoints=True, unkeyed=True)
     if seed % 3:
-        cleaning = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0", **SMALL}
+        cleaning: Config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0", **SMALL}
         referee.clean([partition_dir(log_dir)], config=cleaning, now_ms=generated.now_ms, checkpoints=True)
     if seed % 4 == 1:
         start_in_the_middle(log_dir)

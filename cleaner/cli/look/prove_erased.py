@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     given = _given(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.erasure.proving import KeySearch, Survey, list_places, prove
+    from cleaner.engine.erasure.proving import HolderPlans, KeySearch, list_places, prove
     from cleaner.engine.erasure.wanted import KeyEncoding, wanted_keys
     from cleaner.engine.inventory import is_named
     from cleaner.engine.outcome import Silent
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         bar.expect(
             sum(place.size_bytes for place in list_places(log_dirs, wants).values() if place.content == "records")
         )
-        survey = Survey(opened.cleaner.plan, opened.loaded.configured.layers)
+        survey = HolderPlans(opened.cleaner.plan, opened.loaded.configured.layers)
         proof = prove(now_ms, question, wants, survey, bar.advance)
     show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     for error in (*opened.missing, *(evidence.error for evidence in proof.unread)):

@@ -89,6 +89,8 @@ class Departing:
             cause = self._failures.get(key, "it is in no plan; run again")
             return _all_unknown(group, f"The partition cannot be read: {cause}")
         log_dir, planned = self._plans[key]
+        if log_dir.errors:
+            return _all_unknown(group, f"Nothing in this log dir is touched: {log_dir.errors[0]}")
         try:
             listing = list_partition(Path(key[0]) / str(key[1]))
             log = _LogWithKeys(planned, listing, self._case(log_dir, planned))
@@ -153,7 +155,7 @@ class _LogWithKeys:
             due_ms = self._left.due_ms(file)
             text = f"It left the log: clean, the daemon or a broker that starts removes it from {moment(due_ms)} on."
             return Departure(DepartureCode.DELETED_FILE, max(due_ms, now_ms), (), text)
-        if place.state in (FileState.CLEANED, FileState.SWAP):
+        if place.state is not None and place.state is not FileState.DELETED:
             text = "An interrupted compaction left it: clean, or a broker that starts, removes it."
             return Departure(DepartureCode.RECOVERY, now_ms, (), text)
         return Departure(DepartureCode.COPY, None, (Need.REMOVE,), "It is no file of the log, and nothing removes it.")

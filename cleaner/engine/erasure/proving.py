@@ -81,7 +81,7 @@ class ErasureProof:
         return tuple(need for need in Need if any(need in one.needs for one in self.departures.values()))
 
 
-class Survey(NamedTuple):
+class HolderPlans(NamedTuple):
     """The means to plan."""
 
     plan: Callable[[Request], Plan]
@@ -124,7 +124,7 @@ def prove(
     now_ms: int,
     question: KeySearch,
     wants: Wants | None,
-    survey: Survey,
+    survey: HolderPlans,
     advance: Callable[[int], None] = lambda _: None,
 ) -> ErasureProof:
     """Search every file, and tell when each one that holds a key is gone.

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.erasure.proving import ErasureProof, KeySearch, Survey, prove
+from cleaner.engine.erasure.proving import ErasureProof, HolderPlans, KeySearch, prove
 from cleaner.engine.erasure.wanted import KeyEncoding, wanted_keys
 from policies import Request
 from policies.config.config_layers import ConfigLayers
@@ -32,7 +32,7 @@ KEYS: Final = tuple(f"user-{place:03d}" for place in range(60))
 
 def proof_of(log_dir: Path, layers: ConfigLayers, now_ms: int) -> ErasureProof:
     wanted = wanted_keys(KEYS, KeyEncoding.TEXT)
-    survey = Survey(a_cleaner(log_dir, layers, clock=FakeClock(now_ms)).plan, layers)
+    survey = HolderPlans(a_cleaner(log_dir, layers, clock=FakeClock(now_ms)).plan, layers)
     return prove(now_ms, KeySearch(wanted, KeyEncoding.TEXT, (log_dir,)), None, survey)
 
 
