@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -17,6 +17,7 @@ from storage.log.search.steps import LookupOutcome, StepBasis
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.partitions import FoundPartition
+from tests.conftest import Samples
 from tests.interop.referee import Config, Referee
 from tests.interop.sides import copy, partition_dir
 from tests.interop.verdicts import LookedUp as Verdict
@@ -60,6 +61,16 @@ def test_log_of_old_formats(referee: Referee, tmp_path: Path, seed: int) -> None
             index.unlink()
         referee.read([made.path], checkpoints=True, batches_only=True, config=SMALL)  # makes indexes with entries
     compare(referee, log_dir)
+
+
+@pytest.mark.parametrize("stage", ["after", "after2"])
+def test_logs_of_a_real_broker(referee: Referee, samples: Samples, tmp_path: Path, stage: str) -> None:
+    compare_all(referee, samples.root / stage, tmp_path / "kafka")
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_logs_of_an_old_broker(referee: Referee, old_samples: Samples, tmp_path: Path, stage: str) -> None:
+    compare_all(referee, old_samples.root / stage, tmp_path / "kafka")
 
 
 @pytest.mark.parametrize("seed", [0])
@@ -112,7 +123,28 @@ def compare(referee: Referee, log_dir: Path) -> None:
     shutil.rmtree(log_dir.with_name("kafka"))
 
 
-def targets(offsets: range, times_ms: list[int]) -> Iterator[LookupTarget]:
+def compare_all(referee: Referee, log_dir: Path, theirs: Path) -> None:
+    """Ask both for some offsets and times of each partition of a log dir."""
+    shutil.copytree(log_dir, theirs)
+    starts, compared = LogDir(log_dir).offsets(LOG_START_OFFSET_CHECKPOINT), 0
+    for name, directory in LogDir(log_dir).partitions():
+        if any(path.stat().st_blocks == 0 < path.stat().st_size for path in directory.glob("*.log")):
+            continue  # the archive holds only the sizes of these
+        random, records, start = Random(str(name)), records_in(directory), starts.get(name, 0)
+        end = records[-1].offset + 1 if records else start
+        offsets = sorted({0, max(start - 1, 0), start, end, end + 1, *(random.randrange(end + 1) for _ in range(40))})
+        drawn = random.sample(records, min(20, len(records)))
+        times_ms = sorted({0, *(r.timestamp_ms + by for r in drawn for by in (-1, 0, 1) if r.timestamp_ms >= 0)})
+        found = FoundPartition(name, directory, start)
+        ours = [look_up(found, target) for target in targets(offsets, [*times_ms, *PLACES])]
+        for own, verdict in zip(ours, referee.lookup(theirs / str(name), offsets, [*times_ms, *PLACES]), strict=True):
+            assert answered(own) == judged(verdict), f"{verdict}\n{own}"
+            note(own)
+        compared += 1
+    assert compared
+
+
+def targets(offsets: Iterable[int], times_ms: list[int]) -> Iterator[LookupTarget]:
     yield from (LookupTarget(offset=offset) for offset in offsets)
     yield from (LookupTarget(place=PLACES[t]) if t in PLACES else LookupTarget(timestamp_ms=t) for t in times_ms)
 
