@@ -92,25 +92,30 @@ def search(place: FilePlace, matcher: KeyMatcher) -> FileEvidence | None:
             cause = "it is no plain file, or no file of Kafka's: nobody knows how to search it"
             return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, cause),))
     try:
-        return _search(place, matcher)
+        file = WitnessFile(place.path)
     except UnreadableFile as error:
         return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
+    return _search(place, file, matcher)
 
 
-def _search(place: FilePlace, matcher: KeyMatcher) -> FileEvidence:
-    file = WitnessFile(place.path)
+def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher) -> FileEvidence:
+    """Search an open file. If reading fails on the way, what was found before still counts."""
     records, hits, undecoded = 0, dict[int, KeyHits](), list[Undecoded]()
+    sha256 = error = None
     with open_whole(file) as reader:
-        for found in every_chunk(reader):
-            if isinstance(found, Damage):
-                undecoded += _undecoded(found, file)
-                continue
-            records += int(found.located.shape[1])
-            for match in matcher.matches(found):
-                hits.setdefault(match.key, KeyHits(match.key)).add(_hit(found, match))
-        sha256 = file.sha256()
+        try:
+            for found in every_chunk(reader):
+                if isinstance(found, Damage):
+                    undecoded += _undecoded(found, file)
+                    continue
+                records += int(found.located.shape[1])
+                for match in matcher.matches(found):
+                    hits.setdefault(match.key, KeyHits(match.key)).add(_hit(found, match))
+            sha256 = file.sha256()
+        except UnreadableFile as unreadable:
+            error = str(unreadable)
     ordered = tuple(hits[key] for key in sorted(hits))
-    return FileEvidence(place, file.size_bytes, sha256, records, ordered, tuple(undecoded))
+    return FileEvidence(place, file.size_bytes, sha256, records, ordered, tuple(undecoded), error)
 
 
 def _undecoded(damage: Damage, file: WitnessFile) -> Sequence[Undecoded]:

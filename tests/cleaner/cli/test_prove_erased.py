@@ -17,10 +17,12 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.engine.erasure import proving
+from cleaner.engine.erasure.matching import KeyMatcher
 from cleaner.engine.erasure.places import FilePlace
 from cleaner.engine.erasure.searching import search
 from storage.codecs.compression import Compression
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.scan.chunks import Chunk
 from tests.cleaner.cli.test_export import state_of
 from tests.cleaner.cli.test_main import ROOT
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed
@@ -246,6 +248,28 @@ def test_file_that_is_gone_meanwhile_holds_nothing(
     monkeypatch.setattr(proving, "search", search_late)
     _, found = document(tmp_path / "data", capsys, "alice")
     assert [one["path"] for one in found["files"] if one["found"]] == [str(made.log(0))]
+
+
+def test_file_that_is_cut_while_it_is_read_is_told_and_what_was_found_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    value = "v" * 1000
+    batches = [keyed(place, f"key-{place}={value}") for place in range(3000)]
+    made = PartitionDir(log_dir).segment(0, *batches)
+    committed(log_dir, made)
+    found_first = KeyMatcher.matches
+
+    def cut(matcher: KeyMatcher, chunk: Chunk) -> Any:
+        os.truncate(made.log(0), 1 << 20)
+        return found_first(matcher, chunk)
+
+    monkeypatch.setattr(KeyMatcher, "matches", cut)
+    status, found = document(log_dir, capsys, "key-1", "key-2999")
+    (file,) = [one for one in found["files"] if one["error"]]
+    assert (status, [hits["key"] for hits in file["found"]], file["sha256"]) == (10, [0], None)
+    assert "cut off while it was read" in file["error"]
+    assert run(log_dir, "key-2999") == 4
 
 
 def test_reader_that_goes_early_leaves_no_traceback(tmp_path: Path) -> None:
