@@ -32,6 +32,7 @@ class DepartureCode(StrEnum):
 
     RETENTION = "RETENTION"
     SUPERSEDED = "SUPERSEDED"
+    ABORTED = "ABORTED"
     TOMBSTONE = "TOMBSTONE"
     LATEST_VALUE = "LATEST_VALUE"
     DELETED_FILE = "DELETED_FILE"
@@ -89,6 +90,8 @@ class Holding(NamedTuple):
     latest_is_tombstone: bool
     horizon_ms: int | None
     """The delete horizon of that tombstone, epoch ms; None if none was set."""
+    is_aborted: bool = False
+    """Whether all of them belong to aborted transactions; ``latest_offset`` is then the last of them."""
 
 
 def departure(case: Case, holding: Holding) -> Departure:
@@ -159,6 +162,10 @@ def _by_compaction(case: Case, holding: Holding) -> Iterator[Departure]:
         yield _tombstone(case, holding)
         return
     at_ms, needs = _first_round(case, holding.latest_offset)
+    if holding.is_aborted:
+        text = f"Offset {holding.latest_offset} belongs to an aborted transaction: {_round_text(at_ms, needs)}"
+        yield Departure(DepartureCode.ABORTED, _after_delay(case, at_ms), needs, text)
+        return
     text = f"Offset {holding.latest_offset} supersedes it: {_round_text(at_ms, needs)}"
     yield Departure(DepartureCode.SUPERSEDED, _after_delay(case, at_ms), needs, text)
 

@@ -136,15 +136,18 @@ class _LogWithKeys:
         for evidence in group:
             for hits in evidence.hits if evidence.place.path in self._bases else ():
                 known = latest.get(hits.key)
-                if known is None or _last_offset(hits) > _last_offset(known):
+                if known is None or _rank(hits) > _rank(known):
                     latest[hits.key] = hits
         return latest
 
     def _holding(self, path: Path, hits: KeyHits, latest: KeyHits) -> Holding:
-        last = latest.last
+        last, own = latest.last, hits.last
         assert last is not None
-        is_tombstone = last.value_bytes is None
-        return Holding(self._bases[path], last.offset, hits is latest, is_tombstone, last.horizon_ms)
+        assert own is not None
+        is_tombstone, base = last.value_bytes is None, self._bases[path]
+        if own.is_aborted and (last.is_aborted or own.offset > last.offset):
+            return Holding(base, own.offset, False, False, None, is_aborted=True)
+        return Holding(base, last.offset, hits is latest, is_tombstone, last.horizon_ms)
 
     def _leftover(self, place: FilePlace, now_ms: int) -> Departure:
         file: SegmentFile | None = self._files.get(place.path)
@@ -161,9 +164,10 @@ class _LogWithKeys:
         return Departure(DepartureCode.COPY, None, (Need.REMOVE,), "It is no file of the log, and nothing removes it.")
 
 
-def _last_offset(hits: KeyHits) -> int:
+def _rank(hits: KeyHits) -> tuple[bool, int]:
+    """Return what makes the last record of a key: one of an aborted transaction supersedes nothing."""
     assert hits.last is not None
-    return hits.last.offset
+    return not hits.last.is_aborted, hits.last.offset
 
 
 def _all_unknown(group: Sequence[FileEvidence], text: str) -> Departures:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cleaner.engine.erasure.aborted import AbortedIn
 from cleaner.engine.erasure.departing import Departing, Departures
 from cleaner.engine.erasure.matching import KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FileHome, FilePlace, Wants, places_in
@@ -106,6 +107,7 @@ def searched(
     Returns: the evidence of each file, ascending by path, and whether no new file appeared in the end.
     Raises: UnreadableFile of a directory.
     """
+    aborted = AbortedIn()
     matcher, found = KeyMatcher(question.keys), dict[tuple[Path, int], FileEvidence | None]()
     for _ in range(_LOOKS_MAX):
         places = list_places(question.log_dirs, wants)
@@ -113,7 +115,7 @@ def searched(
         if not new:
             break
         for place in new:
-            found[place.path, place.inode] = search(place, matcher)
+            found[place.path, place.inode] = search(place, matcher, aborted.directory(place.path.parent))
             advance(place.size_bytes if place.content is FileContent.RECORDS else 0)
     evidences = (evidence for evidence in found.values() if evidence is not None)
     is_settled = all(key in found for key in list_places(question.log_dirs, wants))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cleaner.engine.erasure.matching import KeyMatch, KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FilePlace
 from storage.errors import UnreadableFile
 from storage.kernels.layout import DELETE_HORIZON, OFFSET, ROW, TIMESTAMP, VALUE_BYTES
+from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, every_chunk
 from storage.scan.segments import open_whole
 from storage.scan.slices import Damage
 from storage.scan.witness import WitnessFile
+from storage.txn_index import AbortedTxn
 
 RECORDS_TOLD: Final = 100
 """So many records of a key in one file are listed at most; the others are counted."""
@@ -28,6 +30,8 @@ class RecordHit(NamedTuple):
     """None for a tombstone."""
     horizon_ms: int | None
     """The delete horizon of the batch, epoch ms; None if no compaction has set one."""
+    is_aborted: bool = False
+    """Whether it belongs to an aborted transaction."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class KeyHits:
     told: list[RecordHit] = field(default_factory=list)
     """The first ones."""
     last: RecordHit | None = None
+    """The one with the greatest offset; of an aborted transaction only if all are."""
 
     def add(self, hit: RecordHit) -> None:
         """Count a record."""
@@ -50,7 +55,7 @@ class KeyHits:
             self.values += 1
         if len(self.told) < RECORDS_TOLD:
             self.told.append(hit)
-        if self.last is None or hit.offset > self.last.offset:
+        if self.last is None or (not hit.is_aborted, hit.offset) > (not self.last.is_aborted, self.last.offset):
             self.last = hit
 
 
@@ -83,8 +88,16 @@ class FileEvidence:
         return ((0, self.size_bytes),) if self.sha256 is not None else ()
 
 
-def search(place: FilePlace, matcher: KeyMatcher) -> FileEvidence | None:
-    """Search one file; None if it is gone by now, as happens beside a live broker."""
+def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] = ()) -> FileEvidence | None:
+    """Search one file.
+
+    Args:
+        place: the file.
+        matcher: the keys.
+        aborted: the aborted transactions of its partition.
+
+    Returns: None if the file is gone by now, as happens beside a live broker.
+    """
     match place.content:
         case FileContent.NO_KEYS:
             return FileEvidence(place, place.size_bytes)
@@ -95,10 +108,10 @@ def search(place: FilePlace, matcher: KeyMatcher) -> FileEvidence | None:
         file = WitnessFile(place.path)
     except UnreadableFile as error:
         return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
-    return _search(place, file, matcher)
+    return _search(place, file, matcher, aborted)
 
 
-def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher) -> FileEvidence:
+def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: Sequence[AbortedTxn]) -> FileEvidence:
     """Search an open file. If reading fails on the way, what was found before still counts."""
     records, hits, undecoded = 0, dict[int, KeyHits](), list[Undecoded]()
     sha256 = error = None
@@ -110,7 +123,7 @@ def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher) -> FileEvi
                     continue
                 records += int(found.located.shape[1])
                 for match in matcher.matches(found):
-                    hits.setdefault(match.key, KeyHits(match.key)).add(_hit(found, match))
+                    hits.setdefault(match.key, KeyHits(match.key)).add(_hit(found, match, aborted))
             sha256 = file.sha256()
         except UnreadableFile as unreadable:
             error = str(unreadable)
@@ -126,7 +139,7 @@ def _undecoded(damage: Damage, file: WitnessFile) -> Sequence[Undecoded]:
     return (Undecoded(position, damage.error.cause),)
 
 
-def _hit(chunk: Chunk, match: KeyMatch) -> RecordHit:
+def _hit(chunk: Chunk, match: KeyMatch, aborted: Sequence[AbortedTxn]) -> RecordHit:
     located, place = chunk.located, match.place
     row = chunk.table[int(located[ROW, place])]
     value_bytes = int(located[VALUE_BYTES, place])
@@ -135,4 +148,15 @@ def _hit(chunk: Chunk, match: KeyMatch) -> RecordHit:
         int(located[TIMESTAMP, place]),
         value_bytes if value_bytes >= 0 else None,
         int(row["base_timestamp"]) if int(row["attributes"]) & DELETE_HORIZON else None,
+        bool(aborted) and _is_aborted(row, aborted),
+    )
+
+
+def _is_aborted(row: Any, aborted: Sequence[AbortedTxn]) -> bool:
+    """Return whether a batch belongs to one of the aborted transactions. Source: as ``storage.scan.chunks``."""
+    if not int(row["attributes"]) & ATTRIBUTE_TRANSACTIONAL:
+        return False
+    producer_id, first, last = (int(row[name]) for name in ("producer_id", "base_offset", "last_offset"))
+    return any(
+        txn.producer_id == producer_id and txn.first_offset <= first and last < txn.last_offset for txn in aborted
     )

@@ -223,10 +223,10 @@ def test_file_that_appears_meanwhile_is_searched_too(
 ) -> None:
     made = with_key(tmp_path / "data", b"alice")
 
-    def search_late(place: FilePlace, matcher: Any) -> Any:
+    def search_late(place: FilePlace, *means: Any) -> Any:
         if place.path == made.log(0):
             made.segment(1, keyed(1, "bob=1"))
-        return search(place, matcher)
+        return search(place, *means)
 
     monkeypatch.setattr(proving, "search", search_late)
     status, found = document(tmp_path / "data", capsys, "bob")
@@ -241,9 +241,9 @@ def test_file_that_is_gone_meanwhile_holds_nothing(
     gone = made.path / "00000000000000000000.log.deleted"
     gone.write_bytes(made.log(0).read_bytes())
 
-    def search_late(place: FilePlace, matcher: Any) -> Any:
+    def search_late(place: FilePlace, *means: Any) -> Any:
         gone.unlink(missing_ok=True)
-        return search(place, matcher)
+        return search(place, *means)
 
     monkeypatch.setattr(proving, "search", search_late)
     _, found = document(tmp_path / "data", capsys, "alice")

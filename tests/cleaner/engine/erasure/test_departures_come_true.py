@@ -14,7 +14,8 @@ from policies import Request
 from policies.config.config_layers import ConfigLayers
 from policies.erasing.departures import DepartureCode, Need
 from storage.codecs.compression import Compression
-from storage.records import Record, encode_batch
+from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.partition_dirs import DAY_MS, FakeClock, PartitionDir, a_cleaner, committed, configured, keyed
 
 DELAY_MS: Final = 60_000
@@ -182,3 +183,28 @@ def _first_ms(made: PartitionDir, base: int) -> int:
     from storage.records import iter_batches
 
     return next(iter_batches(made.log(base).read_bytes(), made.log(base))).header.max_timestamp_ms
+
+
+def test_record_of_an_aborted_transaction_supersedes_nothing(tmp_path: Path) -> None:
+    """The value before it is still the latest; the aborted one goes with the next round."""
+    now_ms = now_of(tmp_path)
+    old_ms = now_ms - 3 * SEGMENT_MS
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    key, log_dir, layers = KEYS[0], tmp_path / "data", configured(orders=COMPACTED)
+    made = PartitionDir(log_dir).segment(0, keyed(0, f"{key}=kept", timestamp_ms=old_ms))
+    aborted = keyed(1, f"{key}=aborted", timestamp_ms=old_ms, is_transactional=True, base_sequence=0, **producer)
+    made.segment(1, aborted)
+    marker = encode_control_batch(
+        ControlType.ABORT, offset=2, timestamp_ms=old_ms, coordinator_epoch=0, producer_id=7, producer_epoch=0
+    )
+    made.segment(2, marker, aborted=format_aborted_txn(AbortedTxn(7, 1, 2, 3)))
+    roll(made, now_ms - SEGMENT_MS)
+    found = told(proof_of(log_dir, layers, now_ms))
+    assert found == {
+        f"{0:020d}.log": {(DepartureCode.LATEST_VALUE, None, (Need.DELETE_KEY,))},
+        f"{1:020d}.log": {(DepartureCode.ABORTED, now_ms + DELAY_MS, ())},
+    }
+    clean(log_dir, layers, now_ms)
+    clean(log_dir, layers, now_ms + 2 * DELAY_MS)
+    proof = proof_of(log_dir, layers, now_ms + 2 * DELAY_MS)
+    assert [hit.offset for one in proof.holding for hits in one.hits for hit in hits.told] == [0]
