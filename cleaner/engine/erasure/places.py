@@ -126,9 +126,11 @@ def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: 
             found = [(entry, status) for entry in entries if (status := _status(descriptor, entry)) is not None]
             changed_ms = os.fstat(descriptor).st_ctime_ns // 1_000_000
     except UnreadableFile as error:
-        if error.has_vanished and directory != log_dir:
-            return  # beside a live broker
-        raise
+        if directory == log_dir:
+            raise
+        if not error.has_vanished:  # as happens beside a live broker
+            yield _shut(log_dir, directory, name)
+        return
     home = _home(log_dir, directory, name)
     for entry, status in found:
         if stat.S_ISDIR(status.st_mode):
@@ -173,6 +175,12 @@ def _place(
         changed_ms if home is FileHome.DELETE else status.st_ctime_ns // 1_000_000,
         status.st_size,
     )
+
+
+def _shut(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FilePlace:
+    """Return a directory that lets this user not in, such as ``lost+found``: the search tells that it is unread."""
+    home, topic_partition = _home(log_dir, directory, name), name.topic_partition if name else None
+    return FilePlace(log_dir, directory, FileContent.RECORDS, home, topic_partition, None, None, 0, 0, 0)
 
 
 def content_of(file_name: str) -> FileContent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import io
 import json
@@ -10,17 +11,20 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.erasure import proving
+from cleaner.engine.erasure import places, proving
 from cleaner.engine.erasure.matching import KeyMatcher
 from cleaner.engine.erasure.places import FilePlace
 from cleaner.engine.erasure.searching import search
 from storage.codecs.compression import Compression
+from storage.directory import opened
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.scan.chunks import Chunk
 from tests.cleaner.cli.test_export import state_of
@@ -270,6 +274,27 @@ def test_file_that_is_cut_while_it_is_read_is_told_and_what_was_found_counts(
     assert (status, [hits["key"] for hits in file["found"]], file["sha256"]) == (10, [0], None)
     assert "cut off while it was read" in file["error"]
     assert run(log_dir, "key-2999") == 4
+
+
+def test_directory_that_lets_nobody_in_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = with_key(tmp_path / "data", b"alice")
+    shut = tmp_path / "data" / "lost+found"
+    shut.mkdir(mode=0o700)
+
+    @contextmanager
+    def opened_as_another_user(directory: Path) -> Iterator[int]:
+        if directory == shut:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        with opened(directory) as descriptor:
+            yield descriptor
+
+    monkeypatch.setattr(places, "opened", opened_as_another_user)
+    assert run(tmp_path / "data", "bob") == 1
+    assert str(shut) in capsys.readouterr().out
+    assert run(tmp_path / "data", "alice") == 10
+    assert str(made.log(0)) in capsys.readouterr().out
 
 
 def test_reader_that_goes_early_leaves_no_traceback(tmp_path: Path) -> None:
