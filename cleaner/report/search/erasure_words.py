@@ -28,7 +28,8 @@ _OF_ENCODING: Final = {
 
 def limits_of(proof: ErasureProof) -> tuple[str, ...]:
     """Return what the proof does not cover, a sentence or two each."""
-    found = list(_LIMITS)
+    found, encoding = list(_LIMITS), proof.question.encoding.value
+    found.append(f"Keys were searched as {encoding}: a key that a producer wrote in another encoding was not found.")
     if proof.question.encoding in _OF_ENCODING:
         found.append(_OF_ENCODING[proof.question.encoding])
     if proof.question.globs:
