@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from cleaner.engine.erasure.matching import KeyMatch, KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FilePlace
+from storage.directory import status_of
 from storage.errors import UnreadableFile
 from storage.kernels.layout import DELETE_HORIZON, OFFSET, ROW, TIMESTAMP, VALUE_BYTES
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
@@ -17,6 +19,7 @@ from storage.scan.slices import Damage
 from storage.scan.witness import WitnessFile
 from storage.txn_index import AbortedTxn
 
+_TRIES: Final = 3
 RECORDS_TOLD: Final = 100
 """So many records of a key in one file are listed at most; the others are counted."""
 
@@ -104,11 +107,22 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
         case FileContent.UNKNOWN:
             cause = "it is no plain file, or no file of Kafka's: nobody knows how to search it"
             return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, cause),))
-    try:
-        file = WitnessFile(place.path)
-    except UnreadableFile as error:
-        return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
-    return _search(place, file, matcher, aborted)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            file = WitnessFile(place.path)
+        except UnreadableFile as error:
+            return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
+        found = _search(place, file, matcher, aborted)
+        if not found.undecoded or not tries_left or not _has_grown(found):
+            break
+    return found
+
+
+def _has_grown(found: FileEvidence) -> bool:
+    """Return whether a broker wrote to the file since: what had no end then may have been half of a batch."""
+    with suppress(OSError):
+        return status_of(found.place.path).st_size > found.size_bytes
+    return False
 
 
 def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: Sequence[AbortedTxn]) -> FileEvidence:

@@ -297,6 +297,26 @@ def test_directory_that_lets_nobody_in_is_told(
     assert str(made.log(0)) in capsys.readouterr().out
 
 
+def test_batch_that_a_broker_was_just_writing_is_no_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = with_key(tmp_path / "data", b"alice")
+    more = keyed(1, "bob=1")
+    with made.log(0).open("ab") as log:
+        log.write(more[:30])
+    found_first = KeyMatcher.matches
+
+    def written_on(matcher: KeyMatcher, chunk: Chunk) -> Any:
+        with made.log(0).open("ab") as log:
+            log.write(more[30:])
+        monkeypatch.setattr(KeyMatcher, "matches", found_first)
+        return found_first(matcher, chunk)
+
+    monkeypatch.setattr(KeyMatcher, "matches", written_on)
+    status, found = document(tmp_path / "data", capsys, "bob")
+    assert (status, found["is_complete"]) == (10, True)
+
+
 def test_reader_that_goes_early_leaves_no_traceback(tmp_path: Path) -> None:
     made = with_key(tmp_path / "data", *(b"%d" % place for place in range(2000)))
     command = [sys.executable, "-m", "cleaner", "prove-erased", *map(str, range(2000)), "-v", "--log-dir"]
