@@ -11,10 +11,12 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
 from cleaner.events import Event
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
+from policies.erasing.departures import DepartureCode, Need
 from policies.explaining.blockers import BlockerCode
 from policies.explaining.changes import ChangeCode
 from policies.reasons import ReasonCode
 from policies.restoring import RestoreCode
+from storage.log.search.steps import StepKind
 from tests.models.small_logs.limits import RELATIONS
 
 ROOT = Path(__file__).parent.parent
@@ -22,11 +24,11 @@ README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 COMMANDS = PAGES["docs/commands.md"]
 REACHED_FROM_OTHERS = {
-    "docs/conventions.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md", "docs/owners.md",
-    "docs/testing.md",
+    "docs/conventions.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md", "docs/lookup.md", "docs/owners.md", "docs/prove-erased.md", "docs/testing.md",
 }  # fmt: skip
 """Pages that the README leads to by another page, or that are for developers."""
 README_WORDS_MAX = 1600
+RESULTS = ("clear", "found", "undecoded", "unread", "no_keys")
 
 
 def test_every_reason_code_is_documented_and_no_other() -> None:
@@ -52,6 +54,19 @@ def test_every_event_is_documented_with_its_level_and_no_other() -> None:
     levels = {event.value: event.level.name.lower() for event in Event}
     assert dict(documented[1:]) == levels | {"Event": "Level"}
     assert len(documented) == len(levels) + 2  # a head for each table
+
+
+def test_every_way_out_of_a_file_and_every_need_has_its_line() -> None:
+    page = PAGES["docs/prove-erased.md"]
+    cells = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    documented = {name for cell in cells for name in re.findall(r"\w+", cell)}
+    assert documented >= {*map(str, DepartureCode), *map(str, Need), *RESULTS}
+    assert {name for name in documented if name.isupper()} == {*map(str, DepartureCode), *map(str, Need)}
+
+
+def test_every_step_of_a_lookup_is_told() -> None:
+    page = PAGES["docs/lookup.md"]
+    assert [kind for kind in StepKind if f"`{kind.value}`" not in page] == []
 
 
 def test_a_reader_finishes_the_readme() -> None:

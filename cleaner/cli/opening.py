@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_topics, warn_of_patterns, warn_of_symlinks
+from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_patterns, warn_of_symlinks
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cleaner.engine.outcome import Listener
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
+    from storage.scan.partitions import FoundPartition
 
 
 class Opened(NamedTuple):
@@ -181,6 +182,24 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
         raise
     else:
         return log_dirs
+
+
+def one_partition(args: argparse.Namespace) -> FoundPartition:
+    """Find the partition that a command names. Raises: InvalidConfig if no log dir has it, or more than one."""
+    from storage.names import LOG_START_OFFSET_CHECKPOINT
+    from storage.scan.partitions import FoundPartition
+
+    wanted = args.topic_partition
+    log_dirs = open_log_dirs(args)
+    here = [(log_dir, *found) for log_dir in log_dirs for found in log_dir.partitions()]
+    check_partition(wanted, (name for _, name, _ in here), log_dirs)
+    warn_of_symlinks(log_dirs)
+    found = [(log_dir, directory) for log_dir, name, directory in here if name == wanted]
+    if len(found) > 1:
+        both = " and ".join(str(log_dir.path) for log_dir, _ in found)
+        raise InvalidConfig(OPERAND, str(wanted), f"lies in {both} (replicas?); name one with --log-dir")
+    ((log_dir, directory),) = found
+    return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
 
 
 def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:

@@ -76,13 +76,14 @@ def iter_batches(buf: bytes | memoryview, path: Path, start: int = 0) -> BatchIt
 
 class HeaderIterator(Iterator[PositionedHeader]):
     """The headers of a file's batches; ``position`` is where the next one starts, and at the end where the
-    log ends."""
+    log ends. ``bytes_read`` counts what was read of the file so far."""
 
     def __init__(self, descriptor: int, path: Path, start: int, end: int) -> None:
         self._descriptor, self._path, self._end = descriptor, path, end
         self._window = memoryview(b"")
         self._window_start = start
         self.position = start
+        self.bytes_read = 0
 
     def __next__(self) -> PositionedHeader:
         position = self.position
@@ -102,6 +103,7 @@ class HeaderIterator(Iterator[PositionedHeader]):
             window_bytes = min(_WINDOW_BYTES, self._end - position)
             self._window = memoryview(_pread(self._descriptor, self._path, position, window_bytes))
             self._window_start, offset = position, 0
+            self.bytes_read += window_bytes
         return self._window[offset:]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,10 @@ from storage.errors import CorruptBatch
 from storage.kernels.layout import CONTROL, LOCATED_FIELDS
 from storage.kernels.locate import locate_records
 from storage.kernels.status import Status
-from storage.records.header import ATTRIBUTE_TRANSACTIONAL
+from storage.records.header import ATTRIBUTE_TRANSACTIONAL, OFFSET_MAX
 from storage.scan.arena import Arena, Run
 from storage.scan.extents import Extent
+from storage.scan.partitions import OffsetRange
 from storage.scan.segments import SegmentReader
 from storage.scan.slices import Damage, Slice
 from storage.txn_index import AbortedTxn
@@ -43,6 +44,14 @@ class Chunk:
     """What a row's ``position`` counts from."""
 
 
+class _Selection(NamedTuple):
+    """The records that are wanted; see ``Extent``."""
+
+    offsets: OffsetRange
+    since_ms: int | None
+    aborted: tuple[AbortedTxn, ...]
+
+
 def chunks(reader: SegmentReader, extent: Extent, *, with_control: bool) -> Iterator[Chunk | Damage]:
     """Read the records of an extent in their order.
 
@@ -53,14 +62,26 @@ def chunks(reader: SegmentReader, extent: Extent, *, with_control: bool) -> Iter
 
     Raises: UnreadableFile.
     """
-    return _Locator(extent, with_control=with_control).chunks(reader)
+    selection = _Selection(extent.offsets, extent.since_ms, extent.aborted)
+    return _Locator(selection, with_control=with_control).chunks(reader)
+
+
+def every_chunk(reader: SegmentReader) -> Iterator[Chunk | Damage]:
+    """Read the data records of a file in their order: all of them, also those of aborted transactions.
+
+    Args:
+        reader: from ``open_whole``.
+
+    Raises: UnreadableFile.
+    """
+    return _Locator(_Selection(OffsetRange(0, OFFSET_MAX), None, ()), with_control=False).chunks(reader)
 
 
 class _Locator:
     """Buffers of one reading."""
 
-    def __init__(self, extent: Extent, *, with_control: bool) -> None:
-        self._extent, self._with_control = extent, with_control
+    def __init__(self, selection: _Selection, *, with_control: bool) -> None:
+        self._selection, self._with_control = selection, with_control
         self._arena = Arena(ARENA_BYTES)
         self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
 
@@ -85,7 +106,7 @@ class _Locator:
                 row += 1
 
     def _locate(self, slice_: Slice, run: Run) -> Iterator[Chunk | Damage]:
-        offsets, table, row = self._extent.offsets, slice_.table[run.first : run.last], 0
+        offsets, table, row = self._selection.offsets, slice_.table[run.first : run.last], 0
         records_max = int(table["record_count"].sum(dtype=np.int64))
         if self._located.shape[1] < records_max:
             self._located = np.empty((LOCATED_FIELDS, records_max), np.int64)
@@ -101,14 +122,14 @@ class _Locator:
 
     def _is_wanted(self, table: Table) -> npt.NDArray[np.bool_]:
         """Tell by the headers alone which batches are read; the others are not decompressed."""
-        extent = self._extent
+        selection = self._selection
         wanted: npt.NDArray[np.bool_] = table["record_count"] > 0
-        wanted &= (table["last_offset"] >= extent.offsets.start) & (table["base_offset"] < extent.offsets.end)
-        if extent.since_ms is not None:
-            wanted &= table["max_timestamp"] >= extent.since_ms
+        wanted &= (table["last_offset"] >= selection.offsets.start) & (table["base_offset"] < selection.offsets.end)
+        if selection.since_ms is not None:
+            wanted &= table["max_timestamp"] >= selection.since_ms
         if not self._with_control:
             wanted &= (table["attributes"] & CONTROL) == 0
-        return wanted & ~aborted_rows(table, extent.aborted)
+        return wanted & ~aborted_rows(table, selection.aborted)
 
 
 def aborted_rows(table: Table, aborted: Iterable[AbortedTxn]) -> npt.NDArray[np.bool_]:

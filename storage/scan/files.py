@@ -183,7 +183,7 @@ class ReadFile(FileBytes):
         self._absent.note(end)
         buf = np.empty(end - start, np.uint8)
         with reading(self._path) as descriptor:
-            if not _filled(buf, descriptor, start):
+            if not filled(buf, descriptor, start):
                 raise PlanOutOfDate(self._path, "it was truncated while it was read")
         return buf, start
 
@@ -215,7 +215,7 @@ class ExtentFile(FileBytes):
             self._buf = np.empty(end - start, np.uint8)
         buf = self._buf[: end - start]
         with as_unreadable(self._path):
-            if not _filled(buf, self._descriptor, start):
+            if not filled(buf, self._descriptor, start):
                 raise UnreadableFile(self._path, "it was cut off while it was read")
         return buf, start
 
@@ -250,12 +250,12 @@ def _mapped(segment: Segment) -> mmap.mmap | None:
         return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ) if size_bytes else None
 
 
-def _filled(buf: Bytes, descriptor: int, start: int) -> bool:
+def filled(buf: Bytes, descriptor: int, start: int) -> bool:
     """Read bytes of a file into a buffer. Return False if the file ends before the buffer does. Raises: OSError."""
-    filled = 0
-    while filled < buf.size:
-        count = os.preadv(descriptor, [buf[filled:].data], start + filled)
+    done = 0
+    while done < buf.size:
+        count = os.preadv(descriptor, [buf[done:].data], start + done)
         if count == 0:
             return False
-        filled += count
+        done += count
     return True

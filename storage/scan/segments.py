@@ -24,6 +24,7 @@ from storage.segment import Segment
 
 if TYPE_CHECKING:
     from storage.scan.extents import Extent
+    from storage.scan.witness import WitnessFile
 
 WINDOW_BYTES: Final = 8 << 20
 """What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
@@ -85,6 +86,19 @@ def open_extent(extent: Extent) -> SegmentReader:
     manner = Manner(EXTENT_WINDOW_BYTES, read_messages, end_offset=extent.offsets.end, is_reused=True)
     start = Position(extent.start, extent.base_offset, 0, 0)
     return SegmentReader(extent.path, start, extent.end, ExtentFile(extent), manner)
+
+
+def open_whole(file: WitnessFile) -> SegmentReader:
+    """Open all batches of a file, whatever its name, of which messages of v0 and v1 are read with their values.
+
+    Args:
+        file: its bytes; the reader closes it.
+    """
+    from storage.scan.partitions import OffsetRange  # noqa: PLC0415 - a compaction does without, and starts sooner
+
+    read_messages = partial(read_records, offsets=OffsetRange(0, OFFSET_MAX))
+    manner = Manner(EXTENT_WINDOW_BYTES, read_messages, is_reused=True)
+    return SegmentReader(file.path, Position(0, 0, 0, 0), file.size_bytes, file, manner)
 
 
 class SegmentReader:

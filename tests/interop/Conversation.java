@@ -141,6 +141,9 @@ abstract class Conversation {
 
     record Expired(String kind, String dir, int segments, long logStartOffset) { }
 
+    record LookedUp(String kind, String dir, String by, long target, Long offset, Long timestamp, Long segment,
+                    Integer position, String error) { }
+
     record Generated(String kind, String dir, long records, long bytes, int segments, long nowMs) { }
 
     // ---- what is asked ---------------------------------------------------------------------------------------------

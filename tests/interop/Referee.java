@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.PropertyNamingStrategies;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.ControlRecordType;
@@ -15,15 +16,18 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.server.common.RequestLocal;
+import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerStats;
+import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogCleanerManager;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogOffsetMetadata;
 import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.PreCleanStats;
@@ -69,6 +73,7 @@ import java.util.stream.Stream;
  * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager; --expire: retention first
  * bench DIR         warm-up rounds on copies, which begin where the cleaner's checkpoint says, then one timed round
  * expire DIR...     Kafka's retention, once
+ * lookup DIR...     where a fetch from each --offset begins, and what ListOffsets answers for each --time (both repeatable)
  * generate DIR      keyed records, fast, behind what the log holds: uniformly drawn keys, or --in-order
  * workload DIR...   seeded random appends: transactions, idempotence, tombstones, epochs, codecs, headers;
  *                   continues the producers that it finds; --codec C (repeatable) restricts the codecs,
@@ -110,6 +115,7 @@ public final class Referee extends Conversation {
             case "clean" -> forEachDir(arguments, this::clean);
             case "bench" -> forEachDir(arguments, this::bench);
             case "expire" -> forEachDir(arguments, this::expire);
+            case "lookup" -> forEachDir(arguments, this::lookup);
             case "generate" -> forEachDir(arguments, this::generate);
             case "workload" -> forEachDir(arguments, this::workload);
             default -> throw new IllegalArgumentException("no command " + arguments.command());
@@ -287,6 +293,41 @@ public final class Referee extends Conversation {
             String value = header.value() == null ? "null" : hex(header.value());
             digest.update((header.key() + "\0" + value + "\0").getBytes(StandardCharsets.UTF_8));
         }
+    }
+
+    // ---- lookup ----------------------------------------------------------------------------------------------------
+
+    private void lookup(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, Map.of())) {
+            for (String offset : arguments.all("offset")) {
+                print(fetchedFrom(opened.log(), Long.parseLong(offset)));
+            }
+            for (String time : arguments.all("time")) {
+                print(listedAt(opened.log(), Long.parseLong(time)));
+            }
+        }
+    }
+
+    private static LookedUp fetchedFrom(UnifiedLog log, long offset) throws IOException {
+        String dir = log.dir().getPath();
+        try {
+            FetchDataInfo fetched = log.read(offset, 1, FetchIsolation.LOG_END, true);
+            if (fetched.records.sizeInBytes() == 0) {
+                return new LookedUp("lookup", dir, "offset", offset, null, null, null, null, null);
+            }
+            LogOffsetMetadata place = fetched.fetchOffsetMetadata;
+            return new LookedUp("lookup", dir, "offset", offset, fetched.records.batches().iterator().next().baseOffset(),
+                null, place.segmentBaseOffset, place.relativePositionInSegment, null);
+        } catch (OffsetOutOfRangeException error) {
+            return new LookedUp("lookup", dir, "offset", offset, null, null, null, null, error.getMessage());
+        }
+    }
+
+    private static LookedUp listedAt(UnifiedLog log, long time) {
+        return log.fetchOffsetByTimestamp(time, Optional.empty()).timestampAndOffsetOpt()
+            .map(found -> new LookedUp("lookup", log.dir().getPath(), "time", time, found.offset, found.timestamp, null,
+                null, null))
+            .orElse(new LookedUp("lookup", log.dir().getPath(), "time", time, null, null, null, null, null));
     }
 
     // ---- clean, bench, expire --------------------------------------------------------------------------------------

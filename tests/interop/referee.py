@@ -11,14 +11,14 @@ import hashlib
 import json
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Literal, Self
 
 from tests.interop.kafka_jars import KafkaUnavailable, cache_dir, java
 from tests.interop.tally import TALLY
-from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, RefereeError, Round, logs_from
+from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, LookedUp, RefereeError, Round, logs_from
 
 SOURCES: Final = Path(__file__).parent
 KAFKA_4: Final = "Referee"
@@ -181,6 +181,23 @@ class Referee:
         flags = ["--checkpoints"] if checkpoints else []
         answer = self._ask("expire", partition_dirs, *flags, *_clock(now_ms), *_settings(config))
         return [Expired(**line) for _, line in answer]
+
+    def lookup(
+        self,
+        partition_dir: Path,
+        offsets: Iterable[int],
+        times_ms: Iterable[int],
+        *,
+        shutdown: Shutdown = "clean",
+        config: Config | None = None,
+    ) -> list[LookedUp]:
+        """Look up offsets, then times, in one log; its log dir's checkpoints count. Arguments as for ``read``."""
+        words = [word for offset in offsets for word in ("--offset", str(offset))]
+        words += [word for time_ms in times_ms for word in ("--time", str(time_ms))]
+        answer = self._ask(
+            "lookup", [partition_dir], "--checkpoints", "--shutdown", shutdown, *words, *_settings(config)
+        )
+        return [LookedUp(**line) for _, line in answer]
 
     def generate(
         self,

@@ -165,6 +165,23 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class LookedUp:
+    """Where Kafka begins to read from an offset (``by`` says ``offset``), or what it lists for a time (``time``).
+
+    ``offset`` is the base offset of the batch, or the record's; None if nothing is there.
+    """
+
+    dir: str
+    by: str
+    target: int
+    offset: int | None
+    timestamp: int | None
+    segment: int | None
+    position: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """What a log holds after ``generate`` or ``workload``; ``records`` are those just written.
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
-from cleaner.cli.naming import OPERAND, check_partition, warn_of_symlinks
-from cleaner.cli.opening import add_place_arguments, open_log_dirs
+from cleaner.cli.naming import OPERAND
+from cleaner.cli.opening import add_place_arguments, one_partition
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
@@ -19,7 +19,6 @@ from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.export.transfer import Reading, Writer
-    from storage.scan.partitions import FoundPartition
 
 HELP: Final = "write the records of a partition to a file, as Parquet or JSON lines"
 _STDOUT: Final = Path("-")
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.export.transfer import plan_reading, transfer
 
     read_committed = args.isolation_level == _ISOLATION_LEVELS[1]
-    reading = plan_reading(_partition(args), read_committed=read_committed, now_ms=SystemClock().now_ms())
+    reading = plan_reading(one_partition(args), read_committed=read_committed, now_ms=SystemClock().now_ms())
     with _target(args, reading) as file, ProgressBar("exporting") as bar:
         writer = _writer(args, file)
         bar.expect(sum(extent.size_bytes for extent in reading.extents))
@@ -85,24 +84,6 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise InvalidConfig("FILE", "-", f"needs --to jsonl: name a file for {args.to}")
     if args.file == _STDOUT and args.json:
         raise InvalidConfig("--json", None, "needs a file: the records go to stdout")
-
-
-def _partition(args: argparse.Namespace) -> FoundPartition:
-    """Find the partition. Raises: InvalidConfig if no log dir has it, or more than one."""
-    from storage.names import LOG_START_OFFSET_CHECKPOINT
-    from storage.scan.partitions import FoundPartition
-
-    wanted = args.topic_partition
-    log_dirs = open_log_dirs(args)
-    here = [(log_dir, *found) for log_dir in log_dirs for found in log_dir.partitions()]
-    check_partition(wanted, (name for _, name, _ in here), log_dirs)
-    warn_of_symlinks(log_dirs)
-    found = [(log_dir, directory) for log_dir, name, directory in here if name == wanted]
-    if len(found) > 1:
-        both = " and ".join(str(log_dir.path) for log_dir, _ in found)
-        raise InvalidConfig(OPERAND, str(wanted), f"lies in {both} (replicas?); name one with --log-dir")
-    ((log_dir, directory),) = found
-    return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
 
 
 def _target(args: argparse.Namespace, reading: Reading) -> AbstractContextManager[BinaryIO]:

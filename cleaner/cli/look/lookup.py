@@ -1,0 +1,77 @@
+"""The command ``lookup``: it finds an offset or a timestamp in a partition as Kafka finds it, and tells each step."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import OPERAND
+from cleaner.cli.opening import add_place_arguments, one_partition
+from cleaner.cli.showing import show
+from cleaner.cli.values import moment, offset, topic_partition
+from cleaner.journald import Level
+
+if TYPE_CHECKING:
+    from cleaner.cli.values import Moment
+    from cleaner.engine.lookup.looking import LookupTarget
+
+HELP: Final = "find the record at an offset or a timestamp as Kafka finds it, with each step"
+_WORDS: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
+"""The numbers that Kafka's ListOffsets takes for a word."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``lookup``."""
+    parser.usage = f"%(prog)s {OPERAND} --offset N | --timestamp TIME [options]"
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
+        also={
+            ExitStatus.DONE: "the search ended as in Kafka, also if no record is as late",
+            ExitStatus.FAILED: "the partition cannot be read",
+            ExitStatus.USAGE: "wrong usage or configuration, or an offset out of range",
+        },
+    )  # fmt: skip
+    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="the partition to search")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--offset", type=offset, metavar="N", help="find the batch with which a fetch from here begins")
+    target.add_argument(
+        "--timestamp",
+        type=_moment_or_word,
+        metavar="TIME",
+        help="find the first record from this time on: epoch ms, ISO 8601, -36h; or earliest, latest, max-timestamp",
+    )
+    parser.add_argument("--trace", action="store_true", help="tell each step: its file, entry and position")
+    add_place_arguments(parser, with_topics=False)
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.lookup/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search the partition, and show what was found."""
+    from cleaner.engine.lookup.looking import look_up
+    from cleaner.report.search.lookups import LookupReport, range_error
+
+    looked_up = look_up(one_partition(args), _target(args))
+    error = range_error(looked_up)
+    show(LookupReport(looked_up, args.trace), as_json=args.json, pager=args.pager)
+    if error is not None:
+        complain(error, Level.ERROR)
+        return ExitStatus.USAGE
+    return ExitStatus.DONE
+
+
+def _moment_or_word(text: str) -> Moment | str:
+    """Parse a moment, or one of the words that stand for a place of the log."""
+    word = _WORDS.get(text, text)
+    return word if word in _WORDS.values() else moment(text)
+
+
+def _target(args: argparse.Namespace) -> LookupTarget:
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.lookup.looking import LogPlace, LookupTarget
+
+    if args.timestamp is None:
+        return LookupTarget(offset=args.offset)
+    if isinstance(args.timestamp, str):
+        return LookupTarget(place=LogPlace(args.timestamp))
+    return LookupTarget(timestamp_ms=args.timestamp(SystemClock().now_ms()))

@@ -1,0 +1,115 @@
+"""The command ``prove-erased``: it shows that keys are in no file of the log dirs, or where they are and until when."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cleaner import __version__
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import check_globs
+from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.progress import ProgressBar
+from cleaner.cli.showing import show
+from cleaner.cli.values import moment
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cleaner.engine.erasure.proving import ErasureProof
+
+HELP: Final = "show that keys are in no file of the log dirs, or in which files they are, and until when"
+OPERAND: Final = "RECORD-KEY"
+_ENCODINGS: Final = ("text", "hex", "base64", "json", "avro-wire", "long")
+_STDIN: Final = Path("-")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``prove-erased``."""
+    parser.usage = f"%(prog)s [{OPERAND} ...] [--keys FILE] [options]"
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
+        ExitStatus.WORK_TO_DO,
+        also={
+            ExitStatus.DONE: "no key is left: every file was read and decoded",
+            ExitStatus.FAILED: "no key was found, but a file or a log dir could not be read",
+            ExitStatus.DAMAGED: "no key was found, but a part of a file could not be decoded",
+            ExitStatus.WORK_TO_DO: "a key is still there; the report says where and until when",
+        },
+    )  # fmt: skip
+    parser.add_argument("key", nargs="*", metavar=OPERAND, help="a key to search for; -- before one that begins with -")
+    parser.add_argument(
+        "--keys", type=Path, metavar="FILE", help="search for the keys in this file, too, one a line; - is stdin"
+    )
+    parser.add_argument(
+        "--encoding", choices=_ENCODINGS, default=_ENCODINGS[0], help="how the keys are written; by default as text"
+    )
+    parser.add_argument(
+        "--now", type=moment, metavar="TIME", help="tell dates as of this time: epoch ms, ISO 8601, +7d"
+    )
+    add_log_dir_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.erasure/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search every file, and show the proof."""
+    from storage.kernels import check_usable
+
+    given = _given(args)
+    check_usable()
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.erasure.proving import HolderPlans, KeySearch, list_places, prove
+    from cleaner.engine.erasure.wanted import KeyEncoding, wanted_keys
+    from cleaner.engine.inventory import is_named
+    from cleaner.engine.outcome import Silent
+    from cleaner.report.search.erasure import ErasureReport
+
+    encoding, globs = KeyEncoding(args.encoding), tuple(args.topic)
+    keys = wanted_keys(given, encoding)
+    args.topic = []  # a topic that was deleted may be left in a -delete directory alone
+    opened = open_cleaner(args, Silent())
+    clock_ms = SystemClock().now_ms()
+    now_ms = args.now(clock_ms) if args.now else clock_ms
+    log_dirs = tuple(dict.fromkeys(path.resolve() for path in opened.loaded.log_dirs))
+    question = KeySearch(keys, encoding, log_dirs, globs)
+    wants = (lambda name: is_named(name, globs)) if globs else None
+    listed = list_places(log_dirs, None)
+    known = {place.topic_partition for place in listed.values() if place.topic_partition}
+    check_globs(globs, known, ", ".join(map(str, log_dirs)))
+    with ProgressBar("searching") as bar:
+        bar.expect(
+            sum(place.size_bytes for place in list_places(log_dirs, wants).values() if place.content == "records")
+        )
+        survey = HolderPlans(opened.cleaner.plan, opened.loaded.configured.layers)
+        proof = prove(now_ms, question, wants, survey, bar.advance)
+    show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
+    for error in (*opened.missing, *(evidence.error for evidence in proof.unread)):
+        complain(str(error))
+    return _status(proof, is_whole=not opened.missing)
+
+
+def _given(args: argparse.Namespace) -> Sequence[str]:
+    """Return the keys as they were written. Raises: InvalidConfig if there is none, or the file cannot be read."""
+    given = list(args.key)
+    if args.keys is not None:
+        try:
+            data = sys.stdin.buffer.read() if args.keys == _STDIN else args.keys.read_bytes()
+        except OSError as error:
+            raise InvalidConfig("--keys", str(args.keys), f"cannot be read: {error.strerror}") from error
+        lines = data.decode("utf-8", "surrogateescape").split("\n")
+        given += [line for one in lines if (line := one.removesuffix("\r"))]
+    if not given:
+        raise InvalidConfig(OPERAND, None, "no key is named; name one, or a file of keys with --keys FILE")
+    return given
+
+
+def _status(proof: ErasureProof, *, is_whole: bool) -> ExitStatus:
+    """Return the worst thing that a script must know: a key that is there comes first."""
+    if proof.holding:
+        return ExitStatus.WORK_TO_DO
+    if proof.unread or not is_whole or not proof.is_settled:
+        return ExitStatus.FAILED
+    return ExitStatus.DAMAGED if proof.undecoded else ExitStatus.DONE

@@ -1,0 +1,193 @@
+"""All files of some log dirs, each with what its name and its directory say of it.
+
+Nothing is left out: leftovers, directories that a broker does not know, copies that lie in a log dir. Symlinks are not
+followed; they are listed as what cannot be searched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.directory import opened
+from storage.errors import UnreadableFile, as_unreadable
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    HOLD_IDS_FILE,
+    HOLDS_FILE,
+    INCOMPLETE_FILE,
+    JOURNAL_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    ROTATED_JOURNAL_FILE,
+    DirState,
+    FileState,
+    PartitionDirName,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+)
+
+_HAS_RECORDS: Final = re.compile(r"\.log(\.|$)|^(\d+-\d+|bootstrap)\.checkpoint(\.|$)")
+"""Logs in any state, copies of them by any further suffix, and snapshots of the cluster metadata, which are batches."""
+_HAS_NO_KEYS: Final = re.compile(r"\.(index|timeindex|txnindex|snapshot)(\.|$)")
+_KNOWN: Final = frozenset({
+    CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, HOLD_IDS_FILE, HOLDS_FILE,
+    INCOMPLETE_FILE, JOURNAL_FILE, LEADER_EPOCH_CHECKPOINT, LOCK_FILE, LOG_START_OFFSET_CHECKPOINT, MANIFEST_FILE,
+    META_PROPERTIES_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_CHECKPOINT, ROTATED_JOURNAL_FILE, "quorum-state",
+})  # fmt: skip
+_TEMPORARY: Final = (".tmp", ".logcleaner")
+
+
+class FileContent(StrEnum):
+    """The closed list of what a file can hold, by its name."""
+
+    RECORDS = "records"
+    NO_KEYS = "no_keys"
+    """Indexes, producer snapshots, checkpoints and the like: they hold offsets and times, and no key of a record."""
+    UNKNOWN = "unknown"
+    """No file of Kafka's, or no plain file: nobody knows how to search it."""
+
+
+class FileHome(StrEnum):
+    """The closed list of directories that a file can lie in."""
+
+    LIVE = "live"
+    DELETE = "delete"
+    """Of a topic that was deleted."""
+    STRAY = "stray"
+    """Of a replica that the broker no longer has."""
+    FUTURE = "future"
+    """The target of a replica move between log dirs."""
+    COPY = "copy"
+    """Of a partition, but not directly in the log dir: somebody copied it there."""
+    OTHER = "other"
+    """The log dir itself, or a directory that is no partition's."""
+
+
+_HOMES: Final = {
+    DirState.LIVE: FileHome.LIVE,
+    DirState.DELETE: FileHome.DELETE,
+    DirState.STRAY: FileHome.STRAY,
+    DirState.FUTURE: FileHome.FUTURE,
+}
+
+
+class FilePlace(NamedTuple):
+    """One file."""
+
+    log_dir: Path
+    path: Path
+    content: FileContent
+    home: FileHome
+    topic_partition: TopicPartition | None
+    """As the name of the directory says; None if that is no partition's."""
+    state: FileState | None
+    """The suffix of a segment file; None for any other file."""
+    base_offset: int | None
+    """Of a segment file."""
+    inode: int
+    changed_ms: int
+    """The change time of the file, or of a ``-delete`` directory: a rename sets it. Epoch ms."""
+    size_bytes: int
+
+
+Wants = Callable[[TopicPartition], bool]
+
+
+def places_in(log_dir: Path, wants: Wants | None) -> Iterator[FilePlace]:
+    """Yield every file of a log dir, ascending by path.
+
+    Args:
+        log_dir: the directory.
+        wants: chooses partitions; None takes all files, also those of no partition.
+
+    Raises: UnreadableFile.
+    """
+    yield from _walk(log_dir, log_dir, None, wants)
+
+
+def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: Wants | None) -> Iterator[FilePlace]:
+    try:
+        with as_unreadable(directory), opened(directory) as descriptor:
+            entries = sorted(os.listdir(descriptor))  # noqa: PTH208 - of a descriptor
+            found = [(entry, status) for entry in entries if (status := _status(descriptor, entry)) is not None]
+            changed_ms = os.fstat(descriptor).st_ctime_ns // 1_000_000
+    except UnreadableFile as error:
+        if directory == log_dir:
+            raise
+        if not error.has_vanished:  # as happens beside a live broker
+            yield _shut(log_dir, directory, name)
+        return
+    home = _home(log_dir, directory, name)
+    for entry, status in found:
+        if stat.S_ISDIR(status.st_mode):
+            below = parse_partition_dir_name(entry)
+            if wants is None or below is None or wants(below.topic_partition):
+                yield from _walk(log_dir, directory / entry, below, wants)
+        elif wants is None or name is not None:
+            yield _place(log_dir, directory / entry, status, home, name, changed_ms)
+
+
+def _status(directory: int, entry: str) -> os.stat_result | None:
+    try:
+        return os.stat(entry, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _home(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FileHome:
+    if name is None:
+        return FileHome.OTHER
+    return _HOMES[name.state] if directory.parent == log_dir else FileHome.COPY
+
+
+def _place(
+    log_dir: Path,
+    path: Path,
+    status: os.stat_result,
+    home: FileHome,
+    name: PartitionDirName | None,
+    changed_ms: int,
+) -> FilePlace:
+    segment_file = parse_segment_file_name(path.name)
+    return FilePlace(
+        log_dir,
+        path,
+        content_of(path.name) if stat.S_ISREG(status.st_mode) else FileContent.UNKNOWN,
+        home,
+        name.topic_partition if name else None,
+        segment_file.state if segment_file else None,
+        segment_file.base_offset if segment_file else None,
+        status.st_ino,
+        changed_ms if home is FileHome.DELETE else status.st_ctime_ns // 1_000_000,
+        status.st_size,
+    )
+
+
+def _shut(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FilePlace:
+    """Return a directory that lets this user not in, such as ``lost+found``: the search tells that it is unread."""
+    home, topic_partition = _home(log_dir, directory, name), name.topic_partition if name else None
+    return FilePlace(log_dir, directory, FileContent.RECORDS, home, topic_partition, None, None, 0, 0, 0)
+
+
+def content_of(file_name: str) -> FileContent:
+    """Return what a plain file holds, by its name."""
+    if _HAS_RECORDS.search(file_name):
+        return FileContent.RECORDS
+    plain = file_name
+    for suffix in _TEMPORARY:
+        plain = plain.removesuffix(suffix)
+    return FileContent.NO_KEYS if plain in _KNOWN or _HAS_NO_KEYS.search(file_name) else FileContent.UNKNOWN

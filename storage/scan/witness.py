@@ -1,0 +1,82 @@
+"""The bytes of a file, with the SHA-256 of all that was read: evidence of what a search looked at.
+
+The size is fixed when the file is opened: what a broker appends meanwhile is neither read nor hashed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage.arrays import Bytes
+from storage.errors import UnreadableFile, as_unreadable
+from storage.scan.files import FileBytes, filled
+from storage.segment import open_to_read
+
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class WitnessFile(FileBytes):
+    """A file that is read into one buffer again and again, each byte hashed once, in order."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises: UnreadableFile, also for what is no plain file."""
+        self.path = path
+        self._descriptor: int | None = open_to_read(path)
+        self.size_bytes = os.fstat(self._descriptor).st_size
+        self._buf = np.empty(0, np.uint8)
+        self._hash = hashlib.sha256()
+        self._hashed_to = 0
+
+    def window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """Read ``[start, end)`` of the file. The buffer is valid until the next window is read.
+
+        Raises: UnreadableFile, also if the file is shorter by now.
+        """
+        self._hash_to(start)
+        if self._buf.size < end - start:
+            self._buf = np.empty(end - start, np.uint8)
+        buf = self._buf[: end - start]
+        self._read(buf, start)
+        if end > self._hashed_to:
+            self._hash.update(buf[self._hashed_to - start :].data)
+            self._hashed_to = end
+        return buf, start
+
+    def sha256(self) -> str:
+        """Return the hash of the whole file, in hexadecimal digits. Raises: as ``window``."""
+        self._hash_to(self.size_bytes)
+        return self._hash.hexdigest()
+
+    def is_zero_from(self, position: int) -> bool:
+        """Return whether nothing but zeros follows: what a broker preallocated. Raises: as ``window``."""
+        for start in range(position, self.size_bytes, _BLOCK_BYTES):
+            block = np.empty(min(_BLOCK_BYTES, self.size_bytes - start), np.uint8)
+            self._read(block, start)
+            if block.any():
+                return False
+        return True
+
+    def close(self) -> None:
+        """Close the file. Calling it again does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _hash_to(self, position: int) -> None:
+        """Hash what nobody read."""
+        for start in range(self._hashed_to, position, _BLOCK_BYTES):
+            block = np.empty(min(_BLOCK_BYTES, position - start), np.uint8)
+            self._read(block, start)
+            self._hash.update(block.data)
+        self._hashed_to = max(position, self._hashed_to)
+
+    def _read(self, buf: Bytes, start: int) -> None:
+        assert self._descriptor is not None
+        with as_unreadable(self.path):
+            if not filled(buf, self._descriptor, start):
+                raise UnreadableFile(self.path, "it was cut off while it was read")
