@@ -10,14 +10,16 @@ from typing import Any, Final, NamedTuple
 from cleaner.engine.erasure.matching import KeyMatch, KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FilePlace
 from storage.directory import status_of
-from storage.errors import UnreadableFile
+from storage.errors import CorruptIndex, UnreadableFile
 from storage.kernels.layout import DELETE_HORIZON, OFFSET, ROW, TIMESTAMP, VALUE_BYTES
+from storage.log_dir import read_file
+from storage.names import FileKind, FileState
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, every_chunk
 from storage.scan.segments import open_whole
 from storage.scan.slices import Damage
 from storage.scan.witness import WitnessFile
-from storage.txn_index import AbortedTxn
+from storage.txn_index import AbortedTxn, parse_txn_index
 
 _TRIES: Final = 3
 RECORDS_TOLD: Final = 100
@@ -103,7 +105,7 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
     """
     match place.content:
         case FileContent.NO_KEYS:
-            return FileEvidence(place, place.size_bytes)
+            return FileEvidence(place, place.size_bytes, undecoded=_of_transactions(place))
         case FileContent.UNKNOWN:
             cause = "it is no plain file, or no file of Kafka's: nobody knows how to search it"
             return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, cause),))
@@ -116,6 +118,18 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
         if not found.undecoded or not tries_left or not _has_grown(found):
             break
     return found
+
+
+def _of_transactions(place: FilePlace) -> Sequence[Undecoded]:
+    """Return what a damaged transaction index leaves unknown: ``AbortedIn`` takes no transaction from it."""
+    with suppress(UnreadableFile):  # beside a live broker it may be gone
+        try:
+            if place.path.name.removesuffix(FileState.SWAP).endswith(FileKind.TXN_INDEX):
+                parse_txn_index(read_file(place.path) or b"", place.path)
+        except CorruptIndex as error:
+            cause = f"{error.cause}; a record of an aborted transaction may count as committed, and a date be too early"
+            return (Undecoded(None, cause),)
+    return ()
 
 
 def _has_grown(found: FileEvidence) -> bool:

@@ -110,3 +110,11 @@ def examined(place: FilePlace, matcher: KeyMatcher) -> FileEvidence:
     assert found is not None
     assert found.sha256
     return found
+
+
+def test_a_damaged_transaction_index_is_told_since_aborted_records_may_count(tmp_path: Path) -> None:
+    PartitionDir(tmp_path).segment(0, encode_batch([Record(0, NOW_MS, b"k", b"v")]), aborted=b"\xff" * 34)
+    evidences = searched(tmp_path, [b"other"])[1]
+    (told,) = (evidence for evidence in evidences if evidence.undecoded)
+    assert told.place.path.suffix == ".txnindex"
+    assert "aborted transaction" in told.undecoded[0].cause
