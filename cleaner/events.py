@@ -98,6 +98,7 @@ class Event(StrEnum):
     SEGMENTS_COMPACTED = "segments_compacted"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
+    LEFTOVER_SWEPT = "leftover_swept"
     PARTITION_RECOVERED = "partition_recovered"
     PARTITION_RESTORED = "partition_restored"
     PARTITION_RELEASED = "partition_released"

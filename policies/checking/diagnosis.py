@@ -60,7 +60,9 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int) -> Diagnosis:
 
 def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
     for error in seen.errors:
-        remedy = "Mend what the sentence names: until then a broker takes the log dir offline, and logcleaner touches none."
+        remedy = (
+            "Mend what the sentence names: until then a broker takes the log dir offline, and logcleaner touches none."
+        )
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
     for partition in seen.partitions:
         yield from of_partition(partition, now_ms)

@@ -42,15 +42,15 @@ def _lag_missed(seen: PartitionSymptoms, planned: PartitionPlan, now_ms: int) ->
         return
     facts, policy = planned.facts, planned.policy
     limit = cause(facts, policy, section, now_ms)
-    if limit is None or limit.stated.key != "max.compaction.lag.ms":
+    if limit is None or limit.key != "max.compaction.lag.ms":
         return
     alive_ms = now_ms if seen.is_live else min(facts.active.mtime_ms, now_ms)
-    late_ms = int(limit.figure) - (now_ms - alive_ms) - policy.max_compaction_lag_ms
+    late_ms = int(limit.actual or 0) - (now_ms - alive_ms) - policy.max_compaction_lag_ms
     if late_ms <= MISSED_MS:
         return
     text = (
-        f"The oldest record that was never compacted is {duration(int(limit.figure))} old, and {limit.stated.sentence} "
-        f"is the longest that it may wait: what must be erased by a deadline is still here."
+        f"The oldest record that was never compacted is {duration(int(limit.actual or 0))} old, and "
+        f"{limit.stated.sentence} is the longest that it may wait: what must be erased by a deadline is still here."
     )
     remedy = f"clean --topic {seen.topic_partition} compacts it now; log-cleaner.log says why the broker did not."
     offset = _first_dirty(facts, section)
@@ -71,9 +71,10 @@ def _empty_batches(seen: PartitionSymptoms) -> Iterator[Finding]:
     walked = seen.walked
     if walked.empty_batches < EMPTY_BATCHES_MIN or 2 * walked.empty_batches < walked.batches:
         return
+    batches = counted(walked.empty_batches, "batch", "batches")
     text = (
-        f"{counted(walked.empty_batches, 'batch', 'batches')} of {walked.batches:,} ({size(walked.empty_bytes)}) hold no "
-        f"record: compaction left them, and readers step over each of them."
+        f"{batches} of {walked.batches:,} ({size(walked.empty_bytes)}) hold no record: compaction left them, and "
+        f"readers step over each of them."
     )
     remedy = "Kafka 4.4 leaves no more of them; clean takes those that no producer and no high watermark needs."
     yield Finding(FindingCode.EMPTY_BATCHES, Harm.WASTE, seen.path, text, remedy, None, None, "KAFKA-20452")

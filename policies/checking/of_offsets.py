@@ -49,6 +49,4 @@ def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Find
         "Report it, and mend nothing by hand. Let a replica that has the end lead before clients write; without one, a "
         "backup is all there is."
     )
-    return Finding(
-        FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076"
-    )
+    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")

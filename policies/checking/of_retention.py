@@ -32,9 +32,12 @@ def retention_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding
         if alive_ms - oldest_ms > PRUNED_WITHIN_MS:
             text = (
                 f"The broker keeps the state of share groups here, and prunes what is redundant every few minutes; but "
-                f"{counted(len(closed), 'closed segment')} ({size(facts.size_bytes)}) reach back to {moment(oldest_ms)}."
+                f"{counted(len(closed), 'closed segment')} ({size(facts.size_bytes)}) reach back to "
+                f"{moment(oldest_ms)}."
             )
-            remedy = "Look for a share group that nobody uses any more, and delete it: its oldest record holds the rest."
+            remedy = (
+                "Look for a share group that nobody uses any more, and delete it: its oldest record holds the rest."
+            )
             yield Finding(FindingCode.SHARE_STATE_GROWS, Harm.WASTE, seen.path, text, remedy, None, None, "KAFKA-18058")
 
 
@@ -50,8 +53,8 @@ def _future(seen: PartitionSymptoms, explained: PartitionExplanation, now_ms: in
         base = first.facts.base_offset
         ahead = duration(first.times.newest_ms - now_ms)
         text = (
-            f"A record of segment {base} has the timestamp {moment(first.times.newest_ms)}, {ahead} ahead of the clock: "
-            f"before Kafka 4.4 local retention by time never takes the segment, nor those behind it."
+            f"A record of segment {base} has the timestamp {moment(first.times.newest_ms)}, {ahead} ahead of the "
+            f"clock: before Kafka 4.4 local retention by time never takes the segment, nor those behind it."
         )
         remedy = "local.retention.bytes takes it by size; Kafka 4.4 takes its file time once it is uploaded."
     else:

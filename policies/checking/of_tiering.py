@@ -33,7 +33,7 @@ def tiering_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
     if seen.noted.first_dirty is not None or seen.walked.gaps:
         text = (
             "The topic is tiered, and was compacted before: its segments have gaps, which go to remote storage as they "
-            "are. Kafka before 3.8 finds no segment for an offset within such a gap, and a consumer there gets an error."
+            "are. Kafka 3.6 finds no batch for an offset within such a gap, and a consumer there gets no further."
         )
         remedy = "Run Kafka 3.8 or later; where that cannot be, have consumers seek past the gap."
         offset = seen.noted.first_dirty
@@ -45,7 +45,7 @@ def tiering_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
             f"The replica begins at offset {base}, without the leader epochs and the producer snapshot that it takes "
             f"from remote storage: building them failed, and the replica tries again and again."
         )
-        remedy = "Look for 'buildRemoteLogAuxState' in server.log; Kafka 3.8.1 and 3.9 fetch from the right leader."
+        remedy = "Look for 'aux' state in server.log; Kafka 3.8 and later begin such a log where remote storage does."
         yield Finding(FindingCode.TIERED_RESIDUE, Harm.WASTE, seen.path, text, remedy, None, base, "KAFKA-16890")
 
 
@@ -77,8 +77,11 @@ def index_cache_findings(log_dir: LogDirSymptoms) -> Iterator[Finding]:
         return
     for entry in log_dir.entries:
         if entry.kind is EntryKind.INDEX_CACHE and entry.size_bytes:
-            text = f"No topic here is tiered any more, and the cache of remote indexes still holds {size(entry.size_bytes)}."
-            remedy = "With remote.log.storage.system.enable=false on this broker, remove it while the broker is stopped."
+            held = size(entry.size_bytes)
+            text = f"No topic here is tiered any more, and the cache of remote indexes still holds {held}."
+            remedy = (
+                "With remote.log.storage.system.enable=false on this broker, remove it while the broker is stopped."
+            )
             yield Finding(FindingCode.TIERED_RESIDUE, Harm.WASTE, entry.path, text, remedy, None, None, "KAFKA-17020")
 
 
@@ -110,6 +113,6 @@ _REMOTE: Final = {
     UNKNOWN_START: (
         "have events without the first one, which says what they hold",
         "Retention of __remote_log_metadata must be longer than that of every tiered topic: set its retention.ms=-1.",
-        "KAFKA-20732",
+        "KAFKA-15632",
     ),
 }

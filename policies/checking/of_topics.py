@@ -72,7 +72,9 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
             case EntryKind.STRAY:
                 text = f"The broker set this replica aside {duration(entry.age_ms)} ago ({held}), and never deletes it."
                 remedy = "If nobody misses its records, doctor --sweep NAME takes it, with its delay; else keep it."
-                yield Finding(FindingCode.STRAY_DIRECTORY, Harm.WASTE, entry.path, text, remedy, None, None, "KAFKA-15605")
+                yield Finding(
+                    FindingCode.STRAY_DIRECTORY, Harm.WASTE, entry.path, text, remedy, None, None, "KAFKA-15605"
+                )
             case EntryKind.DELETE if not is_live or entry.age_ms > entry.delay_ms + SETTLED_MS:
                 text = f"The topic was deleted {duration(entry.age_ms)} ago, and its directory ({held}) is still here."
                 remedy = "The next start of the broker removes it; doctor --sweep NAME does it now, by its delay."

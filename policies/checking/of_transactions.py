@@ -15,8 +15,8 @@ def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Findi
     """Yield the aborted data that no transaction index names, and the oldest hanging transaction."""
     for aborted in seen.walked.unindexed:
         text = (
-            f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, and "
-            f"no .txnindex names it: consumers of committed records read what was aborted."
+            f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, "
+            f"and no .txnindex names it: consumers of committed records read what was aborted."
         )
         remedy = "Stop the broker, and let logcleaner verify --repair rebuild the .txnindex from the markers."
         yield Finding(
@@ -41,7 +41,9 @@ def _hanging(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
         f"it: consumers of committed records wait there, and nothing from there on is compacted."
     )
     if len(hanging) > 1:
-        text += f" {counted(len(hanging) - 1, 'more transaction')} {'hangs' if len(hanging) == 2 else 'hang'} behind it."
+        text += (
+            f" {counted(len(hanging) - 1, 'more transaction')} {'hangs' if len(hanging) == 2 else 'hang'} behind it."
+        )
     remedy = f"End it, once the broker runs: {aborting(facts, first)}."
     yield Finding(
         FindingCode.TRANSACTION_HANGING, Harm.WASTE, seen.path, text, remedy, None, first.first_offset, "KAFKA-12671"

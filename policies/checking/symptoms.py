@@ -1,4 +1,4 @@
-"""The symptoms of a log dir: what was read of it beside the facts of a plan. Only ``cleaner.engine.doctor`` makes them."""
+"""The symptoms of a log dir, beside the facts of a plan. Only ``cleaner.engine.doctor`` makes them."""
 
 from __future__ import annotations
 
@@ -101,6 +101,10 @@ class TopicIdentity(NamedTuple):
     """Whether cluster metadata of this cluster was read."""
 
 
+NOTHING_NOTED: Final = Noted()
+UNKNOWN_TOPIC: Final = TopicIdentity()
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSymptoms:
     """What was read of one partition directory."""
@@ -116,8 +120,8 @@ class PartitionSymptoms:
     explained: PartitionExplanation | None = None
     """None if the partition could not be read."""
     error: str | None = None
-    noted: Noted = Noted()
-    identity: TopicIdentity = TopicIdentity()
+    noted: Noted = NOTHING_NOTED
+    identity: TopicIdentity = UNKNOWN_TOPIC
     log_end_offset: int | None = None
     newest_snapshot: int | None = None
     """The offset of the newest producer snapshot."""
