@@ -258,7 +258,7 @@ class FileSystem:
             _unlink(path)
 
     def remove_dir(self, path: Path, purpose: Purpose) -> None:
-        """Remove an empty directory; one that is gone already is what was wanted. Raises: OSError if it is not empty."""
+        """Remove an empty directory; one that is gone already is what was wanted. Raises: OSError if it holds any."""
         with _as_typed(path), suppress(FileNotFoundError), opened(path.parent) as directory:
             os.rmdir(path.name, dir_fd=directory)
 

@@ -73,6 +73,8 @@ def _why(entry: Mapping[str, Any]) -> str:
             return ", ".join((counted(len(listed), "segment"), *codes))
         case "compact":
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
+        case "sweep":
+            return f"{entry.get('name')} {_swept(entry)}"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -81,3 +83,7 @@ def _why(entry: Mapping[str, Any]) -> str:
             return f"confirmed with --yes: {entry.get('text')}"
         case what:
             return _ALWAYS.get(what, "-")
+
+
+def _swept(entry: Mapping[str, Any]) -> str:
+    return f"renamed to {entry['renamed_to']}" if entry.get("renamed_to") else "unlinked"

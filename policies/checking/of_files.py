@@ -124,9 +124,8 @@ def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Iterator[Finding]:
         return  # it is being written, or log.preallocate is on
     what = "are zeros, as log.preallocate leaves them" if tail.is_zero else "are no whole batch: a write was cut short"
     text = f"The last {size(tail.size_bytes)} of the segment {what}"
-    code, issue = FindingCode.ZERO_TAIL, "KAFKA-21000"
-    if not tail.is_zero:
-        code, issue = FindingCode.TORN_TAIL, None
+    code = FindingCode.ZERO_TAIL if tail.is_zero else FindingCode.TORN_TAIL
+    issue = "KAFKA-21000" if tail.is_zero else None
     if not seen.was_clean and tail.is_active:
         text += ". The stop was not clean, so the next start of the broker finds the end, and cuts them off."
         remedy = "Start the broker once. To look at them before, copy the file."

@@ -149,9 +149,13 @@ class _Checkpoints:
                     errors.append(str(error))
                 return {}
 
-        names = HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-        was_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
-        return cls(*map(offsets, names), offsets(CLEANER_OFFSET_CHECKPOINT), was_clean)
+        return cls(
+            offsets(HIGH_WATERMARK_CHECKPOINT),
+            offsets(LOG_START_OFFSET_CHECKPOINT),
+            offsets(RECOVERY_POINT_CHECKPOINT),
+            offsets(CLEANER_OFFSET_CHECKPOINT),
+            (log_dir.path / CLEAN_SHUTDOWN_FILE).exists(),
+        )
 
     def noted(self, topic_partition: TopicPartition) -> Noted:
         return Noted(
@@ -175,9 +179,13 @@ class _Eyes:
         is_live: bool,
     ) -> None:
         self._with, self._log_dir, self._checkpoints, self._is_live = examination, log_dir, checkpoints, is_live
-        self._planned = planned if isinstance(planned, PartitionPlan) else None
-        self._error = None if isinstance(planned, PartitionPlan) else planned.error
-        self.topic_partition = self._planned.facts.topic_partition if self._planned else planned.topic_partition
+        self._planned: PartitionPlan | None
+        self._error: str | None
+        self.topic_partition: TopicPartition
+        if isinstance(planned, PartitionPlan):
+            self._planned, self._error, self.topic_partition = planned, None, planned.facts.topic_partition
+        else:
+            self._planned, self._error, self.topic_partition = None, planned.error, planned.topic_partition
         self.path = Path(log_dir.facts.path) / str(self.topic_partition)
 
     def symptoms(self, renamed_ms: RenameTimes) -> PartitionSymptoms | None:

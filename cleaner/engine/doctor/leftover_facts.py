@@ -23,7 +23,7 @@ from storage.names import (
     parse_partition_dir_name,
     parse_segment_file_name,
 )
-from storage.segment import listed
+from storage.segment import BLOCK_BYTES, listed
 
 SWEEP: Final = "sweep"
 """The kind of the journal's line."""
@@ -93,7 +93,7 @@ def _directory(
 
 
 def _contents(directory: Path) -> tuple[int, int, str | None]:
-    """Return the size of the files in a directory, their number, and the first directory in it."""
+    """Return what the files in a directory take, their number, and the first directory in it."""
     size_bytes = files = 0
     nested: str | None = None
     with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
@@ -101,7 +101,8 @@ def _contents(directory: Path) -> tuple[int, int, str | None]:
             if entry.is_dir(follow_symlinks=False):
                 nested = min(nested or entry.name, entry.name)
             else:
-                size_bytes, files = size_bytes + entry.stat(follow_symlinks=False).st_size, files + 1
+                size_bytes += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+                files += 1
     return size_bytes, files, nested
 
 

@@ -122,8 +122,8 @@ class Sweeper:
             _carry_out(fs, one.log_dir.path, one.name, new_name)
         except (LogCleanerError, OSError) as error:
             return planned._replace(error=told(error))
-        event = {"log_dir": str(one.log_dir.path), "name": one.name, "renamed_to": new_name, "bytes": facts.size_bytes}
-        self._means.listener.event("leftover_swept", **event)
+        event = {"leftover": one.name, "renamed_to": new_name, "bytes": facts.size_bytes}
+        self._means.listener.event("leftover_swept", log_dir=str(one.log_dir.path), **event)
         return planned._replace(is_done=True)
 
 
