@@ -66,8 +66,9 @@ def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     )
     remedy = "Stop the broker, and let logcleaner verify --repair rebuild the epochs from the batches."
     yield Finding(
-        FindingCode.EPOCHS_LOST, Harm.WRONG_ANSWER, seen.path, text, remedy, None, witness.first_offset, "KAFKA-20961"
-    )
+        FindingCode.EPOCHS_LOST, Harm.WRONG_ANSWER, seen.path, text, remedy, None, witness.first_offset, "KAFKA-20961",
+        "leader-epochs",
+    )  # fmt: skip
 
 
 def _is_known(glance: SegmentGlance, epochs: tuple[tuple[int, int], ...], log_start_offset: int) -> bool:
@@ -107,7 +108,7 @@ def _padded_time_indexes(seen: PartitionSymptoms) -> Iterator[Finding]:
         remedy = "Before the broker starts, run logcleaner verify --repair: it rebuilds the index from the log."
         yield Finding(
             FindingCode.TIME_INDEX_PADDED, Harm.DATA_LOST, path, text, remedy, position, glance.base_offset,
-            "KAFKA-19200" if is_active else "KAFKA-10207",
+            "KAFKA-19200" if is_active else "KAFKA-10207", "time-index",
         )  # fmt: skip
 
 
@@ -138,4 +139,5 @@ def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Iterator[Finding]:
     )
     if not tail.is_zero:
         remedy = "Remove .kafka_cleanshutdown before the broker starts: it then recovers the log, and cuts them off."
-    yield Finding(code, Harm.NO_START, tail.path, text, remedy, tail.position, None, issue)
+    repair = "zero-tail" if tail.is_zero else None
+    yield Finding(code, Harm.NO_START, tail.path, text, remedy, tail.position, None, issue, repair)

@@ -21,7 +21,7 @@ def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Findi
         remedy = "Stop the broker, and let logcleaner verify --repair rebuild the .txnindex from the markers."
         yield Finding(
             FindingCode.ABORTED_UNINDEXED, Harm.WRONG_ANSWER, aborted.path, text, remedy, None, aborted.marker_offset,
-            "KAFKA-13727",
+            "KAFKA-13727", "txn-index",
         )  # fmt: skip
     yield from _hanging(seen, now_ms)
 
