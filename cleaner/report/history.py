@@ -73,8 +73,6 @@ def _why(entry: Mapping[str, Any]) -> str:
             return ", ".join((counted(len(listed), "segment"), *codes))
         case "compact":
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
-        case "sweep":
-            return f"{entry.get('name')} {_swept(entry)}"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -82,8 +80,9 @@ def _why(entry: Mapping[str, Any]) -> str:
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
         case what:
-            return _ALWAYS.get(what, "-")
+            return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
 
 
 def _swept(entry: Mapping[str, Any]) -> str:
-    return f"renamed to {entry['renamed_to']}" if entry.get("renamed_to") else "unlinked"
+    renamed_to = entry.get("renamed_to")
+    return f"{entry.get('name')} {f'renamed to {renamed_to}' if renamed_to else 'unlinked'}"

@@ -23,7 +23,7 @@ class LeftoverKind(StrEnum):
 
 
 class SweepAct(StrEnum):
-    """What a sweep does."""
+    """The acts of a sweep."""
 
     UNLINK = "unlink"
     RENAME = "rename"
@@ -50,7 +50,7 @@ class LeftoverFacts(NamedTuple):
 
 
 class SweepVerdict(NamedTuple):
-    """What becomes of a leftover, and why."""
+    """The decision on a leftover, and the reason for it."""
 
     act: SweepAct
     text: str

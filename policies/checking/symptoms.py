@@ -65,8 +65,8 @@ class UnindexedAbort(NamedTuple):
     marker_offset: int
 
 
-class Walked(NamedTuple):
-    """What the headers of the batches tell, as far as they were read."""
+class HeaderWalk(NamedTuple):
+    """The counts that the headers of the batches give, as far as they were read."""
 
     bytes_read: int = 0
     bytes_unread: int = 0
@@ -79,7 +79,7 @@ class Walked(NamedTuple):
     unindexed: tuple[UnindexedAbort, ...] = ()
 
 
-NOT_WALKED: Final = Walked()
+NOT_WALKED: Final = HeaderWalk()
 
 
 class Noted(NamedTuple):
@@ -107,7 +107,7 @@ UNKNOWN_TOPIC: Final = TopicIdentity()
 
 @dataclass(frozen=True, slots=True)
 class PartitionSymptoms:
-    """What was read of one partition directory."""
+    """The symptoms of one partition directory."""
 
     topic_partition: TopicPartition
     path: str
@@ -130,7 +130,7 @@ class PartitionSymptoms:
     glances: tuple[SegmentGlance, ...] = ()
     tails: tuple[ZeroTail, ...] = ()
     overflowing: tuple[OverflowingSegment, ...] = ()
-    walked: Walked = NOT_WALKED
+    walked: HeaderWalk = NOT_WALKED
     unfinished_files: int = 0
     """``.swap`` and ``.cleaned`` files."""
     deleted_files: int = 0
@@ -187,7 +187,7 @@ class RemoteCopy(NamedTuple):
 
 
 class RemoteMetadata(NamedTuple):
-    """What ``__remote_log_metadata-N`` says."""
+    """The segments in remote storage that ``__remote_log_metadata-N`` speaks of."""
 
     path: str
     segments: int
@@ -196,7 +196,7 @@ class RemoteMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirSymptoms:
-    """What was read of one log dir."""
+    """The symptoms of one log dir."""
 
     path: str
     is_live: bool

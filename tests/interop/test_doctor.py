@@ -1,9 +1,9 @@
 """The doctor and a real broker: it names what the broker made, nothing else, and what it says comes true.
 
 By hand, because no client can make a broker do it, are the bytes of a ``.timeindex`` that was not trimmed, a mark of a
-clean stop beside a log that was not trimmed, and the removal of ``partition.metadata``. What the broker does then is its
-own. All other shapes are made by hand in ``tests/cleaner/engine/doctor/test_shapes.py``: they need an old Kafka with the
-fault, a cluster of several brokers, remote storage, or the loss of a file.
+clean stop beside a log that was not trimmed, and the removal of ``partition.metadata``. What the broker does then is
+its own. All other shapes are made by hand in ``tests/cleaner/engine/doctor/test_shapes.py``: they need an old Kafka
+with the fault, a cluster of several brokers, remote storage, or the loss of a file.
 """
 
 from __future__ import annotations

@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     sweeping.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
     add_danger_arguments(sweeping, "the sweep")
-    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.doctor/1")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document, schema logcleaner.doctor/1; of a sweep, schema logcleaner.sweep/1",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +76,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
     from cleaner.cli.progress import ProgressBar
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.doctor.examining import Examination
-    from cleaner.engine.doctor.walking import Budget
+    from cleaner.engine.doctor.walking import WalkBudget
     from cleaner.engine.outcome import Silent
     from cleaner.engine.space.unlinked import file_systems_of
     from policies.plan import Request
@@ -86,7 +90,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
             plan,
             layers,
             layers.broker_policy(),
-            Budget(is_deep=args.deep),
+            WalkBudget(is_deep=args.deep),
             file_systems_of(cleaner.volumes()),
             bar.advance,
         )

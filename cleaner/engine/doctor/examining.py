@@ -16,7 +16,7 @@ from typing import Final
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
-from cleaner.engine.doctor.walking import Budget, walk
+from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explaining.observing import Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.space.account import FileSystemAccount
@@ -63,12 +63,12 @@ _TRIES: Final = 3
 
 @dataclass(frozen=True)  # no slots: it keeps what it was asked for
 class Examination:
-    """What a log dir is examined with."""
+    """The means of an examination: the plan, the configuration, and how much may be read."""
 
     plan: Plan
     layers: ConfigLayers
     broker: BrokerPolicy
-    budget: Budget
+    budget: WalkBudget
     file_systems: Sequence[FileSystemAccount] = ()
     is_heard: Progress = lambda _bytes: None
 

@@ -24,7 +24,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def glance_at(segments: Sequence[Segment], *, with_keys: bool) -> tuple[SegmentGlance, ...]:
-    """Glance at all segments of a partition.
+    """Look at the ends of all segments of a partition.
 
     Args:
         segments: ascending.

@@ -47,7 +47,7 @@ class Named(NamedTuple):
 
 
 class SweepResult(NamedTuple):
-    """What became of a named leftover, or would become of it."""
+    """The fate of a named leftover, or the fate that it would have."""
 
     log_dir: str
     facts: LeftoverFacts

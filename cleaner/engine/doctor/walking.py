@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from policies.checking.symptoms import UnindexedAbort, Walked
+from policies.checking.symptoms import HeaderWalk, UnindexedAbort
 from storage.errors import CorruptBatch, CorruptIndex, LogCleanerError
 from storage.log_dir import read_file
 from storage.names import FileKind
@@ -32,7 +32,7 @@ ALL_BYTES_MAX: Final = 4 << 30
 
 
 @dataclass(slots=True)
-class Budget:
+class WalkBudget:
     """The bytes whose headers may still be walked over."""
 
     is_deep: bool = False
@@ -52,7 +52,7 @@ class Budget:
         return taken
 
 
-def walk(segments: Sequence[Segment], first_dirty_offset: int | None, budget: Budget) -> Walked:
+def walk(segments: Sequence[Segment], first_dirty_offset: int | None, budget: WalkBudget) -> HeaderWalk:
     """Walk over the headers of a partition's batches. Damage ends the walk of a segment: ``verify`` tells of it.
 
     Args:
@@ -65,13 +65,13 @@ def walk(segments: Sequence[Segment], first_dirty_offset: int | None, budget: Bu
     taken = budget.take(segments)
     unread = sum(segment.size_bytes for segment in segments) - sum(segment.size_bytes for segment in taken)
     if not taken:
-        return Walked(bytes_unread=unread)
+        return HeaderWalk(bytes_unread=unread)
     seen = _Walk(first_dirty_offset or 0, _aborted(segments))
     for segment in taken:
         with suppress(CorruptBatch):
             seen.take_segment(segment)
     read = sum(segment.size_bytes for segment in taken)
-    return Walked(read, unread, seen.batches, seen.empty, seen.empty_bytes, seen.gaps, tuple(seen.unindexed))
+    return HeaderWalk(read, unread, seen.batches, seen.empty, seen.empty_bytes, seen.gaps, tuple(seen.unindexed))
 
 
 def _aborted(segments: Sequence[Segment]) -> Mapping[int, list[AbortedTxn]]:
@@ -88,7 +88,7 @@ def _aborted(segments: Sequence[Segment]) -> Mapping[int, list[AbortedTxn]]:
 
 @dataclass(slots=True)
 class _Walk:
-    """What a walk has met so far."""
+    """The state of a walk: all that it has met so far."""
 
     clean_below: int
     aborted: Mapping[int, list[AbortedTxn]]

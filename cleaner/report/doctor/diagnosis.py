@@ -27,7 +27,7 @@ _HEADINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What is wrong with some log dirs, worst first."""
+    """The findings of some log dirs, worst first."""
 
     diagnosis: Diagnosis
 

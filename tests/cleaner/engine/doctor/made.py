@@ -33,8 +33,10 @@ TOPICS: Final = {
     "orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.9"},
     "payments": {"cleanup.policy": "delete", "retention.ms": "864000000"},
     "tiered": {
-        **{"cleanup.policy": "delete", "remote.storage.enable": "true"},
-        **{"retention.ms": "864000000", "local.retention.ms": "86400000"},
+        "cleanup.policy": "delete",
+        "remote.storage.enable": "true",
+        "retention.ms": "864000000",
+        "local.retention.ms": "86400000",
     },
     "__share_group_state": {"cleanup.policy": "delete"},
     "__remote_log_metadata": {"cleanup.policy": "delete"},

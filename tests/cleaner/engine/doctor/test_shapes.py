@@ -9,7 +9,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,9 @@ Damage = Callable[[Healthy], object]
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is looked at an hour after it was written."""
     monkeypatch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: NOW_MS)
-    yield
 
 
 def append(healthy: Healthy, name: str, data: bytes) -> None:
