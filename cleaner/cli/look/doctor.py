@@ -17,7 +17,7 @@ from storage.log_dir import LogDir
 
 if TYPE_CHECKING:
     from cleaner.engine.doctor.sweeping import Named
-    from policies.checking.diagnosis import Diagnosis
+    from policies.checking.shapes.diagnosis import Diagnosis
 
 HELP: Final = "tell what is wrong with the log dirs, worst first, with a remedy for each"
 

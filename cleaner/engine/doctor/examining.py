@@ -21,8 +21,8 @@ from cleaner.engine.explaining.observing import Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.space.account import FileSystemAccount
 from cleaner.engine.undo_notes import RenameTimes, rename_times
-from policies.checking.diagnosis import Diagnosis, diagnose
-from policies.checking.symptoms import (
+from policies.checking.shapes.diagnosis import Diagnosis, diagnose
+from policies.checking.shapes.symptoms import (
     NOT_WALKED,
     LogDirSymptoms,
     Noted,

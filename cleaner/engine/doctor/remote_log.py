@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from policies.checking.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
-from policies.checking.symptoms import RemoteCopy, RemoteMetadata
+from policies.checking.shapes.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
+from policies.checking.shapes.symptoms import RemoteCopy, RemoteMetadata
 from storage.errors import InvalidRecord, LogCleanerError
 from storage.log.read import AnyBatch, read_batches
 from storage.records import Record

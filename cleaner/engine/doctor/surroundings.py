@@ -11,7 +11,7 @@ from typing import Final
 
 from cleaner.engine.space.account import UnlinkedFile
 from cleaner.engine.space.accounting import account_of
-from policies.checking.symptoms import EntryKind, EntrySymptoms, UnlinkedSymptoms
+from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, UnlinkedSymptoms
 from policies.config.config_layers import ConfigLayers
 from storage.directory import opened
 from storage.errors import as_unreadable

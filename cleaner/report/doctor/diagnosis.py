@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from cleaner.report.page import Lines, Page, counted, size
-from policies.checking.diagnosis import Diagnosis
 from policies.checking.findings import Finding, Harm
+from policies.checking.shapes.diagnosis import Diagnosis
 
 SCHEMA: Final = "logcleaner.doctor/1"
 ALIKE_MAX: Final = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.symptoms import PartitionSymptoms
+from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.compaction import Cleanable, cause
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.words import counted, size

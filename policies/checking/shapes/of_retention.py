@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.symptoms import PartitionSymptoms
+from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.blockers import BlockerCode
 from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.words import counted, size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.symptoms import PartitionSymptoms
+from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.words import counted
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms, PartitionSymptoms
+from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
 from policies.reasons import duration
 from storage.names import TopicPartition

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm, worst_first
-from policies.checking.of_compaction import compaction_findings
-from policies.checking.of_files import epoch_findings, file_findings
-from policies.checking.of_offsets import offset_findings
-from policies.checking.of_retention import retention_findings
-from policies.checking.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
-from policies.checking.of_topics import entry_findings, identity_findings, twice
-from policies.checking.of_transactions import transaction_findings
-from policies.checking.symptoms import LogDirSymptoms, PartitionSymptoms
+from policies.checking.shapes.of_compaction import compaction_findings
+from policies.checking.shapes.of_files import epoch_findings, file_findings
+from policies.checking.shapes.of_offsets import offset_findings
+from policies.checking.shapes.of_retention import retention_findings
+from policies.checking.shapes.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
+from policies.checking.shapes.of_topics import entry_findings, identity_findings, twice
+from policies.checking.shapes.of_transactions import transaction_findings
+from policies.checking.shapes.symptoms import LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
 
 WORST_ADVICE: Final = Harm.SLOW_START

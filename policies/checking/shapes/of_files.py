@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.symptoms import NO_EPOCH, PartitionSymptoms, SegmentGlance, ZeroTail
+from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, SegmentGlance, ZeroTail
 from policies.explaining.words import counted, size
 from policies.reasons import moment
 

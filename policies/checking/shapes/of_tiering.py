@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.symptoms import EntryKind, LogDirSymptoms, PartitionSymptoms, RemoteMetadata
+from policies.checking.shapes.symptoms import EntryKind, LogDirSymptoms, PartitionSymptoms, RemoteMetadata
 from policies.config.policy import TopicPolicy
 from policies.explaining.words import counted, size
 from policies.facts import SegmentFacts
