@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from policies.checking.shapes.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
 from policies.checking.shapes.symptoms import RemoteCopy, RemoteMetadata
-from storage.errors import InvalidRecord, LogCleanerError
+from storage.errors import InvalidRecord
 from storage.log.read import AnyBatch, read_batches
-from storage.records import Record
 from storage.schemas.decoding import Fields, decode
 from storage.schemas.remote_log import REMOTE_LOG
 from storage.segment import Segment
@@ -24,6 +23,8 @@ BYTES_MAX: Final = 64 << 20
 _DELETED: Final = "DELETE_SEGMENT_FINISHED"
 _STATES: Final = {0: COPY_STARTED, 1: COPY_FINISHED, 2: DELETE_STARTED, 3: _DELETED}
 _SEGMENT, _UPDATE = 0, 1
+_PREFIX_BYTES: Final = 2
+"""The key of the message and its version, as varints, of one byte each."""
 _NAMES: Final = {_SEGMENT: "RemoteLogSegmentMetadataRecord", _UPDATE: "RemoteLogSegmentMetadataUpdateRecord"}
 
 
@@ -40,11 +41,15 @@ def remote_metadata(
 ) -> RemoteMetadata:
     """Return the segments whose events do not add up: begun and never ended, or without their first event.
 
+    Where one event is of a later Kafka, nothing is known to be missing.
+
     Raises: CorruptBatch, UnreadableFile.
     """
     copies: dict[str, RemoteCopy] = {}
     known: set[str] = set()
     for event in _events(read_batches(segments, log_start_offset, log_end_offset)):
+        if event is None:
+            return RemoteMetadata(path, 0, ())
         if event.is_first:
             known.add(event.segment_id)
         state = event.state if event.segment_id in known else UNKNOWN_START
@@ -57,20 +62,23 @@ def remote_metadata(
     return RemoteMetadata(path, len(known | copies.keys()), tuple(copies.values()))
 
 
-def _events(batches: Iterable[AnyBatch]) -> Iterator[_Event]:
+def _events(batches: Iterable[AnyBatch]) -> Iterator[_Event | None]:
+    """Yield the events about segments; None for one of a version that nobody here knows."""
     for batch in batches:
         for record in batch.records():
-            with suppress(LogCleanerError):
-                if (event := _event(record)) is not None:
-                    yield event
+            data = record.value or b""
+            if len(data) < _PREFIX_BYTES or data[0] not in _NAMES:
+                continue
+            if not REMOTE_LOG[_NAMES[data[0]]].versions.holds(data[1]):
+                yield None
+                continue
+            with suppress(InvalidRecord):
+                yield _event(data)
 
 
-def _event(record: Record) -> _Event | None:
-    """Decode an event about a segment; None for another record. Raises: InvalidRecord."""
-    data = record.value or b""
-    if len(data) < 2 or data[0] not in _NAMES or data[0] | data[1] > 127:
-        return None
-    fields = decode(REMOTE_LOG[_NAMES[data[0]]], data[1], data, 2)
+def _event(data: bytes) -> _Event:
+    """Decode an event about a segment. Raises: InvalidRecord."""
+    fields = decode(REMOTE_LOG[_NAMES[data[0]]], data[1], data, _PREFIX_BYTES)
     segment: Fields = fields["remoteLogSegmentId"]
     partition: Fields = segment["topicIdPartition"]
     state = _STATES.get(fields["remoteLogSegmentState"])
