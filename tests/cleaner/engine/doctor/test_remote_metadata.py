@@ -1,4 +1,4 @@
-"""``__remote_log_metadata`` that does not add up: uploads and deletions without an end, events without the first one."""
+"""``__remote_log_metadata`` that does not add up: uploads and deletions without an end, events without their first."""
 
 from __future__ import annotations
 
