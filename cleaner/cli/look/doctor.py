@@ -12,7 +12,7 @@ from cleaner.cli.confirming import add_danger_arguments
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
 from cleaner.cli.showing import show
-from storage.errors import InvalidConfig
+from storage.errors import Corrupt, InvalidConfig
 from storage.log_dir import LogDir
 
 if TYPE_CHECKING:
@@ -81,7 +81,12 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
     from cleaner.engine.space.unlinked import file_systems_of
     from policies.plan import Request
 
-    cleaner, loaded, missing = open_cleaner(args, Silent())
+    damage: Corrupt | None = None
+    try:
+        cleaner, loaded, missing = open_cleaner(args, Silent())
+    except Corrupt as error:  # the cluster metadata; all else is read by the plan, which takes it for a fact
+        damage = error
+        cleaner, loaded, missing = open_cleaner(args, Silent(), with_cluster_metadata=False)
     plan = cleaner.plan(Request(SystemClock().now_ms(), topics=tuple(args.topic)))
     layers = loaded.configured.layers
     with ProgressBar("looking") as bar:
@@ -94,7 +99,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
             file_systems_of(cleaner.volumes()),
             bar.advance,
         )
-        found = examination.diagnosis()
+        found = examination.diagnosis(damage)
     for error in missing:
         complain(str(error))
     return found, not missing

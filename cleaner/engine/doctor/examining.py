@@ -21,9 +21,11 @@ from cleaner.engine.explaining.observing import Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.space.account import FileSystemAccount
 from cleaner.engine.undo_notes import RenameTimes, rename_times
+from cleaner.errors import told
 from policies.checking.shapes.diagnosis import Diagnosis, diagnose
 from policies.checking.shapes.symptoms import (
     NOT_WALKED,
+    DamagedMetadata,
     LogDirSymptoms,
     Noted,
     PartitionSymptoms,
@@ -37,7 +39,7 @@ from policies.explaining.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from storage.directory import despite_vanishing, status_of
-from storage.errors import LogCleanerError
+from storage.errors import Corrupt, LogCleanerError
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
@@ -77,9 +79,14 @@ class Examination:
         """The moment of the plan."""
         return self.plan.request.now_ms
 
-    def diagnosis(self) -> Diagnosis:
-        """Look at everything, and return what is wrong."""
-        return diagnose([self._log_dir(planned) for planned in self.plan.log_dirs], self.now_ms)
+    def diagnosis(self, damage: Corrupt | None = None) -> Diagnosis:
+        """Look at everything, and return what is wrong.
+
+        Args:
+            damage: the error for which the cluster metadata could not be read; None if it could.
+        """
+        broken = DamagedMetadata(str(getattr(damage, "path", "")), told(damage)) if damage else None
+        return diagnose([self._log_dir(planned) for planned in self.plan.log_dirs], self.now_ms, broken)
 
     def _log_dir(self, planned: LogDirPlan) -> LogDirSymptoms:
         path, errors = Path(planned.facts.path), list(planned.facts.errors)

@@ -14,7 +14,7 @@ from policies.checking.shapes.of_retention import retention_findings
 from policies.checking.shapes.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
 from policies.checking.shapes.of_topics import entry_findings, identity_findings, twice
 from policies.checking.shapes.of_transactions import transaction_findings
-from policies.checking.shapes.symptoms import LogDirSymptoms, PartitionSymptoms
+from policies.checking.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
 
 WORST_ADVICE: Final = Harm.SLOW_START
@@ -44,9 +44,20 @@ class Diagnosis:
         return tuple(finding for finding in self.findings if finding.harm < WORST_ADVICE)
 
 
-def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int) -> Diagnosis:
-    """Return what is wrong with some log dirs."""
+def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetadata | None = None) -> Diagnosis:
+    """Return what is wrong with some log dirs.
+
+    Args:
+        seen: their symptoms.
+        now_ms: the moment of the look, epoch ms.
+        metadata: the cluster metadata, if it could not be read.
+    """
     found = [finding for log_dir in seen for finding in _of_log_dir(log_dir, now_ms)]
+    if metadata is not None:
+        cause, _, remedy = metadata.error.removeprefix(f"{metadata.path} ").partition("; ")
+        text = f"The cluster metadata cannot be read {cause}. Nobody knows the topics, their ids and configurations."
+        remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else "Bring it back from another controller."
+        found.append(Finding(FindingCode.METADATA_UNREADABLE, Harm.NO_START, metadata.path, text, remedy))
     partitions = [partition for log_dir in seen for partition in log_dir.partitions]
     return Diagnosis(
         now_ms,

@@ -12,12 +12,15 @@ from policies.reasons import duration, moment
 
 
 def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
-    """Yield the aborted data that no transaction index names, and the oldest hanging transaction."""
-    for aborted in seen.walked.unindexed:
+    """Yield the first aborted transaction that no transaction index names, and the oldest hanging one."""
+    if seen.walked.unindexed:
+        aborted, *others = seen.walked.unindexed
         text = (
             f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, "
             f"and no .txnindex names it: consumers of committed records read what was aborted."
         )
+        if others:
+            text += f" So it is with {counted(len(others), 'more transaction')} of the partition."
         remedy = "Stop the broker, and let logcleaner verify --repair rebuild the .txnindex from the markers."
         yield Finding(
             FindingCode.ABORTED_UNINDEXED, Harm.WRONG_ANSWER, aborted.path, text, remedy, None, aborted.marker_offset,

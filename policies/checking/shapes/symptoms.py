@@ -194,6 +194,13 @@ class RemoteMetadata(NamedTuple):
     copies: tuple[RemoteCopy, ...]
 
 
+class DamagedMetadata(NamedTuple):
+    """The cluster metadata that could not be read, and the cause."""
+
+    path: str
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class LogDirSymptoms:
     """The symptoms of one log dir."""

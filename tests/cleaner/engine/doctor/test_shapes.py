@@ -6,6 +6,8 @@ What real Kafka makes is in ``tests/interop/test_doctor.py``; here each is made 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from typing import Any
 import pytest
 
 from storage.checkpoints import format_offset_checkpoint
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
@@ -25,8 +29,10 @@ from storage.names import (
 )
 from storage.records import ControlType, Record, encode_batch
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
+from tests.metadata_dirs import alter, metadata_log
 
 DAY_MS = 24 * HOUR_MS
+ROOT = Path(__file__).parents[4]
 Damage = Callable[[Healthy], object]
 
 
@@ -334,6 +340,77 @@ def test_garbled_checkpoint_is_damage(tmp_path: Path, capsys) -> None:
     status, (finding,) = seen(capsys, healthy.log_dir)
     assert (status, finding["code"]) == (4, "CHECKPOINT_CORRUPT")
     assert RECOVERY_POINT_CHECKPOINT in finding["text"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_damaged_cluster_metadata_is_named_and_the_rest_is_looked_at(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    alter(healthy.log_dir, clicks={"retention.ms": "1"})
+    data = bytearray(metadata_log(healthy.log_dir).read_bytes())
+    data[70] ^= 1
+    metadata_log(healthy.log_dir).write_bytes(bytes(data))
+    padded(healthy)
+    status, findings = seen(capsys, healthy.log_dir)
+    assert (status, [one["code"] for one in findings]) == (4, ["TIME_INDEX_PADDED", "METADATA_UNREADABLE"])
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("recovery_point", "codes"), [(0, []), (1, []), (6, ["TIME_INDEX_PADDED"])])
+def test_padded_index_that_a_recovery_rebuilds_is_none(
+    tmp_path: Path, capsys, recovery_point: int, codes: list[str]
+) -> None:
+    healthy = Healthy(tmp_path / "data")
+    padded(healthy)
+    (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    points = format_offset_checkpoint({TopicPartition("clicks", 0): recovery_point})
+    (healthy.log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(points)
+    assert [one["code"] for one in seen(capsys, healthy.log_dir)[1]] == codes
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("damage", [never_written, zero_tail, torn, swap])
+def test_what_a_running_broker_leaves_so_is_none(tmp_path: Path, capsys, damage: Damage) -> None:
+    healthy = Healthy(tmp_path / "data")
+    damage(healthy)
+    (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    with LogDir(healthy.log_dir).lock(FileSystem()):
+        assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_topic_that_is_just_being_made_is_none_beside_a_broker(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    unowned(healthy)
+    os.utime(healthy.log_dir / "gone-0", ns=((NOW_MS - 30_000) * 1_000_000,) * 2)
+    with LogDir(healthy.log_dir).lock(FileSystem()):
+        assert seen(capsys, healthy.log_dir) == (0, [])
+    assert [one["code"] for one in seen(capsys, healthy.log_dir)[1]] == ["DIRECTORY_UNOWNED"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_without_cluster_metadata_nothing_is_said_of_topics(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    without_id(healthy)
+    unowned(healthy)
+    shutil.rmtree(healthy.log_dir / "__cluster_metadata-0")
+    assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_aborted_data_behind_what_is_walked_takes_a_deep_look(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("cleaner.engine.doctor.walking.PARTITION_BYTES_MAX", 300)
+    healthy = Healthy(tmp_path / "data")
+    aborted(healthy)
+    assert seen(capsys, healthy.log_dir) == (0, [])
+    assert [one["code"] for one in seen(capsys, healthy.log_dir, options=("--deep",))[1]] == ["ABORTED_UNINDEXED"]
+
+
+def test_each_code_has_a_section() -> None:
+    sections = set(re.findall(r"^### (\w+)$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE))
+    named = {code for _, code, _, _ in SHAPES} | {"PARTITION_TWICE", "LAG_MISSED", "REMOTE_METADATA", "UNLINKED_OPEN"}
+    assert named | {"PARTITION_UNREADABLE", "CHECKPOINT_CORRUPT", "METADATA_UNREADABLE"} == sections
+    issues = {issue for _, _, _, issue in SHAPES if issue}
+    assert issues <= set(re.findall(r"KAFKA-\d+", (ROOT / "docs/doctor.md").read_text()))
 
 
 @pytest.mark.usefixtures("clock")
