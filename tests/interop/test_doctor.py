@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -42,6 +43,7 @@ TOPICS: Final = {
     "future": {"cleanup.policy": "delete", "retention.ms": str(DAY_MS), **ANY_TIME},
     "keyless": KEEPING,
     "preallocated": {**KEEPING, "preallocate": "true", "segment.bytes": "1048576", "segment.ms": str(DAY_MS)},
+    "torn": {**KEEPING, "segment.ms": str(DAY_MS)},
     "doomed": KEEPING,
 }
 ALWAYS: Final = {
@@ -62,6 +64,10 @@ class Lives:
     said: str = ""
     """What a broker said that met the zeros behind a log."""
     names: dict[str, set[str]] = field(default_factory=dict)
+    acknowledged: int = 0
+    """The high watermark of the log with a torn tail, once a producer wrote to it."""
+    readable: bool = True
+    """Whether a consumer comes to its end."""
     aged: list[str] = field(default_factory=list)
     """The segments that retention left of the topic with the padded index."""
 
@@ -105,6 +111,7 @@ def lives(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live
     with Broker(kafka, seen.log_dir, RETAINING, broker.ports):
         wait_for(seen.log_dir, "aged-0/*.deleted")
         seen.aged = sorted(path.name for path in (seen.log_dir / "aged-0").glob("*.log"))
+        write_behind_the_tear(seen, writer)
     seen.look("after the damage")
     yield seen
     shutil.rmtree(seen.log_dir)
@@ -112,7 +119,7 @@ def lives(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live
 
 def write_healthy(writer: Writer) -> None:
     clients.create_topics(writer.bootstrap, TOPICS)
-    for topic in ("plain", "compacted", "aged", "doomed", "preallocated"):
+    for topic in ("plain", "compacted", "aged", "doomed", "torn", "preallocated"):
         writer.send(writer.producer(), topic, 20)
     writer.transactions("ended", "ended", [True, False, True])
     writer.send(writer.producer(enable_idempotence=True), "plain", 20)
@@ -162,6 +169,19 @@ def damage(log_dir: Path) -> None:
     (log_dir / "plain-0" / "partition.metadata").unlink()
     index = min((log_dir / "aged-0").glob("*.timeindex"))
     index.write_bytes(index.read_bytes() + bytes(1200))
+    log = max((log_dir / "torn-0").glob("*.log"))
+    data = log.read_bytes()
+    log.write_bytes(data + data[:40])
+
+
+def write_behind_the_tear(seen: Lives, writer: Writer) -> None:
+    writer.send(writer.producer(), "torn", 20)
+    _, seen.acknowledged = clients.watermarks(writer.bootstrap, "torn")
+    with patch.object(clients, "SECONDS_MAX", 5):
+        try:
+            clients.consumed(writer.bootstrap, "torn", 0, "read_uncommitted")
+        except TimeoutError:
+            seen.readable = False
 
 
 def wait_for(log_dir: Path, pattern: str) -> None:
@@ -207,14 +227,18 @@ def waiting(lives: Lives) -> set[tuple[str, str]]:
 
 
 def test_damage_is_named(lives: Lives) -> None:
-    named = {("TOPIC_ID_MISSING", "plain-0"), ("TIME_INDEX_PADDED", "aged-0"), *waiting(lives)}
-    assert (lives.status["damaged"], lives.shapes("damaged")) == (4, ALWAYS | named)
+    named = {("TOPIC_ID_MISSING", "plain-0"), ("TIME_INDEX_PADDED", "aged-0"), ("TORN_TAIL", "torn-0")}
+    assert (lives.status["damaged"], lives.shapes("damaged")) == (4, ALWAYS | named | waiting(lives))
     assert lives.found["damaged"][0]["code"] == "TIME_INDEX_PADDED"
 
 
 def test_broker_deletes_what_the_padded_index_makes_look_old(lives: Lives) -> None:
     assert lives.aged
     assert f"{0:020d}.log" not in lives.aged
+
+
+def test_broker_acknowledges_records_behind_a_torn_tail_that_no_consumer_gets(lives: Lives) -> None:
+    assert (lives.acknowledged, lives.readable) == (40, False)
 
 
 def test_broker_sets_the_partition_without_an_id_aside_and_the_doctor_names_that(lives: Lives) -> None:

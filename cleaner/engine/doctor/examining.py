@@ -39,7 +39,7 @@ from policies.explaining.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from storage.directory import despite_vanishing, status_of
-from storage.errors import Corrupt, LogCleanerError
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
@@ -109,7 +109,7 @@ class Examination:
             is_live,
             tuple(partitions),
             tuple(entries_of(path, self.layers, self.now_ms)),
-            unlinked_of(path, unlinked),
+            unlinked_of(path, unlinked, self.now_ms),
             tuple(remote),
             tuple(errors),
             self._tiered(),
@@ -201,7 +201,7 @@ class _Eyes:
         for _ in range(_TRIES):
             try:
                 return despite_vanishing(partial(self._look, renamed_ms))
-            except PartitionChanged:
+            except (PartitionChanged, PlanOutOfDate):
                 continue
             except LogCleanerError as raised:
                 if not self.path.exists():

@@ -19,10 +19,13 @@ from storage.names import (
     REMOTE_INDEX_CACHE,
     SCRATCH_SUFFIX,
     DirState,
+    FileState,
     parse_partition_dir_name,
     parse_segment_file_name,
 )
 
+COLLECTED_WITHIN_MS: Final = 3_600_000
+"""A broker lets go of what it deleted itself within this time."""
 _KINDS: Final = {DirState.STRAY: EntryKind.STRAY, DirState.DELETE: EntryKind.DELETE}
 
 
@@ -44,6 +47,13 @@ def entries_of(log_dir: Path, layers: ConfigLayers, now_ms: int) -> Iterator[Ent
             yield EntrySymptoms(str(log_dir / name), kind, size_bytes, age_ms, delay_ms)
 
 
+def _is_kept(file: UnlinkedFile, now_ms: int) -> bool:
+    name = parse_segment_file_name(Path(file.path).name)
+    if name is None:
+        return False
+    return name.state is not FileState.DELETED or now_ms - file.unlinked_ms > COLLECTED_WITHIN_MS
+
+
 def _kind_of(name: str) -> tuple[EntryKind | None, str]:
     """Return the kind of a directory, and its topic; None for a partition that is live, or moving."""
     if name == REMOTE_INDEX_CACHE:
@@ -54,14 +64,17 @@ def _kind_of(name: str) -> tuple[EntryKind | None, str]:
     return _KINDS.get(parsed.state), parsed.topic_partition.topic
 
 
-def unlinked_of(log_dir: Path, files: Iterable[UnlinkedFile]) -> UnlinkedSymptoms | None:
+def unlinked_of(log_dir: Path, files: Iterable[UnlinkedFile], now_ms: int) -> UnlinkedSymptoms | None:
     """Return the files of a log dir that have no name any more; None if there are none.
+
+    A broker that deletes a segment itself keeps its index files mapped until its next garbage collections.
 
     Args:
         log_dir: its path.
         files: the unlinked files of its file system, the largest first.
+        now_ms: the moment of the look, epoch ms.
     """
-    own = [f for f in files if Path(f.path).is_relative_to(log_dir) and parse_segment_file_name(Path(f.path).name)]
+    own = [file for file in files if Path(file.path).is_relative_to(log_dir) and _is_kept(file, now_ms)]
     if not own:
         return None
     largest = own[0]

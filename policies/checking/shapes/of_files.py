@@ -132,12 +132,18 @@ def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Iterator[Finding]:
         remedy = "Start the broker once. To look at them before, copy the file."
         yield Finding(code, Harm.SLOW_START, tail.path, text, remedy, tail.position, None, issue)
         return
-    text += ". The stop was clean, so the next start does not look for the end: it meets them, and fails."
+    text += ". The stop was clean, so the next start does not look for the end"
+    if not tail.is_zero:
+        text += (
+            ": the broker serves the log, and puts what producers send behind these bytes, where no consumer and no "
+            "replica ever gets to."
+        )
+        remedy = "Remove .kafka_cleanshutdown before the broker starts: it then recovers the log, and cuts them off."
+        yield Finding(code, Harm.DATA_LOST, tail.path, text, remedy, tail.position, None, issue)
+        return
+    text += ": it meets a record of size 0, and fails."
     remedy = (
         "Run logcleaner verify --repair=zero-tail before the broker starts; or remove .kafka_cleanshutdown, and the "
         "broker recovers the log, which takes its time."
     )
-    if not tail.is_zero:
-        remedy = "Remove .kafka_cleanshutdown before the broker starts: it then recovers the log, and cuts them off."
-    repair = "zero-tail" if tail.is_zero else None
-    yield Finding(code, Harm.NO_START, tail.path, text, remedy, tail.position, None, issue, repair)
+    yield Finding(code, Harm.NO_START, tail.path, text, remedy, tail.position, None, issue, "zero-tail")

@@ -15,6 +15,8 @@ from policies.reasons import duration, moment
 SHARE_GROUP_STATE: Final = "__share_group_state"
 PRUNED_WITHIN_MS: Final = 86_400_000
 """A broker prunes every few minutes; what is a day old was not pruned."""
+SKEW_MS: Final = 3_600_000
+"""A clock that is ahead by less holds nothing for long: Kafka's default of ``message.timestamp.after.max.ms``."""
 _BY_VERSION: Final = "Kafka 4.4 takes the file time instead for uploaded segments of tiered topics, and for no others"
 
 
@@ -42,6 +44,8 @@ def retention_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding
 
 
 def _future(seen: PartitionSymptoms, explained: PartitionExplanation, now_ms: int) -> Iterator[Finding]:
+    if max((fate.times.newest_ms for fate in explained.segments), default=0) <= now_ms + SKEW_MS:
+        return
     blocker = next((b for b in explained.blockers if b.code is BlockerCode.FUTURE_TIMESTAMP), None)
     policy = explained.planned.policy
     if blocker is not None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from cleaner.engine.doctor.surroundings import unlinked_of
+from cleaner.engine.space.account import UnlinkedFile
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -437,3 +439,21 @@ def test_file_without_a_name_that_a_process_keeps(tmp_path: Path, capsys, monkey
         process.communicate()
     assert (status, [finding["code"] for finding in findings]) == (0, ["UNLINKED_OPEN"])
     assert str(process.pid) in findings[0]["text"]
+
+
+@pytest.mark.parametrize(("hours", "is_told"), [(0, False), (2, True)])
+def test_file_that_a_broker_deleted_itself_is_told_once_no_garbage_collection_can_hold_it(
+    tmp_path: Path, hours: int, is_told: bool
+) -> None:
+    name = str(tmp_path / "clicks-0" / f"{0:020d}.index.deleted")
+    file = UnlinkedFile(name, 7, "java", 1, 4096, 4096, NOW_MS - hours * HOUR_MS)
+    assert (unlinked_of(tmp_path, [file], NOW_MS) is not None) == is_told
+
+
+@pytest.mark.usefixtures("clock")
+def test_clock_that_is_a_little_ahead_is_none(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    with healthy.log_of("clicks-0") as log:
+        log.append_records([Record(0, NOW_MS + HOUR_MS // 2, b"f", b"v")], now_ms=NOW_MS, leader_epoch=2)
+    healthy.stopped()
+    assert seen(capsys, healthy.log_dir) == (0, [])
