@@ -85,9 +85,7 @@ def _fill(page: Page, alike: Sequence[Finding], base: str) -> None:
         page.note(finding.text)
         page.note(f"Remedy: {finding.remedy}")
     if len(alike) > len(told):
-        page.line(
-            f"{alike[0].code}  and {counted(len(alike) - len(told), 'more')[:-1]} like these; -v shows them", hanging=4
-        )
+        page.line(f"{alike[0].code}  and {len(alike) - len(told):,} more like these; -v shows them", hanging=4)
 
 
 def _document(finding: Finding, *, is_damage: bool) -> dict[str, Any]:

@@ -39,11 +39,8 @@ class SweepReport:
             freed = size(sum(result.facts.size_bytes for result in swept))
             page.line(f"{counted(len(swept), 'leftover')} {would}unlinked, {freed}.")
         if renamed:
-            page.line(
-                f"{counted(len(renamed), 'directory')[:-1]}ies {would}renamed"
-                if len(renamed) > 1
-                else f"1 directory {would}renamed"
-            )
+            directories = "1 directory" if len(renamed) == 1 else f"{len(renamed):,} directories"
+            page.line(f"{directories} {would}renamed.")
             page.note("After file.delete.delay.ms, sweep it by its new name, or start the broker, which removes it.")
         yield page.text
 

@@ -20,6 +20,7 @@ import pytest
 from cleaner.engine.doctor.surroundings import unlinked_of
 from cleaner.engine.space.account import UnlinkedFile
 from storage.checkpoints import format_offset_checkpoint
+from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import (
@@ -448,6 +449,19 @@ def test_file_that_a_broker_deleted_itself_is_told_once_no_garbage_collection_ca
     name = str(tmp_path / "clicks-0" / f"{0:020d}.index.deleted")
     file = UnlinkedFile(name, 7, "java", 1, 4096, 4096, NOW_MS - hours * HOUR_MS)
     assert (unlinked_of(tmp_path, [file], NOW_MS) is not None) == is_told
+
+
+@pytest.mark.usefixtures("clock")
+def test_partition_that_changes_all_the_time_is_left_out(tmp_path: Path, capsys, monkeypatch) -> None:
+    looks: list[object] = []
+
+    def changed(*arguments: object) -> None:
+        looks.append(arguments)
+        raise PlanOutOfDate(tmp_path, "another size, time or file")
+
+    monkeypatch.setattr("cleaner.engine.doctor.examining.walk", changed)
+    assert seen(capsys, Healthy(tmp_path / "data").log_dir) == (0, [])
+    assert len(looks) > 6
 
 
 @pytest.mark.usefixtures("clock")
