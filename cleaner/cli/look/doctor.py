@@ -100,8 +100,8 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
             bar.advance,
         )
         found = examination.diagnosis(damage)
-    for error in missing:
-        complain(str(error))
+    for absent in missing:
+        complain(str(absent))
     return found, not missing
 
 

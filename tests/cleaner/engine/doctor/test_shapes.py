@@ -465,6 +465,17 @@ def test_partition_that_changes_all_the_time_is_left_out(tmp_path: Path, capsys,
 
 
 @pytest.mark.usefixtures("clock")
+def test_with_topics_only_these_are_looked_at(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    padded(healthy)
+    stray(healthy)
+    assert seen(capsys, healthy.log_dir, options=("--topic", "orders")) == (0, [])
+    assert [one["code"] for one in seen(capsys, healthy.log_dir, options=("--topic", "clicks-0"))[1]] == [
+        "TIME_INDEX_PADDED"
+    ]
+
+
+@pytest.mark.usefixtures("clock")
 def test_clock_that_is_a_little_ahead_is_none(tmp_path: Path, capsys) -> None:
     healthy = Healthy(tmp_path / "data")
     with healthy.log_of("clicks-0") as log:
