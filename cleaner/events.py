@@ -11,6 +11,7 @@ The names are stable: a new name needs a minor version, a changed name a major o
                                       records_read, records_kept
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
+    leftover_swept           info     log_dir, leftover, renamed_to, bytes: a sweep unlinked or renamed it
     partition_recovered      info     topic, partition, files: the step that a crash interrupted was finished or
                                       undone
     partition_restored       info     topic, partition, segments, bytes: deleted segments are back, and the partition
@@ -98,6 +99,7 @@ class Event(StrEnum):
     SEGMENTS_COMPACTED = "segments_compacted"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
+    LEFTOVER_SWEPT = "leftover_swept"
     PARTITION_RECOVERED = "partition_recovered"
     PARTITION_RESTORED = "partition_restored"
     PARTITION_RELEASED = "partition_released"

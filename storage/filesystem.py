@@ -78,6 +78,8 @@ class Purpose(Enum):
     """Taking a deletion back."""
     COPY = "copy"
     """Writing a cleaned copy beside an untouched original."""
+    SWEEP = "sweep"
+    """Taking a leftover that somebody named."""
 
 
 class NewFile:
@@ -254,6 +256,11 @@ class FileSystem:
         """
         with _as_typed(path), suppress(FileNotFoundError):
             _unlink(path)
+
+    def remove_dir(self, path: Path, purpose: Purpose) -> None:
+        """Remove an empty directory; one that is gone already is what was wanted. Raises: OSError if it holds any."""
+        with _as_typed(path), suppress(FileNotFoundError), opened(path.parent) as directory:
+            os.rmdir(path.name, dir_fd=directory)
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Make the names in a directory last. Raises: OutOfSpace."""

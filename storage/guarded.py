@@ -55,6 +55,11 @@ class Guarded(FileSystem):
         self._ensure_locked(path)
         self._fs.unlink(path, purpose)
 
+    def remove_dir(self, path: Path, purpose: Purpose) -> None:
+        """Do as the guarded file system does. Raises also: LockLost."""
+        self._ensure_locked(path)
+        self._fs.remove_dir(path, purpose)
+
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Do as the guarded file system does, without a look at the lock: nothing is changed."""
         self._fs.fsync_dir(path, purpose)
@@ -85,6 +90,9 @@ class Unwritten(FileSystem):
         """Do nothing."""
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
+        """Do nothing."""
+
+    def remove_dir(self, path: Path, purpose: Purpose) -> None:
         """Do nothing."""
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:

@@ -59,6 +59,10 @@ class SteppingFileSystem(FileSystem):
         self.step(purpose)
         super().make_dir(path, like, purpose)
 
+    def remove_dir(self, path: Path, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().remove_dir(path, purpose)
+
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         self.step(purpose)
         super().fsync_dir(path, purpose)

@@ -17,7 +17,19 @@ from typing import NoReturn
 from cleaner import __version__
 from cleaner.cli.change import clean, free, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
-from cleaner.cli.look import analyze, config, diff, explain, export, history, lookup, owners, prove_erased, topics
+from cleaner.cli.look import (
+    analyze,
+    config,
+    diff,
+    doctor,
+    explain,
+    export,
+    history,
+    lookup,
+    owners,
+    prove_erased,
+    topics,
+)
 from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
@@ -30,6 +42,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "explain": explain,
     "owners": owners,
     "lookup": lookup,
+    "doctor": doctor,
     "config": config,
     "analyze": analyze,
     "history": history,

@@ -113,6 +113,7 @@ def open_cleaner(
     compactor: Compactor | None = None,
     one_log_dir_for: str | None = None,
     patience: Patience | None = None,
+    with_cluster_metadata: bool = True,
 ) -> Opened:
     """Read the configuration and open the log dirs.
 
@@ -123,6 +124,7 @@ def open_cleaner(
         compactor: carries out the compactions; by default this process does.
         one_log_dir_for: an option that needs exactly one log dir.
         patience: waits for a lock that another process holds.
+        with_cluster_metadata: read the cluster metadata, too, which may be damaged.
 
     Raises:
         InvalidConfig, InvalidConfigs: the configuration is wrong, names no log dir, or a ``--topic`` matches nothing.
@@ -134,7 +136,7 @@ def open_cleaner(
     from cleaner.engine.means import Means
     from storage.log_dir import LogDir
 
-    reader = reader_of(args)
+    reader = reader_of(args, with_cluster_metadata=with_cluster_metadata)
 
     def read() -> tuple[LoadedLayers, list[Missing]]:
         loaded, missing = without_missing(read_configuration(reader, args), args.log_dir)

@@ -43,7 +43,7 @@ class Leftovers(NamedTuple):
         The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
         not know, from its change time, which a rename sets.
         """
-        return self.renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + self.delay_ms
+        return due_ms(file, self.delay_ms, self.renamed_ms)
 
     def is_journalled(self, file: SegmentFile) -> bool:
         """Return whether a line of the journal tells of the file's rename."""
@@ -52,6 +52,11 @@ class Leftovers(NamedTuple):
     def due(self, now_ms: int) -> Iterator[SegmentFile]:
         """Yield the ``.deleted`` files whose delay is over."""
         return (file for file in self.listing.in_state(FileState.DELETED) if self.due_ms(file) <= now_ms)
+
+
+def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
+    """Return when the delay of a ``.deleted`` file is over, epoch ms: see ``Leftovers.due_ms``."""
+    return renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + delay_ms
 
 
 def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:

@@ -100,9 +100,15 @@ def _file_system(found: FileSystemAccount) -> dict[str, Any]:
         "unlinked": {
             **_amount(unlinked.total),
             "hidden_processes": unlinked.hidden_processes,
-            "largest": [file._asdict() for file in unlinked.largest],
+            "largest": [_unlinked(file) for file in unlinked.largest],
         },
     }
+
+
+def _unlinked(file: UnlinkedFile) -> dict[str, Any]:
+    fields = file._asdict()
+    del fields["unlinked_ms"]
+    return fields
 
 
 def _amount(amount: Amount) -> dict[str, int]:

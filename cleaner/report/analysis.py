@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.printable import printable
-from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, TopKey
+from cleaner.report.findings import TABLES, Analysis, AnalysisRow, CurveStep, TopKey
 from cleaner.report.page import YEAR_9999_MS, Lines, Page, counted, size
 from cleaner.report.rollup.columns import NAME_MIN
 from policies.reasons import duration, moment
@@ -69,7 +69,7 @@ def sections(analysis: Analysis) -> Iterator[Section]:
     for name, kind in TABLES.items():
         if not (rows := analysis.tables[name]):
             continue
-        columns = [field.name for field in fields(kind)[len(fields(Finding)) :]]
+        columns = [field.name for field in fields(kind)[len(fields(AnalysisRow)) :]]
         shown, left_out = _first_of_each(rows)
         names = _NAMES if len(log_dirs) > 1 else _NAMES[:1]
         yield Section(
@@ -81,22 +81,22 @@ def sections(analysis: Analysis) -> Iterator[Section]:
         )
 
 
-def _first_of_each(rows: Sequence[Finding]) -> tuple[list[Finding], int]:
+def _first_of_each(rows: Sequence[AnalysisRow]) -> tuple[list[AnalysisRow], int]:
     """Return at most ``ROWS_MAX`` rows of each list or curve of a partition, and the number of rows left out."""
     shown = [row for _, group in groupby(rows, _list_of) for row in islice(group, ROWS_MAX)]
     return shown, len(rows) - len(shown)
 
 
-def _list_of(row: Finding) -> tuple[str, str, int, str | None]:
+def _list_of(row: AnalysisRow) -> tuple[str, str, int, str | None]:
     which = row.key if isinstance(row, CurveStep) else row.by if isinstance(row, TopKey) else None
     return row.log_dir, row.topic, row.partition, which
 
 
-def _names(row: Finding) -> tuple[str, str]:
+def _names(row: AnalysisRow) -> tuple[str, str]:
     return f"{printable(row.topic)}-{row.partition}", printable(row.log_dir)
 
 
-def _cell(row: Finding, column: str) -> str:
+def _cell(row: AnalysisRow, column: str) -> str:
     value = getattr(row, column)
     if isinstance(row, CurveStep) and column == "limit":
         return _limit(row)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AnalysisRow:
     """A row about one partition in one log dir; a replica in another log dir has its own rows."""
 
     log_dir: str
@@ -18,7 +18,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes(Finding):
+class Sizes(AnalysisRow):
     """The size of a partition and of its batches (the smallest, the median by rank, the largest)."""
 
     cleanup_policy: str | None
@@ -33,7 +33,7 @@ class Sizes(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class Day(Finding):
+class Day(AnalysisRow):
     """The records of one day, UTC. The records of a batch share its bytes evenly."""
 
     day: str | None
@@ -43,7 +43,7 @@ class Day(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Finding):
+class Codec(AnalysisRow):
     """The batches of one compression codec."""
 
     codec: str
@@ -55,7 +55,7 @@ class Codec(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys(Finding):
+class Keys(AnalysisRow):
     """The number of distinct keys, and of the records that repeat them."""
 
     keys: int
@@ -71,7 +71,7 @@ class Keys(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class TopKey(Finding):
+class TopKey(AnalysisRow):
     """One of the keys with the most records (``hottest``) or the most bytes of keys and values (``largest``)."""
 
     by: str
@@ -83,7 +83,7 @@ class TopKey(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class Timestamps(Finding):
+class Timestamps(AnalysisRow):
     """The timestamps of the records, and how many of them are odd."""
 
     oldest_ms: int | None
@@ -97,7 +97,7 @@ class Timestamps(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class Savings(Finding):
+class Savings(AnalysisRow):
     """The bytes and records that ``clean --force-compaction`` would remove now."""
 
     deleted_bytes: int
@@ -113,7 +113,7 @@ class Savings(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class CurveStep(Finding):
+class CurveStep(AnalysisRow):
     """The bytes that a limit would keep, if it is above the limit of the step before and at most this one."""
 
     key: str
@@ -124,7 +124,7 @@ class CurveStep(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerFigures(Finding):
+class ProducerFigures(AnalysisRow):
     """The figures of an idempotent or transactional producer."""
 
     producer_id: int
@@ -141,7 +141,7 @@ class ProducerFigures(Finding):
     """First offset of a transaction that has no marker yet."""
 
 
-Table = type[Finding]
+Table = type[AnalysisRow]
 
 TABLES: dict[str, Table] = {
     "sizes": Sizes,
@@ -162,7 +162,7 @@ class Analysis:
     """The tables of one moment."""
 
     now_ms: int
-    tables: dict[str, list[Finding]]
+    tables: dict[str, list[AnalysisRow]]
     """Name of ``TABLES`` -> rows, ordered by partition."""
     problems: tuple[str, ...]
     """A line for each file that could not be read; the figures leave it out."""

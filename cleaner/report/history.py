@@ -80,4 +80,9 @@ def _why(entry: Mapping[str, Any]) -> str:
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
         case what:
-            return _ALWAYS.get(what, "-")
+            return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
+
+
+def _swept(entry: Mapping[str, Any]) -> str:
+    renamed_to = entry.get("renamed_to")
+    return f"{entry.get('name')} {f'renamed to {renamed_to}' if renamed_to else 'unlinked'}"

@@ -37,6 +37,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "compaction begins above this dirty ratio",
     "min.compaction.lag.ms": "records younger than this are not compacted",
     "max.compaction.lag.ms": "a log with dirty records older than this is compacted whatever its dirty ratio is",
+    "local.retention.ms": "`doctor` tells of uploaded segments that stay longer; nothing is deleted by it",
     "remote.storage.enable": "if true, logcleaner leaves the topic alone",
     "compaction.upgrade.format": "compaction rewrites v0 and v1 batches as v2, as Kafka does since 4.0",
     "compaction.rounds": "`kafka` ends a round where Kafka's offset map would be full",

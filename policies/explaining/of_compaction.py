@@ -9,9 +9,10 @@ from policies.compaction import Cleanable
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.dirtiness import bytes_missing, due_since
 from policies.explaining.fates import Case, SegmentFate
-from policies.explaining.observations import OpenTransaction
+from policies.explaining.observations import Observations, OpenTransaction
 from policies.explaining.rolling import Roll, roll_of
 from policies.explaining.words import counted, size
+from policies.facts import PartitionFacts
 from policies.reasons import ReasonCode, duration, moment
 
 TRANSACTION_MS_MAX: Final = 900_000
@@ -80,7 +81,7 @@ def _open_transaction(case: Case) -> Iterator[Blocker]:
         return
     first, *others = case.seen.transactions
     pinned = [fate for fate in case.fates[:-1] if _is_pinned(fate)]
-    is_hanging = _is_hanging(case, first)
+    is_hanging = hangs(case.facts, case.seen, first, case.request.now_ms)
     if not pinned and not is_hanging:
         return
     since = f" on {moment(first.since_ms)}, {_age(case, first.since_ms)}" if first.since_ms is not None else ""
@@ -116,20 +117,25 @@ def _age(case: Case, since_ms: int) -> str:
     return f"{duration(max(case.request.now_ms - since_ms, 0))} ago"
 
 
-def _is_hanging(case: Case, transaction: OpenTransaction) -> bool:
-    """Return whether the transaction was open for longer than a coordinator allows while the log was written to."""
-    newest_ms = max((fate.facts.largest_timestamp_ms for fate in case.fates), default=0)
-    alive_ms = case.request.now_ms if case.seen.locked_by else min(newest_ms, case.request.now_ms)
+def hangs(facts: PartitionFacts, seen: Observations, transaction: OpenTransaction, now_ms: int) -> bool:
+    """Return whether a transaction was open for longer than a coordinator allows while the log was written to."""
+    newest_ms = max((segment.largest_timestamp_ms for segment in facts.segments), default=0)
+    alive_ms = now_ms if seen.locked_by else min(newest_ms, now_ms)
     return transaction.since_ms is not None and alive_ms - transaction.since_ms > TRANSACTION_MS_MAX
 
 
 def _transaction_remedy(case: Case, transaction: OpenTransaction, *, is_hanging: bool) -> str:
-    topic, partition = case.facts.topic_partition
-    place = f"--topic {topic} --partition {partition} --start-offset {transaction.first_offset}"
-    abort = f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place}"
+    abort = aborting(case.facts, transaction)
     if is_hanging:
         return f"It hangs: no coordinator will end it. End it with {abort}."
     return f"A coordinator ends it once the broker runs and its timeout is over; if it does not, {abort}."
+
+
+def aborting(facts: PartitionFacts, transaction: OpenTransaction) -> str:
+    """Return the command that ends a hanging transaction."""
+    topic, partition = facts.topic_partition
+    place = f"--topic {topic} --partition {partition} --start-offset {transaction.first_offset}"
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place}"
 
 
 def _lag(case: Case, section: Cleanable) -> Iterator[Blocker]:

@@ -1,4 +1,4 @@
-"""What is stopped: a clean, a ``free``, a restore; each is run the same way again by who goes on."""
+"""What is stopped: a clean, a ``free``, a restore, a sweep; each is run the same way again by who goes on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from cleaner.engine.doctor.sweeping import Named, Sweeper
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
@@ -32,6 +33,14 @@ TOPICS: Final = {
     "drawn": {**COMPACT, **GROUPS, "segment.bytes": "1000"},
 }
 LAYERS: Final = configured(**TOPICS)
+STRAY: Final = f"old-0.{'ab' * 16}-stray"
+DELETE: Final = f"older-0.{'cd' * 16}-delete"
+SWEPT: Final = (
+    *(f"{partition}/{0:020d}{kind}.deleted" for partition in ("clicks-0", "gone-0") for kind in (".log", ".index")),
+    STRAY,
+    DELETE,
+)
+"""What a sweep is asked for."""
 Act = Callable[[Path, FileSystem], object]
 """Does something to a log dir; failures of a partition are in what it returns."""
 
@@ -61,3 +70,9 @@ def _space_alone(space_of: Callable[[LogDir], Space], log_dir: LogDir) -> Space:
 def restore(log_dir: Path, fs: FileSystem) -> object:
     """Everything that still waits."""
     return Restorer([LogDir(log_dir)], Means(fs, FakeClock(AT_MS), Silent())).restore(lambda _: True)
+
+
+def sweep(log_dir: Path, fs: FileSystem) -> object:
+    """Files that wait, a stray directory, and one of a deleted topic."""
+    named = [Named(LogDir(log_dir), name) for name in SWEPT]
+    return Sweeper(Means(fs, FakeClock(AT_MS), Silent()), lambda: LAYERS).sweep(named)

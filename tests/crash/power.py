@@ -18,6 +18,7 @@ from random import Random
 from typing import Final
 
 from storage.filesystem import NewFile, Purpose
+from storage.names import parse_topic_partition
 from tests.crash.acts import Act
 from tests.faults import SteppingFile, SteppingFileSystem
 
@@ -61,8 +62,11 @@ class Change:
     """A file gets a name, another one, or (None) has none any more."""
 
     directory: Path
-    inode: Inode
+    inode: Inode | None
+    """None if a directory is renamed, with all that lies in it."""
     target: Path | None
+    source: Path | None = None
+    """The directory that is renamed."""
 
 
 Left = Mapping[Path, tuple[bytes, int]]
@@ -85,9 +89,9 @@ class Disk:
         inodes = {p: Inode(data := p.read_bytes(), data, p.stat().st_mtime_ns) for p in paths}
         return cls(dict(inodes), dict(inodes))
 
-    def change(self, directory: Path, inode: Inode, target: Path | None) -> None:
+    def change(self, directory: Path, inode: Inode | None, target: Path | None, source: Path | None = None) -> None:
         """A create, a rename or an unlink."""
-        change = Change(directory, inode, target)
+        change = Change(directory, inode, target, source)
         self.pending.append(change)
         apply(self.names, change)
 
@@ -103,7 +107,7 @@ class Disk:
 
         Files share a fate, or each has its own.
         """
-        inodes = {*self.durable.values(), *(change.inode for change in self.pending)}
+        inodes = {*self.durable.values(), *(change.inode for change in self.pending if change.inode)}
         is_all_durable = all(inode.content is inode.durable for inode in inodes)
         for survives in self._subsets(dice):
             names = dict(self.durable)
@@ -131,6 +135,12 @@ def _left(names: Mapping[Path, Inode], fates: Mapping[Inode, Fate]) -> Left:
 
 def apply(names: dict[Path, Inode], change: Change) -> None:
     """A rename that survives takes its file from whatever name an earlier one, lost, would have given it."""
+    if change.inode is None:
+        assert change.source
+        assert change.target
+        for path in [path for path in names if path.is_relative_to(change.source)]:
+            names[change.target / path.relative_to(change.source)] = names.pop(path)
+        return
     for path in [path for path, inode in names.items() if inode is change.inode]:
         del names[path]
     if change.target:
@@ -157,8 +167,12 @@ class RecordingFileSystem(SteppingFileSystem):
         return _RecordedFile(super().open_to_append(path, purpose), self, purpose, self.disk.names[path])
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        is_directory = source.is_dir()
         super().rename(source, target, purpose)
-        self.disk.change(target.parent, self.disk.names[source], target)
+        if is_directory:
+            self.disk.change(target.parent, None, target, source)
+        else:
+            self.disk.change(target.parent, self.disk.names[source], target)
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
         super().unlink(path, purpose)
@@ -204,7 +218,7 @@ class _RecordedFile(SteppingFile):
 def lay_down(left: Left, log_dir: Path, scratch: Path) -> Path:
     """Write a state of ``log_dir`` to another place, in which nothing is."""
     directories = {path.parent.relative_to(log_dir) for path in left} | {
-        path.relative_to(log_dir) for path in log_dir.iterdir() if path.is_dir()
+        path.relative_to(log_dir) for path in log_dir.iterdir() if path.is_dir() and parse_topic_partition(path.name)
     }
     for directory in directories:
         (scratch / directory).mkdir(parents=True, exist_ok=True)

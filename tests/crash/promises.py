@@ -17,7 +17,7 @@ from storage.log.listing import list_partition
 from storage.log.read import AnyBatch
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
-from storage.names import LOG_START_OFFSET_CHECKPOINT, FileKind
+from storage.names import LOG_START_OFFSET_CHECKPOINT, FileKind, parse_topic_partition
 from storage.txn_index import AbortedTxn, parse_txn_index
 from tests.crash.acts import AT_MS, FS, TOPICS
 from tests.crash.scenes import Scene
@@ -159,6 +159,11 @@ def finish_of(log_dir: Path) -> dict[str, object]:
     checkpoints = LogDir(log_dir).checkpoints()
     told: dict[str, object] = {"cleaned": checkpoints.cleaned, "high watermarks": checkpoints.high_watermarks}
     told["holds"], told["hold ids"] = checkpoints.holds, checkpoints.hold_ids
+    told["other directories"] = {
+        path.name: sorted((file.name, file.stat().st_size) for file in path.iterdir())
+        for path in log_dir.iterdir()
+        if path.is_dir() and not parse_topic_partition(path.name)
+    }
     for tp, path in LogDir(log_dir).partitions():
         log = Log.open(path, LogConfig(), FS, log_start_offset=checkpoints.log_starts.get(tp, 0))
         told[f"{tp} log"] = log.log_start_offset, log.log_end_offset, [told_of(batch) for batch in log.read()]

@@ -5,6 +5,7 @@ Every scene has ``.deleted`` files of an earlier run, producer snapshots, leader
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Final
 
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
+from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.append import Producer
 from storage.names import (
@@ -28,7 +30,7 @@ from storage.names import (
     segment_file_name,
 )
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
-from tests.crash.acts import AT_MS, FS, Act, clean, clean_at_once, free, restore
+from tests.crash.acts import AT_MS, DELETE, FS, STRAY, Act, clean, clean_at_once, free, restore, sweep
 from tests.partition_dirs import DAY_MS
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
@@ -154,6 +156,12 @@ def accounts(log_dir: Path) -> None:
         log.put("a=9", by=7)
 
 
+def leave_directories(log_dir: Path, _fs: FileSystem) -> None:
+    """Directories of replicas that the broker no longer has."""
+    for name in (STRAY, DELETE):
+        shutil.copytree(log_dir / "clicks-0", log_dir / name)
+
+
 def drawn(seed: int) -> Callable[[Path], None]:
     """Compacted: segments of records, tombstones and transactions as the dice fall."""
 
@@ -224,6 +232,7 @@ SCENES: Final = {
     "both": Scene(clean, (accounts, clicks)),
     "free": Scene(free, (accounts, clicks)),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
+    "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }
 
 

@@ -19,7 +19,7 @@ from pyarrow import parquet
 from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.errors import UnwritableFile
-from cleaner.report.findings import TABLES, Analysis, CurveStep, Finding, Savings
+from cleaner.report.findings import TABLES, Analysis, AnalysisRow, CurveStep, Savings
 from cleaner.spark.analysis.analyzing import TOP_KEYS, analyze
 from cleaner.spark.analysis.snapshot import PlannedRead, take_snapshot
 from cleaner.spark.analysis.write_tables import write_tables
@@ -50,7 +50,7 @@ class Analyzed:
     analysis: Analysis
     cleaner: Cleaner
 
-    def rows(self, table: str, name: str) -> list[Finding]:
+    def rows(self, table: str, name: str) -> list[AnalysisRow]:
         return [row for row in self.analysis.tables[table] if f"{row.topic}-{row.partition}" == name]
 
     def row(self, table: str, name: str) -> Any:

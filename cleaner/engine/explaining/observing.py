@@ -52,11 +52,14 @@ class Look:
         now_ms: the moment of the explanation, epoch ms.
         producer_expiration_ms: ``producer.id.expiration.ms``.
         exact: read all that may hold delete horizons, however much it is.
+        is_brief: leave out what takes long where there are thousands of partitions: delete horizons, and what only the
+            journal tells.
     """
 
     now_ms: int
     producer_expiration_ms: int
     exact: bool = False
+    is_brief: bool = False
 
 
 def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look: Look) -> Observations:
@@ -88,9 +91,9 @@ def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look
         told(lambda: _future(segments, times, look.now_ms), None),
         _last_stable_offset(facts, state),
         told(lambda: tuple(_transactions(state, segments)), ()),
-        told(lambda: _horizons(planned, segments, look), NO_HORIZONS),
-        told(lambda: waiting_files(planned), None),
-        told(lambda: failed_attempts(facts), None),
+        NO_HORIZONS if look.is_brief else told(lambda: _horizons(planned, segments, look), NO_HORIZONS),
+        None if look.is_brief else told(lambda: waiting_files(planned), None),
+        None if look.is_brief else told(lambda: failed_attempts(facts), None),
         topic,
         told(lambda: at.offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition), None),
         _file_time_ms(at.path / CLEANER_OFFSET_CHECKPOINT),

@@ -153,6 +153,8 @@ class UnlinkedFile(NamedTuple):
     """How many processes have it open; ``pid`` and ``command`` are of the one with the smallest pid."""
     apparent_bytes: int
     disk_bytes: int
+    unlinked_ms: int = 0
+    """When it lost its last name, epoch ms: its change time."""
 
 
 @dataclass(frozen=True, slots=True)

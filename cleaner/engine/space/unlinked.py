@@ -77,7 +77,8 @@ def _of_process(process: Path, devices: frozenset[int]) -> Mapping[Inode, Unlink
                 status = os.stat(link)  # noqa: PTH116 - it is not the path that it shows
                 if status.st_nlink == 0 and status.st_dev in devices:
                     name, disk_bytes = path.removesuffix(_MARK), status.st_blocks * BLOCK_BYTES
-                    file = UnlinkedFile(name, int(process.name), command, 1, status.st_size, disk_bytes)
+                    pid, unlinked_ms = int(process.name), status.st_ctime_ns // 1_000_000
+                    file = UnlinkedFile(name, pid, command, 1, status.st_size, disk_bytes, unlinked_ms)
                     found.setdefault((status.st_dev, status.st_ino), file)
     return found
 

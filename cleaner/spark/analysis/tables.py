@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from cleaner.engine.outcome import PartitionResult
 from cleaner.report.findings import (
+    AnalysisRow,
     Codec,
     CurveStep,
     Day,
-    Finding,
     Keys,
     ProducerFigures,
     Savings,
@@ -44,9 +44,9 @@ class Naming:
         """Return the partition at a place."""
         return self._snapshot.partitions[place].facts.topic_partition
 
-    def sizes(self, sums: ByPlace) -> list[Finding]:
+    def sizes(self, sums: ByPlace) -> list[AnalysisRow]:
         """Return the sizes of each partition, with figures from the sums over it."""
-        rows: list[Finding] = []
+        rows: list[AnalysisRow] = []
         for place, planned in enumerate(self._snapshot.partitions):
             facts, policy = planned.facts, planned.policy.cleanup_policy or None
             of_files = {"cleanup_policy": policy, "segments": len(facts.segments), "size_bytes": facts.size_bytes}
@@ -54,28 +54,28 @@ class Naming:
             rows.append(self._row(Sizes, figures))
         return rows
 
-    def days(self, figures: Iterable[Figures]) -> list[Finding]:
+    def days(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
         """Return the days of each partition, ascending; records without a timestamp come first."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
         return [self._row(Day, row, day=_day(row["day"])) for row in ordered]
 
-    def codecs(self, figures: Iterable[Figures]) -> list[Finding]:
+    def codecs(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
         """Return the codecs of each partition, in the order of Kafka's numbers for them."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["codec"]))
         return [self._row(Codec, row, codec=Compression(row["codec"]).name.lower()) for row in ordered]
 
-    def timestamps(self, sums: ByPlace) -> list[Finding]:
+    def timestamps(self, sums: ByPlace) -> list[AnalysisRow]:
         """Return the timestamps of each partition with records."""
         return [self._row(Timestamps, row) for _, row in sorted(sums.items()) if row["records"]]
 
-    def producers(self, figures: Iterable[Figures]) -> list[Finding]:
+    def producers(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
         """Return the producers of each partition, by producer id."""
         return [
             self._row(ProducerFigures, row)
             for row in sorted(figures, key=lambda row: (row["place"], row["producer_id"]))
         ]
 
-    def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[Finding]:
+    def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[AnalysisRow]:
         """Return the keys of each partition with records."""
         none = {"keys": 0, "duplicates": 0, "deleted_keys": 0}
         both = [
@@ -83,14 +83,14 @@ class Naming:
         ]
         return [self._row(Keys, row) for row in both]
 
-    def top_keys(self, figures: Iterable[Figures]) -> list[Finding]:
+    def top_keys(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
         """Return the top keys of each partition, by the measure that they lead in and by rank."""
         ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
         return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
 
-    def savings(self, rehearsed: Rehearsed) -> list[Finding]:
+    def savings(self, rehearsed: Rehearsed) -> list[AnalysisRow]:
         """Return the savings of each partition that was rehearsed without an error."""
-        rows: list[Finding] = []
+        rows: list[AnalysisRow] = []
         for place, result in rehearsed.items():
             if result.error is None:
                 saved_bytes = result.deleted_bytes + result.compacted_from_bytes - result.compacted_to_bytes
@@ -98,9 +98,9 @@ class Naming:
                 rows.append(self._row(Savings, figures))
         return rows
 
-    def retention(self) -> list[Finding]:
+    def retention(self) -> list[AnalysisRow]:
         """Return the curves of retention. They come from the policies alone, without Spark."""
-        rows: list[Finding] = []
+        rows: list[AnalysisRow] = []
         for place, planned in enumerate(self._snapshot.partitions):
             if not planned.facts.segments:
                 continue
@@ -113,9 +113,9 @@ class Naming:
         facts = self._snapshot.partitions[place].facts
         return facts.log_dir, *facts.topic_partition
 
-    def _row(self, table: type[Finding], figures: Figures, **others: object) -> Finding:
+    def _row(self, table: type[AnalysisRow], figures: Figures, **others: object) -> AnalysisRow:
         """Return a row of a table, filled from figures by the names of its fields."""
-        mine = [field.name for field in fields(table)[len(fields(Finding)) :]]
+        mine = [field.name for field in fields(table)[len(fields(AnalysisRow)) :]]
         given: dict[str, Any] = {name: others.get(name, figures.get(name)) for name in mine}
         return table(*self._name(figures["place"]), **given)
 

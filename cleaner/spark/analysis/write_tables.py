@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cleaner.errors import as_unwritable
-from cleaner.report.findings import TABLES, Analysis, Finding
+from cleaner.report.findings import TABLES, Analysis, AnalysisRow
 
 _TYPES: Final[dict[type, pa.DataType]] = {
     int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
@@ -39,7 +39,7 @@ def _write(path: Path, table: pa.Table) -> None:
     hidden.replace(path)
 
 
-def _arrow(name: str, kind: type[Finding], analysis: Analysis) -> pa.Table:
+def _arrow(name: str, kind: type[AnalysisRow], analysis: Analysis) -> pa.Table:
     hints = get_type_hints(kind)
     columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
     rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cleaner.report.findings import (
     Analysis,
+    AnalysisRow,
     Codec,
     CurveStep,
     Day,
-    Finding,
     Keys,
     ProducerFigures,
     Savings,
@@ -21,9 +21,9 @@ DAY_MS = 86_400_000
 ORDERS = ("/data", "orders", 0)
 
 
-def an_analysis(*more: tuple[str, Finding], problems: tuple[str, ...] = ()) -> Analysis:
+def an_analysis(*more: tuple[str, AnalysisRow], problems: tuple[str, ...] = ()) -> Analysis:
     """Of ``orders-0``; ``more`` rows go behind those of the tables they name."""
-    tables: dict[str, list[Finding]] = {
+    tables: dict[str, list[AnalysisRow]] = {
         "sizes": [Sizes(*ORDERS, "compact", 3, 5 << 20, 12_345, 9, 70, 1 << 10, None)],
         "days": [Day(*ORDERS, None, 1, 10), Day(*ORDERS, "2027-01-15", 12_344, 5 << 20)],
         "codecs": [Codec(*ORDERS, "zstd", 9, 12_345, 5 << 20, 2.5)],

@@ -1,0 +1,154 @@
+"""The command ``doctor``: it tells what is wrong with the log dirs, worst first, and takes leftovers that are named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.confirming import add_danger_arguments
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
+from cleaner.cli.showing import show
+from storage.errors import Corrupt, InvalidConfig
+from storage.log_dir import LogDir
+
+if TYPE_CHECKING:
+    from cleaner.engine.doctor.sweeping import Named
+    from policies.checking.shapes.diagnosis import Diagnosis
+
+HELP: Final = "tell what is wrong with the log dirs, worst first, with a remedy for each"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``doctor``."""
+    parser.usage = "%(prog)s [--deep] [--sweep NAME ...] [options]"
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.REFUSED,
+        ExitStatus.NOT_YET,
+        also={
+            ExitStatus.DONE: "nothing is wrong, or nothing that is damage",
+            ExitStatus.FAILED: "a leftover could not be swept, or a log dir is missing",
+            ExitStatus.REFUSED: "--sweep was not confirmed",
+        },
+    )  # fmt: skip
+    parser.add_argument(
+        "--deep", action="store_true", help="read the headers of all batches, not only of 64 MiB a partition"
+    )
+    add_log_dir_arguments(parser)
+    sweeping = parser.add_argument_group("sweep")
+    sweeping.add_argument(
+        "--sweep",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="take these leftovers: .deleted files (orders-0/...log.deleted), -delete and -stray directories",
+    )
+    sweeping.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
+    add_danger_arguments(sweeping, "the sweep")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document, schema logcleaner.doctor/1; of a sweep, schema logcleaner.sweep/1",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, and show what is wrong; or sweep what is named."""
+    if args.sweep:
+        return _sweep(args)
+    if args.dry_run or args.yes or args.force_lock:
+        raise InvalidConfig("--dry-run" if args.dry_run else "--yes" if args.yes else "--force-lock", None,
+                            "goes with --sweep: without it, doctor changes nothing")  # fmt: skip
+    from cleaner.report.doctor.diagnosis import DoctorReport
+
+    found, is_all = _diagnosis(args)
+    show(DoctorReport(found), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
+    if found.damages:
+        return ExitStatus.DAMAGED
+    return ExitStatus.DONE if is_all else ExitStatus.FAILED
+
+
+def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
+    """Examine the log dirs. Return what is wrong, and whether all of them are there."""
+    from cleaner.cli.progress import ProgressBar
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.doctor.examining import Examination
+    from cleaner.engine.doctor.walking import WalkBudget
+    from cleaner.engine.outcome import Silent
+    from cleaner.engine.space.unlinked import file_systems_of
+    from policies.plan import Request
+
+    damage: Corrupt | None = None
+    try:
+        cleaner, loaded, missing = open_cleaner(args, Silent())
+    except Corrupt as error:  # the cluster metadata; all else is read by the plan, which takes it for a fact
+        damage = error
+        cleaner, loaded, missing = open_cleaner(args, Silent(), with_cluster_metadata=False)
+    plan = cleaner.plan(Request(SystemClock().now_ms(), topics=tuple(args.topic)))
+    layers = loaded.configured.layers
+    with ProgressBar("looking") as bar:
+        bar.expect(sum(partition.facts.size_bytes for partition in plan.partitions))
+        examination = Examination(
+            plan,
+            layers,
+            layers.broker_policy(),
+            WalkBudget(is_deep=args.deep),
+            file_systems_of(cleaner.volumes()),
+            bar.advance,
+        )
+        found = examination.diagnosis(damage)
+    for absent in missing:
+        complain(str(absent))
+    return found, not missing
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    """Sweep what is named, once it is confirmed, and show what became of it."""
+    from cleaner.cli.confirming import confirm, confirm_force_lock
+    from cleaner.cli.waiting import Waiting
+    from cleaner.engine.doctor.sweeping import Sweeper
+    from cleaner.engine.locks import OwnLocks
+    from cleaner.engine.means import Means
+    from cleaner.events import EventLog, format_of
+    from cleaner.report.doctor.sweeps import SweepReport
+    from policies.checking.sweeping import SweepAct
+
+    if args.deep or args.topic:
+        raise InvalidConfig("--deep" if args.deep else "--topic", None, "does not go with --sweep, which takes names")
+    confirm_force_lock(args)
+    loaded = load(args)
+    named = _named(args.sweep, [LogDir.open(path) for path in loaded.log_dirs])
+    listener = EventLog(args.verbose, format_of(args.log_format))
+    locks = OwnLocks(forced=args.force_lock, patience=Waiting())
+    sweeper = Sweeper(Means(listener=listener), lambda: load(args).layers, locks)
+    results = sweeper.plan(named)
+    acting = [result for result in results if result.verdict.act is not SweepAct.LEAVE]
+    if acting and not args.dry_run:
+        confirm(args, f"--sweep takes {', '.join(result.facts.name for result in acting)} for good")
+        results = sweeper.sweep(named)
+    show(SweepReport(results, args.dry_run), as_json=args.json)
+    is_left = any(result.error or result.verdict.act is SweepAct.LEAVE for result in results)
+    return ExitStatus.FAILED if is_left else ExitStatus.DONE
+
+
+def _named(names: Sequence[str], log_dirs: Sequence[LogDir]) -> list[Named]:
+    """Return the log dir of each name, and the path from there. Raises: InvalidConfig if it is in none."""
+    from cleaner.engine.doctor.sweeping import Named
+
+    found: list[Named] = []
+    for name in dict.fromkeys(names):
+        path = Path(os.path.normpath(name))
+        own = [d for d in log_dirs if (path.is_relative_to(d.path) if path.is_absolute() else _is_there(d.path / path))]
+        if not own:
+            raise InvalidConfig("--sweep", name, "is in none of the log dirs; logcleaner doctor lists the leftovers")
+        if len(own) > 1:
+            raise InvalidConfig("--sweep", name, "is in several of the log dirs; give its whole path")
+        found.append(Named(own[0], str(path.relative_to(own[0].path) if path.is_absolute() else path)))
+    return found
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)

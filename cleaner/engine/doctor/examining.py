@@ -1,0 +1,328 @@
+"""Examine log dirs: a plan's facts, a glance at every segment, a walk within its budget, and what lies around.
+
+No lock is taken, nothing is changed. Beside a live broker files vanish and grow: a partition that changes while it is
+looked at is looked at again, and left out if it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Final
+
+from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
+from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
+from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
+from cleaner.engine.doctor.walking import WalkBudget, walk
+from cleaner.engine.explaining.observing import Look, PartitionChanged, observe
+from cleaner.engine.leftovers import Leftovers
+from cleaner.engine.space.account import FileSystemAccount
+from cleaner.engine.undo_notes import RenameTimes, rename_times
+from cleaner.errors import told
+from policies.checking.shapes.diagnosis import Diagnosis, diagnose
+from policies.checking.shapes.symptoms import (
+    NOT_WALKED,
+    DamagedMetadata,
+    LogDirSymptoms,
+    Noted,
+    PartitionSymptoms,
+    RemoteMetadata,
+    TopicIdentity,
+)
+from policies.config.config_layers import ConfigLayers
+from policies.config.policy import BrokerPolicy
+from policies.explaining.explanation import PartitionExplanation, explain
+from policies.explaining.observations import TopicHere
+from policies.facts import UnreadablePartition
+from policies.plan import LogDirPlan, PartitionPlan, Plan
+from storage.directory import despite_vanishing, status_of
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
+from storage.log.end import find_end
+from storage.log.leader_epochs import read_leader_epochs
+from storage.log.listing import Listing, list_partition
+from storage.log.recovery import plan_recovery
+from storage.log.topic_id import topic_id_if_readable
+from storage.log_dir import LogDir, Offsets
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    FileState,
+    TopicPartition,
+)
+from storage.segment import Segment, SegmentFile
+
+Progress = Callable[[int], object]
+"""Hears the size of each partition that was looked at."""
+_TRIES: Final = 3
+
+
+@dataclass(frozen=True)  # no slots: it keeps what it was asked for
+class Examination:
+    """The means of an examination: the plan, the configuration, and how much may be read."""
+
+    plan: Plan
+    layers: ConfigLayers
+    broker: BrokerPolicy
+    budget: WalkBudget
+    file_systems: Sequence[FileSystemAccount] = ()
+    is_heard: Progress = lambda _bytes: None
+
+    @property
+    def now_ms(self) -> int:
+        """The moment of the plan."""
+        return self.plan.request.now_ms
+
+    def diagnosis(self, damage: Corrupt | None = None) -> Diagnosis:
+        """Look at everything, and return what is wrong.
+
+        Args:
+            damage: the error for which the cluster metadata could not be read; None if it could.
+        """
+        broken = DamagedMetadata(str(getattr(damage, "path", "")), told(damage)) if damage else None
+        return diagnose([self._log_dir(planned) for planned in self.plan.log_dirs], self.now_ms, broken)
+
+    def _log_dir(self, planned: LogDirPlan) -> LogDirSymptoms:
+        path, errors = Path(planned.facts.path), list(planned.facts.errors)
+        checkpoints = _Checkpoints.read(LogDir(path), errors)
+        is_live, times = planned.facts.locked_by is not None, _rename_times(planned)
+        partitions: list[PartitionSymptoms] = []
+        remote: list[RemoteMetadata] = []
+        for one in planned.partitions:
+            eyes = _Eyes(self, planned, one, checkpoints, is_live=is_live)
+            seen = eyes.symptoms(times.get(eyes.topic_partition, {}))
+            if seen is not None:
+                partitions.append(seen)
+                remote += eyes.remote()
+            self.is_heard(one.facts.size_bytes if isinstance(one, PartitionPlan) else 0)
+        unlinked = [
+            file for fs in self.file_systems if planned.facts.path in fs.volume.log_dirs for file in fs.unlinked.largest
+        ]
+        return LogDirSymptoms(
+            planned.facts.path,
+            is_live,
+            tuple(partitions),
+            () if self.plan.request.topics else tuple(entries_of(path, self.layers, self.now_ms)),
+            None if self.plan.request.topics else unlinked_of(path, unlinked, self.now_ms),
+            tuple(remote),
+            tuple(errors),
+            self._tiered(),
+        )
+
+    def _tiered(self) -> Mapping[str, bool]:
+        plans = self.plan.partitions
+        return {p.policy.topic: p.policy.remote_storage_enable for p in plans if not p.policy.unknown}
+
+    def is_known(self, planned: LogDirPlan) -> bool:
+        """Return whether the cluster metadata that was read is that of the cluster of a log dir."""
+        config = planned.facts.config
+        ids = (config.metadata_cluster_id, config.own_cluster_id) if config else (None, None)
+        return self.layers.topic_ids is not None and (None in ids or ids[0] == ids[1])
+
+    @cached_property
+    def topics(self) -> Mapping[str, TopicHere]:
+        """The number of partitions of each topic, and their size."""
+        found: dict[str, TopicHere] = {}
+        for facts in (planned.facts for planned in self.plan.partitions):
+            before = found.get(facts.topic_partition.topic, TopicHere(0, 0))
+            here = TopicHere(before.partitions + 1, before.size_bytes + facts.size_bytes)
+            found[facts.topic_partition.topic] = here
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """The checkpoint files of a log dir; one that does not parse has no lines, and is told as an error."""
+
+    high_watermarks: Offsets
+    log_starts: Offsets
+    recovery_points: Offsets
+    cleaned: Offsets
+    was_clean: bool
+
+    @classmethod
+    def read(cls, log_dir: LogDir, errors: list[str]) -> _Checkpoints:
+        def offsets(name: str) -> Offsets:
+            try:
+                return log_dir.offsets(name)
+            except LogCleanerError as error:
+                if str(error) not in errors:
+                    errors.append(str(error))
+                return {}
+
+        return cls(
+            offsets(HIGH_WATERMARK_CHECKPOINT),
+            offsets(LOG_START_OFFSET_CHECKPOINT),
+            offsets(RECOVERY_POINT_CHECKPOINT),
+            offsets(CLEANER_OFFSET_CHECKPOINT),
+            (log_dir.path / CLEAN_SHUTDOWN_FILE).exists(),
+        )
+
+    def noted(self, topic_partition: TopicPartition) -> Noted:
+        return Noted(
+            self.high_watermarks.get(topic_partition),
+            self.log_starts.get(topic_partition),
+            self.recovery_points.get(topic_partition),
+            self.cleaned.get(topic_partition),
+        )
+
+
+class _Eyes:
+    """The eyes on one partition."""
+
+    def __init__(
+        self,
+        examination: Examination,
+        log_dir: LogDirPlan,
+        planned: PartitionPlan | UnreadablePartition,
+        checkpoints: _Checkpoints,
+        *,
+        is_live: bool,
+    ) -> None:
+        self._with, self._log_dir, self._checkpoints, self._is_live = examination, log_dir, checkpoints, is_live
+        self._planned: PartitionPlan | None
+        self._error: str | None
+        self.topic_partition: TopicPartition
+        if isinstance(planned, PartitionPlan):
+            self._planned, self._error, self.topic_partition = planned, None, planned.facts.topic_partition
+        else:
+            self._planned, self._error, self.topic_partition = None, planned.error, planned.topic_partition
+        self.path = Path(log_dir.facts.path) / str(self.topic_partition)
+
+    def symptoms(self, renamed_ms: RenameTimes) -> PartitionSymptoms | None:
+        """Look at the partition; again if a file vanishes. None if it is gone, or never stays the same for a look."""
+        error = self._error
+        for _ in range(_TRIES):
+            try:
+                return despite_vanishing(partial(self._look, renamed_ms))
+            except (PartitionChanged, PlanOutOfDate):
+                continue
+            except LogCleanerError as raised:
+                if not self.path.exists():
+                    return None
+                error = error or str(raised)
+                break
+        if error is None:
+            return None
+        was_clean = self._checkpoints.was_clean
+        return PartitionSymptoms(self.topic_partition, str(self.path), self._is_live, was_clean, 0, error=error)
+
+    def _look(self, renamed_ms: RenameTimes) -> PartitionSymptoms:
+        now_ms = self._with.now_ms
+        listing = list_partition(self.path)
+        age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
+        explained, error = self._explained()
+        segments = _recovered(listing).segments
+        noted = self._checkpoints.noted(self.topic_partition)
+        newest_snapshot = max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
+        end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot))
+        is_compact = explained is not None and explained.intended.policy.cleanup_compact
+        glances = glance_at(segments, with_keys=is_compact)
+        due = self._due(listing, renamed_ms)
+        return PartitionSymptoms(
+            self.topic_partition,
+            str(self.path),
+            self._is_live,
+            self._checkpoints.was_clean,
+            age_ms,
+            explained,
+            error,
+            noted,
+            TopicIdentity(
+                topic_id_if_readable(self.path),
+                (self._with.layers.topic_ids or {}).get(self.topic_partition.topic),
+                self._with.is_known(self._log_dir),
+            ),
+            end_offset,
+            newest_snapshot,
+            self._epochs(),
+            glances,
+            tuple(tails_of(segments, glances, torn_bytes)),
+            tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
+            walk(_without_tail(segments, torn_bytes), noted.first_dirty, self._with.budget)
+            if explained
+            else NOT_WALKED,
+            len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
+            len(due),
+            sum(file.size_bytes for file in due),
+        )
+
+    def remote(self) -> Iterator[RemoteMetadata]:
+        """Yield what the partition says of remote storage; nothing if it says nothing, or is too large to be read."""
+        if self.topic_partition.topic != TOPIC or self._planned is None:
+            return
+        facts = self._planned.facts
+        if facts.size_bytes > BYTES_MAX and not self._with.budget.is_deep:
+            return
+        with suppress(LogCleanerError):  # ``verify`` tells of damage
+            segments = _recovered(list_partition(self.path)).segments
+            yield remote_metadata(str(self.path), segments, facts.log_start_offset, facts.log_end_offset)
+
+    def _due(self, listing: Listing, renamed_ms: RenameTimes) -> list[SegmentFile]:
+        """Return the ``.deleted`` files whose delay is over; none of a partition on hold, which may get them back."""
+        planned = self._planned
+        if planned is None or planned.facts.held_since_ms is not None:
+            return []
+        left = Leftovers(planned, listing, planned.policy.file_delete_delay_ms, renamed_ms)
+        return list(left.due(self._with.now_ms))
+
+    def _explained(self) -> tuple[PartitionExplanation | None, str | None]:
+        planned = self._planned
+        if planned is None:
+            return None, self._error
+        examination = self._with
+        topic = examination.topics[self.topic_partition.topic]
+        look = Look(examination.now_ms, examination.broker.producer_id_expiration_ms, is_brief=True)
+        seen = observe(self._log_dir.facts, planned, topic, look)
+        return explain(planned, seen, examination.plan.request, examination.broker), None
+
+    def _end(
+        self, segments: Sequence[Segment], explained: PartitionExplanation | None, claims: Sequence[int | None]
+    ) -> tuple[int | None, int]:
+        """Return the log end offset, and the bytes behind it.
+
+        A broker may have appended since the plan was made, and written checkpoints: then the end is looked for again.
+        """
+        facts = explained.planned.facts if explained else None
+        if facts and not self._is_live:
+            return facts.log_end_offset, facts.torn_tail_bytes
+        if facts and all(claim is None or claim <= facts.log_end_offset for claim in claims):
+            return facts.log_end_offset, 0
+        if not segments:
+            return None, 0
+        end = find_end(segments[-1], trust_index=self._checkpoints.was_clean)
+        return end.next_offset, 0 if self._is_live else end.torn_bytes
+
+    def _epochs(self) -> tuple[tuple[int, int], ...] | None:
+        if not (self.path / LEADER_EPOCH_CHECKPOINT).exists():
+            return None
+        with suppress(LogCleanerError):  # a garbled one is the partition's error already
+            return tuple((entry.epoch, entry.start_offset) for entry in read_leader_epochs(self.path))
+        return None
+
+
+def _rename_times(planned: LogDirPlan) -> Mapping[TopicPartition, RenameTimes]:
+    """Return what the journal says of the ``.deleted`` files that are there."""
+    plans = [p for p in planned.partitions if isinstance(p, PartitionPlan)]
+    waiting = {p.facts.topic_partition for p in plans if p.facts.leftover_files}
+    with suppress(LogCleanerError):
+        return rename_times(Path(planned.facts.path), waiting) if waiting else {}
+    return {}
+
+
+def _recovered(listing: Listing) -> Listing:
+    """Return the partition as recovery will leave it; as it is if recovery cannot."""
+    with suppress(LogCleanerError):
+        return plan_recovery(listing).listing
+    return listing
+
+
+def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:
+    """Leave out an active segment that ends with bytes that are no batch: the walk would take them for damage."""
+    return segments[:-1] if torn_bytes else segments

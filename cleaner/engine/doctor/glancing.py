@@ -1,0 +1,129 @@
+"""Glance at the ends of a segment's files: two small reads of the ``.log``, one of the ``.timeindex``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from policies.checking.shapes.of_files import TIME_ENTRY_BYTES
+from policies.checking.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
+from storage.directory import opened
+from storage.errors import LogCleanerError, as_unreadable
+from storage.indexes import RELATIVE_OFFSET_MAX
+from storage.log.end import find_end
+from storage.log.read import read_segment
+from storage.names import FileKind
+from storage.records import BatchHeader, iter_headers
+from storage.segment import Segment, SegmentFile, reading
+
+_TAIL_BYTES: Final = 64
+"""No batch ends with so many zeros unless its last value does."""
+_CHUNK_BYTES: Final = 1 << 20
+
+
+def glance_at(segments: Sequence[Segment], *, with_keys: bool) -> tuple[SegmentGlance, ...]:
+    """Look at the ends of all segments of a partition.
+
+    Args:
+        segments: ascending.
+        with_keys: whether the records of the first batches are asked for their keys.
+
+    Raises: UnreadableFile.
+    """
+    if not segments:
+        return ()
+    directory = segments[0].directory
+    with as_unreadable(directory), opened(directory) as parent:
+        return tuple([_glance(segment, parent, with_keys=with_keys) for segment in segments])
+
+
+def _glance(segment: Segment, parent: int, *, with_keys: bool) -> SegmentGlance:
+    first_offset, first_epoch, first_ms, zeros = None, NO_EPOCH, -1, False
+    if segment.size_bytes:
+        with reading(segment.log.location, parent) as descriptor:
+            with suppress(LogCleanerError):
+                found = next(iter_headers(descriptor, segment.log.path), None)
+                if found is not None:
+                    header = found.header
+                    first_ms = header.max_timestamp_ms
+                    first_offset = header.base_offset if isinstance(header, BatchHeader) else segment.base_offset
+                    first_epoch = header.partition_leader_epoch if isinstance(header, BatchHeader) else NO_EPOCH
+            zeros = not any(os.pread(descriptor, _TAIL_BYTES, max(segment.size_bytes - _TAIL_BYTES, 0)))
+    index = segment.files.get(FileKind.TIME_INDEX)
+    return SegmentGlance(
+        str(segment.log.path),
+        segment.base_offset,
+        segment.size_bytes,
+        first_offset,
+        first_epoch,
+        first_ms,
+        zeros,
+        index.size_bytes if index else 0,
+        _ends_with_a_zero_entry(index, parent) if index else False,
+        with_keys and first_offset is not None and _is_first_unkeyed(segment),
+    )
+
+
+def _ends_with_a_zero_entry(index: SegmentFile, parent: int) -> bool:
+    last = index.size_bytes - index.size_bytes % TIME_ENTRY_BYTES - TIME_ENTRY_BYTES
+    if last < 0:
+        return False
+    with reading(index.location, parent) as descriptor:
+        entry = os.pread(descriptor, TIME_ENTRY_BYTES, last)
+    return len(entry) == TIME_ENTRY_BYTES and not any(entry)
+
+
+def _is_first_unkeyed(segment: Segment) -> bool:
+    """Return whether the first batch holds a record without a key; what cannot be read holds none."""
+    with suppress(LogCleanerError):
+        for batch in read_segment(segment, segment.base_offset, segment.base_offset + RELATIVE_OFFSET_MAX):
+            is_control = isinstance(batch.header, BatchHeader) and batch.header.is_control
+            return not is_control and any(record.key is None for record in batch.records())
+    return False
+
+
+def tails_of(segments: Sequence[Segment], glances: Sequence[SegmentGlance], torn_bytes: int) -> Iterator[ZeroTail]:
+    """Yield the bytes behind the last batch: of the active segment, and of those whose last bytes are zeros.
+
+    Args:
+        segments: ascending.
+        glances: at them.
+        torn_bytes: of the active segment, as the facts have it.
+
+    Raises: UnreadableFile.
+    """
+    for place, (segment, glance) in enumerate(zip(segments, glances, strict=True)):
+        is_active = place == len(segments) - 1
+        if is_active and torn_bytes:
+            yield _tail(segment, torn_bytes, is_active=True)
+        elif (
+            not is_active and glance.ends_with_zeros and (size_bytes := find_end(segment, trust_index=True).torn_bytes)
+        ):
+            yield _tail(segment, size_bytes, is_active=False)
+
+
+def _tail(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
+    position = segment.size_bytes - size_bytes
+    is_zero, at = True, position
+    with reading(segment.log.path) as descriptor:
+        while is_zero and at < segment.size_bytes:
+            found = os.pread(descriptor, _CHUNK_BYTES, at)
+            if not found:
+                break
+            is_zero, at = not any(found), at + len(found)
+    return ZeroTail(str(segment.log.path), position, size_bytes, is_zero, is_active)
+
+
+def overflowing(segments: Sequence[Segment], log_end_offset: int) -> Iterator[OverflowingSegment]:
+    """Yield the segments whose last offset no index can hold. Only where the next one begins that far is it read.
+
+    Raises: UnreadableFile.
+    """
+    uppers = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
+    for segment, upper in zip(segments, uppers, strict=True):
+        if upper - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
+            last = find_end(segment, trust_index=False).next_offset - 1
+            if last - segment.base_offset > RELATIVE_OFFSET_MAX:
+                yield OverflowingSegment(str(segment.log.path), segment.base_offset, last)

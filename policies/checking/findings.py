@@ -1,0 +1,119 @@
+"""A finding: one thing that is wrong in a log dir, what it does to whom, and what mends it."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+
+class FindingCode(StrEnum):
+    """The closed list of findings. docs/doctor.md has a section for each. One code a line, in groups, by alphabet."""
+
+    # Batches and offsets of a .log
+    BATCH_CORRUPT = "BATCH_CORRUPT"
+    BATCH_HEADER = "BATCH_HEADER"
+    EPOCH_BACKWARDS = "EPOCH_BACKWARDS"
+    OFFSET_BACKWARDS = "OFFSET_BACKWARDS"
+    OFFSET_OVERFLOW = "OFFSET_OVERFLOW"
+    RECORDS_CORRUPT = "RECORDS_CORRUPT"
+    TORN_TAIL = "TORN_TAIL"
+    ZERO_TAIL = "ZERO_TAIL"
+
+    # Files that are derived from a .log
+    EPOCHS_CORRUPT = "EPOCHS_CORRUPT"
+    EPOCHS_WRONG = "EPOCHS_WRONG"
+    INDEX_MISSING = "INDEX_MISSING"
+    OFFSET_INDEX_CORRUPT = "OFFSET_INDEX_CORRUPT"
+    OFFSET_INDEX_WRONG = "OFFSET_INDEX_WRONG"
+    SNAPSHOT_CORRUPT = "SNAPSHOT_CORRUPT"
+    SNAPSHOT_WRONG = "SNAPSHOT_WRONG"
+    TIME_INDEX_CORRUPT = "TIME_INDEX_CORRUPT"
+    TIME_INDEX_WRONG = "TIME_INDEX_WRONG"
+    TXN_INDEX_CORRUPT = "TXN_INDEX_CORRUPT"
+    TXN_INDEX_WRONG = "TXN_INDEX_WRONG"
+
+    # Files of a log dir, and names
+    CHECKPOINT_BEYOND_END = "CHECKPOINT_BEYOND_END"
+    CHECKPOINT_CORRUPT = "CHECKPOINT_CORRUPT"
+    CHECKPOINT_STALE = "CHECKPOINT_STALE"
+    META_PROPERTIES = "META_PROPERTIES"
+    NAME_STRANGE = "NAME_STRANGE"
+    PARTITION_METADATA = "PARTITION_METADATA"
+    TOPIC_ID_FOREIGN = "TOPIC_ID_FOREIGN"
+    TOPIC_ID_MISSING = "TOPIC_ID_MISSING"
+
+    # Shapes that only the whole partition shows
+    ABORTED_UNINDEXED = "ABORTED_UNINDEXED"
+    END_BELOW_WATERMARK = "END_BELOW_WATERMARK"
+    EPOCHS_LOST = "EPOCHS_LOST"
+    FUTURE_TIMESTAMP = "FUTURE_TIMESTAMP"
+    METADATA_UNREADABLE = "METADATA_UNREADABLE"
+    PARTITION_UNREADABLE = "PARTITION_UNREADABLE"
+    TIME_INDEX_PADDED = "TIME_INDEX_PADDED"
+    TRANSACTION_HANGING = "TRANSACTION_HANGING"
+
+    # Compaction and tiering
+    CLEANER_BEHIND = "CLEANER_BEHIND"
+    COMPACTED_NOW_TIERED = "COMPACTED_NOW_TIERED"
+    EMPTY_BATCHES = "EMPTY_BATCHES"
+    LAG_MISSED = "LAG_MISSED"
+    REMOTE_METADATA = "REMOTE_METADATA"
+    SHARE_STATE_GROWS = "SHARE_STATE_GROWS"
+    TIERED_RESIDUE = "TIERED_RESIDUE"
+    UNKEYED_RECORDS = "UNKEYED_RECORDS"
+
+    # Directories, and what was left behind
+    DELETED_LEFT = "DELETED_LEFT"
+    DELETE_DIRECTORY = "DELETE_DIRECTORY"
+    DIRECTORY_UNOWNED = "DIRECTORY_UNOWNED"
+    PARTITION_TWICE = "PARTITION_TWICE"
+    STRAY_DIRECTORY = "STRAY_DIRECTORY"
+    SWAP_LEFT = "SWAP_LEFT"
+    UNLINKED_OPEN = "UNLINKED_OPEN"
+
+
+class Harm(IntEnum):
+    """The harm that a finding does, and to whom. The worst has the least number, so that findings sort worst first."""
+
+    DATA_LOST = 1
+    """Records are damaged or lost, or will be lost: only a copy of them helps (another replica, a backup)."""
+    WRONG_ANSWER = 2
+    """All bytes are here, and somebody gets a wrong answer: aborted data, a wrong offset, a skipped record."""
+    NO_START = 3
+    """The broker does not start, or it takes the log dir or the partition offline."""
+    SLOW_START = 4
+    """The broker notices at its next start, and mends it itself; that costs time."""
+    WASTE = 5
+    """It costs space or time, and nothing else."""
+    NOTE = 6
+    """It does nothing by itself. Somebody should know of it."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong."""
+
+    code: FindingCode
+    harm: Harm
+    path: str
+    """Path of the file or directory."""
+    text: str
+    """What is wrong, in a sentence."""
+    remedy: str
+    """What to do, in a sentence."""
+    position: int | None = None
+    """Byte in the file."""
+    offset: int | None = None
+    """Offset of the log that the finding begins at."""
+    kafka_issue: str | None = None
+    """The issue of Kafka that tells of it, as ``KAFKA-13727``."""
+    repair: str | None = None
+    """The KIND of ``verify --repair=KIND`` that mends it."""
+
+
+def worst_first(findings: list[Finding]) -> list[Finding]:
+    """Return findings ordered by harm, worst first, then by path, position and code."""
+    return sorted(findings, key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[int, str, int, str]:
+    return finding.harm, finding.path, -1 if finding.position is None else finding.position, finding.code

@@ -1,0 +1,484 @@
+"""Each shape, made in a healthy log dir: the doctor names it, and nothing else. Healthy log dirs have no finding.
+
+What real Kafka makes is in ``tests/interop/test_doctor.py``; here each is made by hand, which is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.engine.doctor.surroundings import unlinked_of
+from cleaner.engine.space.account import UnlinkedFile
+from storage.checkpoints import format_offset_checkpoint
+from storage.errors import PlanOutOfDate
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from storage.records import ControlType, Record, encode_batch
+from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
+from tests.metadata_dirs import alter, metadata_log
+
+DAY_MS = 24 * HOUR_MS
+ROOT = Path(__file__).parents[4]
+Damage = Callable[[Healthy], object]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is looked at an hour after it was written."""
+    monkeypatch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: NOW_MS)
+
+
+def append(healthy: Healthy, name: str, data: bytes) -> None:
+    path = healthy.file(name, ".log", -1)
+    path.write_bytes(path.read_bytes() + data)
+
+
+def padded(healthy: Healthy) -> None:
+    """A sealed segment whose index was not trimmed."""
+    index = healthy.file("clicks-0", ".timeindex")
+    index.write_bytes(index.read_bytes() + bytes(120))
+
+
+def never_written(healthy: Healthy) -> None:
+    """The active segment's index, preallocated and never written."""
+    healthy.file("clicks-0", ".timeindex", -1).write_bytes(bytes(1200))
+
+
+def zero_tail(healthy: Healthy) -> None:
+    append(healthy, "clicks-0", bytes(5000))
+
+
+def zero_tail_unclean(healthy: Healthy) -> None:
+    zero_tail(healthy)
+    (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+
+
+def torn(healthy: Healthy) -> None:
+    append(healthy, "clicks-0", b"\1" * 40)
+
+
+def without_id(healthy: Healthy) -> None:
+    (healthy.log_dir / "clicks-0" / "partition.metadata").unlink()
+
+
+def foreign_id(healthy: Healthy) -> None:
+    path = healthy.log_dir / "clicks-0" / "partition.metadata"
+    path.write_text(path.read_text().replace("00", "99"))
+
+
+def unowned(healthy: Healthy) -> None:
+    healthy.partition("gone-0")
+    healthy.stopped()
+
+
+def without_epochs(healthy: Healthy) -> None:
+    (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+
+def aborted(healthy: Healthy) -> None:
+    healthy.transaction("payments-0", ControlType.ABORT)
+    healthy.file("payments-0", ".txnindex", -1).unlink()
+
+
+def hanging(healthy: Healthy) -> None:
+    healthy.transaction("payments-0", None, at_ms=NOW_MS - 5 * HOUR_MS)
+
+
+def lost_end(healthy: Healthy) -> None:
+    clicks = TopicPartition("clicks", 0)
+    (healthy.log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(format_offset_checkpoint({clicks: 9}))
+
+
+def lost_snapshot(healthy: Healthy) -> None:
+    directory = healthy.log_dir / "clicks-0"
+    (directory / f"{8:020d}.snapshot").write_bytes(healthy.file("clicks-0", ".snapshot").read_bytes())
+
+
+def lost_start(healthy: Healthy) -> None:
+    clicks = TopicPartition("clicks", 0)
+    (healthy.log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({clicks: 12}))
+
+
+def cleaner_beyond(healthy: Healthy) -> None:
+    healthy.clean("orders-0", 40)
+
+
+def empty_batches(healthy: Healthy) -> None:
+    with healthy.log_of("orders-0") as log:
+        for number in range(150):
+            data = encode_batch([Record(6 + number, NOW_MS - HOUR_MS, b"e", None)])
+            log.append(emptied(data), now_ms=NOW_MS - HOUR_MS, leader_epoch=2)
+        log.roll(NOW_MS - HOUR_MS)
+    healthy.stopped()
+    healthy.clean("orders-0", 156)
+
+
+def emptied(batch: bytes) -> bytes:
+    """The batch as compaction leaves it when its records are gone: a header."""
+    from crc32c import crc32c
+
+    header = bytearray(batch[:61])
+    struct.pack_into(">i", header, 8, 49)
+    struct.pack_into(">i", header, 57, 0)
+    struct.pack_into(">I", header, 17, crc32c(bytes(header[21:])))
+    return bytes(header)
+
+
+def future(healthy: Healthy) -> None:
+    with healthy.log_of("clicks-0") as log:
+        log.append_records([Record(0, NOW_MS + 400 * DAY_MS, b"f", b"v")], now_ms=NOW_MS, leader_epoch=2)
+        log.roll(NOW_MS)
+        log.append_records([Record(0, NOW_MS - HOUR_MS, b"f", b"v")], now_ms=NOW_MS, leader_epoch=2)
+    healthy.stopped()
+
+
+def future_tiered(healthy: Healthy) -> None:
+    with healthy.log_of("tiered-0") as log:
+        log.append_records([Record(0, NOW_MS + 400 * DAY_MS, b"f", b"v")], now_ms=NOW_MS, leader_epoch=2)
+    healthy.stopped()
+
+
+def remade(healthy: Healthy, name: str, **options: Any) -> None:
+    directory = healthy.log_dir / name
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    healthy.partition(name, **options)
+    healthy.stopped()
+
+
+def residue(healthy: Healthy) -> None:
+    """Closed segments are three days old, and the log was written to an hour ago."""
+    remade(healthy, "tiered-0", at_ms=NOW_MS - 3 * DAY_MS)
+    os.utime(healthy.file("tiered-0", ".log", -1), ns=((NOW_MS - HOUR_MS) * 1_000_000,) * 2)
+
+
+def without_state(healthy: Healthy) -> None:
+    """A follower that got the log start from remote storage, and no auxiliary state."""
+    directory = healthy.log_dir / "tiered-0"
+    for path in sorted(directory.iterdir()):
+        if path.name != "partition.metadata":
+            path.unlink()
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{1000:020d}{suffix}").touch()
+    healthy.stopped()
+
+
+def index_cache(healthy: Healthy) -> None:
+    (healthy.log_dir / "remote-log-index-cache").mkdir()
+    (healthy.log_dir / "remote-log-index-cache" / "1_x.index").write_bytes(bytes(5000))
+
+
+def compacted_once(healthy: Healthy) -> None:
+    healthy.clean("tiered-0", 4)
+
+
+def share_state(healthy: Healthy) -> None:
+    remade(healthy, "__share_group_state-0", at_ms=NOW_MS - 5 * DAY_MS)
+
+
+def behind(healthy: Healthy) -> None:
+    """Twelve segments that a round was due for."""
+    with healthy.log_of("orders-0") as log:
+        for _ in range(12):
+            log.append_records([Record(0, NOW_MS - HOUR_MS, b"k", b"v" * 90)], now_ms=NOW_MS, leader_epoch=2)
+            log.roll(NOW_MS)
+    healthy.stopped()
+    for hours, path in enumerate(sorted((healthy.log_dir / "orders-0").glob("*.log"))):
+        os.utime(path, ns=((NOW_MS - (30 - hours) * HOUR_MS) * 1_000_000,) * 2)
+
+
+def unkeyed(healthy: Healthy) -> None:
+    remade(healthy, "orders-0", key=None)
+
+
+def far_offset(healthy: Healthy) -> None:
+    """A batch that an old Kafka's cleaner put into a segment that begins too far below."""
+    far = bytearray(encode_batch([Record(1 << 32, NOW_MS - HOUR_MS, b"k", b"v")]))
+    struct.pack_into(">i", far, 12, 2)
+    path = healthy.file("clicks-0", ".log", -1)
+    path.write_bytes(path.read_bytes() + bytes(far))
+
+
+def waiting(healthy: Healthy) -> None:
+    (healthy.log_dir / "clicks-0" / f"{0:020d}.log.deleted").write_bytes(b"of an earlier run")
+
+
+def swap(healthy: Healthy) -> None:
+    for suffix in (".log", ".index", ".timeindex"):
+        path = healthy.file("clicks-0", suffix)
+        path.with_name(f"{path.name}.swap").write_bytes(path.read_bytes())
+
+
+def stray(healthy: Healthy) -> None:
+    (healthy.log_dir / f"old-0.{'ab' * 16}-stray").mkdir()
+
+
+def deleting(healthy: Healthy) -> None:
+    (healthy.log_dir / f"old-0.{'ab' * 16}-delete").mkdir()
+
+
+def strange(healthy: Healthy) -> None:
+    (healthy.log_dir / "lost+found").mkdir()
+
+
+SHAPES: list[tuple[Damage, str, int, str]] = [
+    (padded, "TIME_INDEX_PADDED", 4, "KAFKA-10207"),
+    (never_written, "TIME_INDEX_PADDED", 4, "KAFKA-19200"),
+    (zero_tail, "ZERO_TAIL", 4, "KAFKA-21000"),
+    (zero_tail_unclean, "ZERO_TAIL", 0, "KAFKA-21000"),
+    (torn, "TORN_TAIL", 4, ""),
+    (without_id, "TOPIC_ID_MISSING", 4, "KAFKA-16814"),
+    (foreign_id, "TOPIC_ID_FOREIGN", 4, "KAFKA-14616"),
+    (unowned, "DIRECTORY_UNOWNED", 0, "KAFKA-15605"),
+    (without_epochs, "EPOCHS_LOST", 4, "KAFKA-20961"),
+    (aborted, "ABORTED_UNINDEXED", 4, "KAFKA-13727"),
+    (hanging, "TRANSACTION_HANGING", 0, "KAFKA-12671"),
+    (lost_end, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
+    (lost_snapshot, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
+    (lost_start, "CHECKPOINT_BEYOND_END", 4, ""),
+    (cleaner_beyond, "CHECKPOINT_BEYOND_END", 0, ""),
+    (empty_batches, "EMPTY_BATCHES", 0, "KAFKA-20452"),
+    (future, "FUTURE_TIMESTAMP", 0, "KAFKA-20609"),
+    (future_tiered, "FUTURE_TIMESTAMP", 0, "KAFKA-20609"),
+    (residue, "TIERED_RESIDUE", 0, "KAFKA-17020"),
+    (without_state, "TIERED_RESIDUE", 0, "KAFKA-16890"),
+    (compacted_once, "COMPACTED_NOW_TIERED", 0, "KAFKA-15388"),
+    (share_state, "SHARE_STATE_GROWS", 0, "KAFKA-18058"),
+    (behind, "CLEANER_BEHIND", 0, ""),
+    (unkeyed, "UNKEYED_RECORDS", 0, ""),
+    (far_offset, "OFFSET_OVERFLOW", 0, "KAFKA-6264"),
+    (waiting, "DELETED_LEFT", 0, ""),
+    (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
+    (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
+    (deleting, "DELETE_DIRECTORY", 0, ""),
+    (strange, "NAME_STRANGE", 4, ""),
+]
+
+
+@pytest.mark.usefixtures("clock")
+def test_healthy_log_dir_has_no_finding(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    healthy.transaction("payments-0", ControlType.ABORT)
+    healthy.transaction("payments-0", ControlType.COMMIT)
+    healthy.clean("orders-0", 4)
+    assert seen(capsys, healthy.log_dir) == (0, [])
+    assert seen(capsys, healthy.log_dir, options=("--deep",)) == (0, [])
+    (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("damage", "code", "status", "issue"), SHAPES, ids=lambda one: getattr(one, "__name__", None))
+def test_shape_is_named_and_nothing_else(
+    tmp_path: Path, capsys, damage: Damage, code: str, status: int, issue: str
+) -> None:
+    healthy = Healthy(tmp_path / "data", orders=CLEANABLE if damage is behind else {})
+    damage(healthy)
+    found_status, findings = seen(capsys, healthy.log_dir)
+    assert [(one["code"], one["kafka_issue"] or "") for one in findings] == [(code, issue)]
+    assert found_status == status
+
+
+CLEANABLE = {"min.cleanable.dirty.ratio": "0.01"}
+
+
+@pytest.mark.usefixtures("clock")
+def test_index_cache_without_a_tiered_topic_is_a_residue(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data", tiered={"remote.storage.enable": "false"})
+    index_cache(healthy)
+    status, (finding,) = seen(capsys, healthy.log_dir)
+    assert (status, finding["code"], finding["kafka_issue"]) == (0, "TIERED_RESIDUE", "KAFKA-17020")
+
+
+@pytest.mark.usefixtures("clock")
+def test_index_cache_of_a_tiered_topic_is_none(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    index_cache(healthy)
+    assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_deadline_of_compaction_that_was_missed(tmp_path: Path, capsys) -> None:
+    configs = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": "3600000"}
+    healthy = Healthy(tmp_path / "data", orders=configs)
+    remade(healthy, "orders-0", at_ms=NOW_MS - DAY_MS)
+    status, (finding,) = seen(capsys, healthy.log_dir)
+    assert (status, finding["code"], finding["kafka_issue"]) == (0, "LAG_MISSED", "KAFKA-7321")
+
+
+@pytest.mark.usefixtures("clock")
+def test_partition_in_two_log_dirs(tmp_path: Path, capsys) -> None:
+    one, other = Healthy(tmp_path / "one"), tmp_path / "two"
+    other.mkdir()
+    (other / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (one.log_dir / "clicks-0").rename(other / "clicks-0")
+    one.partition("clicks-0")
+    one.stopped()
+    status, findings = seen(capsys, one.log_dir, other)
+    assert (status, [finding["code"] for finding in findings]) == (4, ["PARTITION_TWICE"])
+
+
+@pytest.mark.usefixtures("clock")
+def test_garbled_checkpoint_is_damage(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    (healthy.log_dir / RECOVERY_POINT_CHECKPOINT).write_text("nonsense")
+    status, (finding,) = seen(capsys, healthy.log_dir)
+    assert (status, finding["code"]) == (4, "CHECKPOINT_CORRUPT")
+    assert RECOVERY_POINT_CHECKPOINT in finding["text"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_damaged_cluster_metadata_is_named_and_the_rest_is_looked_at(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    alter(healthy.log_dir, clicks={"retention.ms": "1"})
+    data = bytearray(metadata_log(healthy.log_dir).read_bytes())
+    data[70] ^= 1
+    metadata_log(healthy.log_dir).write_bytes(bytes(data))
+    padded(healthy)
+    status, findings = seen(capsys, healthy.log_dir)
+    assert (status, [one["code"] for one in findings]) == (4, ["TIME_INDEX_PADDED", "METADATA_UNREADABLE"])
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("recovery_point", "codes"), [(0, []), (1, []), (6, ["TIME_INDEX_PADDED"])])
+def test_padded_index_that_a_recovery_rebuilds_is_none(
+    tmp_path: Path, capsys, recovery_point: int, codes: list[str]
+) -> None:
+    healthy = Healthy(tmp_path / "data")
+    padded(healthy)
+    (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    points = format_offset_checkpoint({TopicPartition("clicks", 0): recovery_point})
+    (healthy.log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(points)
+    assert [one["code"] for one in seen(capsys, healthy.log_dir)[1]] == codes
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("damage", [never_written, zero_tail, torn, swap])
+def test_what_a_running_broker_leaves_so_is_none(tmp_path: Path, capsys, damage: Damage) -> None:
+    healthy = Healthy(tmp_path / "data")
+    damage(healthy)
+    (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    with LogDir(healthy.log_dir).lock(FileSystem()):
+        assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_topic_that_is_just_being_made_is_none_beside_a_broker(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    unowned(healthy)
+    os.utime(healthy.log_dir / "gone-0", ns=((NOW_MS - 30_000) * 1_000_000,) * 2)
+    with LogDir(healthy.log_dir).lock(FileSystem()):
+        assert seen(capsys, healthy.log_dir) == (0, [])
+    assert [one["code"] for one in seen(capsys, healthy.log_dir)[1]] == ["DIRECTORY_UNOWNED"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_without_cluster_metadata_nothing_is_said_of_topics(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    without_id(healthy)
+    unowned(healthy)
+    shutil.rmtree(healthy.log_dir / "__cluster_metadata-0")
+    assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_aborted_data_behind_what_is_walked_takes_a_deep_look(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("cleaner.engine.doctor.walking.PARTITION_BYTES_MAX", 300)
+    healthy = Healthy(tmp_path / "data")
+    aborted(healthy)
+    assert seen(capsys, healthy.log_dir) == (0, [])
+    assert [one["code"] for one in seen(capsys, healthy.log_dir, options=("--deep",))[1]] == ["ABORTED_UNINDEXED"]
+
+
+def test_each_code_has_a_section() -> None:
+    sections = set(re.findall(r"^### (\w+)$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE))
+    named = {code for _, code, _, _ in SHAPES} | {"PARTITION_TWICE", "LAG_MISSED", "REMOTE_METADATA", "UNLINKED_OPEN"}
+    assert named | {"PARTITION_UNREADABLE", "CHECKPOINT_CORRUPT", "METADATA_UNREADABLE"} == sections
+    issues = {issue for _, _, _, issue in SHAPES if issue}
+    assert issues <= set(re.findall(r"KAFKA-\d+", (ROOT / "docs/doctor.md").read_text()))
+
+
+@pytest.mark.usefixtures("clock")
+def test_partition_that_cannot_be_read_is_damage(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("nonsense")
+    status, (finding,) = seen(capsys, healthy.log_dir)
+    assert (status, finding["code"]) == (4, "PARTITION_UNREADABLE")
+
+
+def test_file_without_a_name_that_a_process_keeps(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: NOW_MS)
+    healthy = Healthy(tmp_path / "data")
+    path = healthy.log_dir / "clicks-0" / f"{77:020d}.log"
+    path.write_bytes(bytes(1 << 16))
+    keeps = "import sys; kept = open(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", keeps, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        path.unlink()
+        status, findings = seen(capsys, healthy.log_dir)
+        process.communicate()
+    assert (status, [finding["code"] for finding in findings]) == (0, ["UNLINKED_OPEN"])
+    assert str(process.pid) in findings[0]["text"]
+
+
+@pytest.mark.parametrize(("hours", "is_told"), [(0, False), (2, True)])
+def test_file_that_a_broker_deleted_itself_is_told_once_no_garbage_collection_can_hold_it(
+    tmp_path: Path, hours: int, is_told: bool
+) -> None:
+    name = str(tmp_path / "clicks-0" / f"{0:020d}.index.deleted")
+    file = UnlinkedFile(name, 7, "java", 1, 4096, 4096, NOW_MS - hours * HOUR_MS)
+    assert (unlinked_of(tmp_path, [file], NOW_MS) is not None) == is_told
+
+
+@pytest.mark.usefixtures("clock")
+def test_partition_that_changes_all_the_time_is_left_out(tmp_path: Path, capsys, monkeypatch) -> None:
+    looks: list[object] = []
+
+    def changed(*arguments: object) -> None:
+        looks.append(arguments)
+        raise PlanOutOfDate(tmp_path, "another size, time or file")
+
+    monkeypatch.setattr("cleaner.engine.doctor.examining.walk", changed)
+    assert seen(capsys, Healthy(tmp_path / "data").log_dir) == (0, [])
+    assert len(looks) > 6
+
+
+@pytest.mark.usefixtures("clock")
+def test_with_topics_only_these_are_looked_at(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    padded(healthy)
+    stray(healthy)
+    assert seen(capsys, healthy.log_dir, options=("--topic", "orders")) == (0, [])
+    assert [one["code"] for one in seen(capsys, healthy.log_dir, options=("--topic", "clicks-0"))[1]] == [
+        "TIME_INDEX_PADDED"
+    ]
+
+
+@pytest.mark.usefixtures("clock")
+def test_clock_that_is_a_little_ahead_is_none(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    with healthy.log_of("clicks-0") as log:
+        log.append_records([Record(0, NOW_MS + HOUR_MS // 2, b"f", b"v")], now_ms=NOW_MS, leader_epoch=2)
+    healthy.stopped()
+    assert seen(capsys, healthy.log_dir) == (0, [])
