@@ -7,6 +7,7 @@ transaction begins or ends, or an epoch does.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -124,7 +125,7 @@ class History:
     def _note_epochs(self, rows: Rows) -> None:
         epochs, bases = rows.table["leader_epoch"], rows.table["base_offset"]
         edges = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), epochs.size]
-        for first, behind in zip(edges[:-1], edges[1:], strict=True):
+        for first, behind in pairwise(edges):
             epoch, last_offset = int(epochs[first]), int(bases[behind - 1])
             if self.epochs and self.epochs[-1].epoch == epoch:
                 self.epochs[-1] = self.epochs[-1]._replace(last_offset=last_offset)
