@@ -138,7 +138,7 @@ class OffsetIndexCheck(_Check):
             if not self._is_damaged(position):
                 text = f"the entry of offset {offset} leads to byte {position}, and the log ends at byte {end}"
                 self._tell(Anomaly.ENTRY_BEYOND, entry * entry_bytes, offset, text)
-        if not self._walk.damaged:
+        if self._walk.is_sound:
             for entry in self._pending:
                 self._tell_offset(entry)
             if self._last_start - self._covered_to > _SPARSE_BYTES:
@@ -217,7 +217,7 @@ class TimeIndexCheck(_Check):
         largest = rows.table["max_timestamp"]
         lasts = rows.table["last_offset"]
         upper = int(np.searchsorted(self._offsets, lasts[-1], side="right"))
-        if upper > self._place and not self._walk.damaged:
+        if upper > self._place and self._walk.is_sound:
             here = slice(self._place, upper)
             up_to = np.maximum.accumulate(largest)
             places = np.searchsorted(lasts, self._offsets[here])
@@ -234,7 +234,7 @@ class TimeIndexCheck(_Check):
 
     def end(self) -> None:
         """Compare the last entry with the largest timestamp, once the walk is over."""
-        if self._walk.damaged:
+        if not self._walk.is_sound:
             return
         size, next_offset = _TIME_ENTRY.itemsize, self._walk.next_offset
         for entry in range(self._place, self._offsets.size):
