@@ -27,11 +27,10 @@ from tests.conftest import Samples, unpacked
 SEED: Final = 20_260_823
 FLIPS: Final = 40
 """In each kind of place."""
-NEW: Final = ("ledger-0", "payments-0", "clicks-0", "hot-0", "trimmed-0")
-OLD: Final = ("log-v0-none-0", "log-v0-gzip-0", "log-v1-none-0", "log-v1-lz4-0")
+NEW: Final = ("ledger-0", "orders-0", "payments-0")
+OLD: Final = ("log-upgraded-0", "log-v0-gzip-0")
 V2_CRC_COVERED: Final = 17
 LEGACY_CRC_COVERED: Final = 12
-_HEADER_BYTES: Final = 61
 
 
 class Place(NamedTuple):
@@ -141,7 +140,7 @@ def table(flips: int = FLIPS) -> str:
     """Return the table of what is found, for docs/verify.md."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        new = staged(unpacked("kafka-4.3.1", root / "new"), root / "a", "after2", NEW)
+        new = staged(unpacked("kafka-4.3.1", root / "new"), root / "a", "after", NEW)
         old = staged(unpacked("kafka-2.8.2", root / "old"), root / "b", "before", OLD)
         rows = ["| Flipped in | Found | As |", "|---|---|---|"]
         for kind in kinds(new, old):
@@ -179,6 +178,11 @@ def _batch_starts(stage: Path, *, is_legacy: bool) -> list[tuple[Place, int]]:
                 found.append((Place(path, position), size))
             position += size
     return found
+
+
+def covered(stage: Path, first: int, *, is_legacy: bool) -> list[Place]:
+    """Return the bytes of all batches from one byte of each on: those that its checksum covers, and the checksum."""
+    return _bytes(_batch_starts(stage, is_legacy=is_legacy), first, None)
 
 
 def _bytes(starts: list[tuple[Place, int]], first: int, behind: int | None) -> list[Place]:

@@ -208,6 +208,7 @@ class TimeIndexCheck(_Check):
             text = f"the entry of timestamp {timestamps[sound]} at offset {offset} does not rise"
             self._tell(Anomaly.TIME_ORDER, sound * size, offset, text)
         self._timestamps, self._offsets = timestamps[:sound], offsets[:sound] + base_offset
+        self._is_cut_short = sound < count
         self._place = 0
         self.largest_ms = -1
         """The largest timestamp of the batches that were met; -1 for none."""
@@ -242,7 +243,7 @@ class TimeIndexCheck(_Check):
             text = f"an entry names offset {offset}, and the log ends at offset {next_offset}"
             self._tell(Anomaly.TIME_BEYOND, entry * size, offset, text)
         last = int(self._timestamps[-1]) if self._timestamps.size else -1
-        if last < self.largest_ms:
+        if last < self.largest_ms and not self._is_cut_short:
             has = f"its last entry has timestamp {last}" if last >= 0 else "it has no entry"
             text = f"{has}, and the largest timestamp of the segment is {self.largest_ms}"
             self._tell(Anomaly.TIME_END, max(self._timestamps.size - 1, 0) * size, None, text)
