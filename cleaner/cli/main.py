@@ -29,6 +29,7 @@ from cleaner.cli.look import (
     owners,
     prove_erased,
     topics,
+    verify,
 )
 from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
@@ -50,6 +51,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "systemd": systemd,
     "diff": diff,
     "prove-erased": prove_erased,
+    "verify": verify,
     "export": export,
     "demo": demo,
     "completion": completion,

@@ -120,7 +120,7 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
     return found
 
 
-def _of_transactions(place: FilePlace) -> Sequence[Undecoded]:
+def _of_transactions(place: FilePlace) -> tuple[Undecoded, ...]:
     """Return what a damaged transaction index leaves unknown: ``AbortedIn`` takes no transaction from it."""
     with suppress(UnreadableFile):  # beside a live broker it may be gone
         try:

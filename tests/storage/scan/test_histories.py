@@ -1,0 +1,78 @@
+"""The history that the batches of a segment tell: epochs, producers, transactions, gaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.log.listing import list_partition
+from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.scan.histories import ABORT, COMMIT, DATA
+from storage.scan.segment_contents import CheckedSegment, read_segment_contents
+from storage.scan.walking import Hand
+from tests.partition_dirs import NOW_MS, PartitionDir
+
+
+def batch(
+    offset: int, records: int = 2, producer_id: int = -1, epoch: int = 0, *, txn: bool = False, at: int = 0
+) -> bytes:
+    made = [Record(offset + place, NOW_MS, b"k", b"v") for place in range(records)]
+    named = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 10 * at}
+    return encode_batch(made, partition_leader_epoch=epoch, is_transactional=txn, **named)
+
+
+def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
+    given = {"offset": offset, "timestamp_ms": NOW_MS, "producer_id": producer_id}
+    return encode_control_batch(kind, **given, producer_epoch=3, coordinator_epoch=7)
+
+
+@pytest.fixture
+def told(tmp_path: Path):
+    def read(*batches: bytes) -> CheckedSegment:
+        made = PartitionDir(tmp_path / "data").segment(0, *batches)
+        (segment,) = list_partition(made.path).segments
+        return read_segment_contents(segment, None, Hand(), lambda _: None, is_deep=False)
+
+    return read
+
+
+def test_epochs_are_stretches_of_batches(told):
+    runs = told(batch(0), batch(2), batch(4, epoch=5), batch(6, epoch=5), batch(8, epoch=6)).epochs
+    assert [(run.epoch, run.first_offset, run.last_offset) for run in runs] == [(0, 0, 2), (5, 4, 6), (6, 8, 8)]
+
+
+def test_the_last_batch_of_each_producer_is_told(told):
+    found = told(
+        batch(0, producer_id=1, at=1), batch(2, producer_id=2, at=2), batch(4, 3, producer_id=1, at=3), batch(7)
+    )
+    assert {id_: tuple(one) for id_, one in found.producers.items()} == {
+        1: (3, 32, 6, 2, NOW_MS),
+        2: (3, 21, 3, 1, NOW_MS),
+    }
+
+
+def test_steps_of_transactions_are_told_once(told):
+    found = told(
+        batch(0, producer_id=1, txn=True), batch(2, producer_id=2, txn=True), batch(4, producer_id=1, txn=True),
+        marker(6, 1, ControlType.ABORT), batch(7, producer_id=2, txn=True), marker(9, 2, ControlType.COMMIT),
+        batch(10, producer_id=1, txn=True),
+    )  # fmt: skip
+    assert [(one.offset, one.producer_id, one.what) for one in found.events] == [
+        (0, 1, DATA), (2, 2, DATA), (6, 1, ABORT), (9, 2, COMMIT), (10, 1, DATA),
+    ]  # fmt: skip
+
+
+def test_gaps_and_batches_that_lost_records_are_told(told):
+    whole = told(batch(0), batch(2))
+    assert (whole.gap, whole.gaps, whole.is_full) == (None, 0, True)
+
+
+def test_a_gap_is_told_with_its_place(told):
+    found = told(batch(0), batch(9), batch(20))
+    assert (found.gaps, found.gap is not None and tuple(found.gap)) == (2, (2, 9, len(batch(0))))
+
+
+def test_a_batch_that_lost_records_is_not_full(told):
+    lossy = encode_batch([Record(0, NOW_MS, b"k", b"v"), Record(3, NOW_MS, b"k", b"v")])
+    assert not told(lossy).is_full
