@@ -126,8 +126,8 @@ def _field(line: _Line, all_versions: Versions, structs: Mapping[str, tuple[_Lin
     return Field(name, kind, kind != type_text, versions, nullable, tag, words.get("default"), fields)
 
 
+def _options(words: list[str]) -> Iterator[tuple[str, str]]:
     """Yield what the words behind the type of a field say; versions stand alone, and ``null`` may."""
-    """Pair the words behind the type of a field with what they say; versions stand alone, and ``null`` may."""
     while words:
         word = words.pop(0)
         if word in ("tag", "default") or (word == "null" and words and words[0][0].isdigit()):
