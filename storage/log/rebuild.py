@@ -35,7 +35,7 @@ _ZEROS_BYTES: Final = 1 << 20
 class Rebuilt(NamedTuple):
     """The files of one segment, as recovery makes them, and what it learns on the way."""
 
-    index: bytes
+    offset_index: bytes
     time_index: bytes
     txn_index: bytes
     """Empty where no transaction was aborted: then there is no file."""

@@ -100,10 +100,9 @@ class _Assigning(Replay):
         before = self.partitions.get(key)
         if before is None:
             return
-        replicas = fields["replicas"] if fields["replicas"] is not None else before.replicas
-        directories = fields.get("directories")
+        replicas, directories = fields["replicas"], fields.get("directories")
         self.partitions[key] = Assignment(
-            tuple(replicas),
-            tuple(directories if directories is not None else before.directories),
+            before.replicas if replicas is None else tuple(replicas),
+            before.directories if directories is None else tuple(directories),
             before.leader_epoch + (fields["leader"] != _NO_LEADER_CHANGE),
         )

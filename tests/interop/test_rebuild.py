@@ -31,7 +31,10 @@ def derived_by_us(directory: Path, terms: Terms) -> dict[str, object]:
         state = producers.at(segment.base_offset)
         rebuilt = rebuild_segment(segment, due_offset, state, terms)
         producers.note(rebuilt.next_offset, state)
-        found |= {f"{segment.base_offset}.index": rebuilt.index, f"{segment.base_offset}.timeindex": rebuilt.time_index}
+        found |= {
+            f"{segment.base_offset}.index": rebuilt.offset_index,
+            f"{segment.base_offset}.timeindex": rebuilt.time_index,
+        }
         found[f"{segment.base_offset}.txnindex"] = rebuilt.txn_index
         if rebuilt.next_offset > terms.log_start_offset:
             found["snapshot at the end"] = told(state.to_snapshot_bytes())
