@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_
 from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means, OpenLogDirs, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.spending import spend
@@ -218,6 +218,17 @@ class Cleaner:
                     executor.correct_checkpoint(planned)
                 begun.errors += executor.errors
         return tuple(begun.errors)
+
+    def opened(self) -> OpenLogDirs:
+        """Return what a run works with, as it was read last."""
+        return OpenLogDirs(tuple(self._log_dirs), self._layers, self._means)
+
+    @contextmanager
+    def locked(self) -> Iterator[OpenLogDirs]:
+        """Hold the lock of every log dir, and give what was read under the locks. Raises: as ``clean``."""
+        with ExitStack() as locks:
+            self._lock_and_read(locks)
+            yield self.opened()
 
     def copy(self, request: Request, output: Path, *, tool_version: str) -> tuple[Plan, Outcome]:
         """Write a cleaned copy of one log dir, and leave the log dir as it is, but for a ``.lock``.

@@ -94,8 +94,8 @@ class _Assigning(Replay):
     def _assign(self, fields: Fields) -> None:
         key = fields["topicId"], fields["partitionId"]
         if "leaderEpoch" in fields:
-            directories = tuple(fields.get("directories") or ())
-            self.partitions[key] = Assignment(tuple(fields["replicas"]), directories, fields["leaderEpoch"])
+            assigned = tuple(fields["replicas"]), tuple(fields.get("directories") or ())
+            self.partitions[key] = Assignment(*assigned, fields["leaderEpoch"])
             return
         before = self.partitions.get(key)
         if before is None:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
-from cleaner.engine.checking.checking import check_log_dirs
 from cleaner.engine.journal import Journal
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.repair.mending import mend
 from cleaner.engine.repair.observing import Planned, Surroundings, plan_repairs
 from cleaner.errors import told
@@ -69,52 +68,50 @@ class Repairs:
         return any(result.error for result in self.results)
 
 
-class Repairer:
-    """Repairs log dirs. The caller holds their locks while ``repair`` runs."""
+def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
+    """Return what ``repair_log_dirs`` would do. Nothing is changed, and no lock is needed.
 
-    def __init__(self, surroundings: Surroundings, means: Means, check: Check = check_log_dirs) -> None:
-        """Read nothing yet.
+    Args:
+        opened: log dirs of one broker, with their configuration.
+        request: what is checked, and which kinds of repairs were asked for.
+        check: finds what is wrong.
 
-        Args:
-            surroundings: the log dirs, and their configuration as read under the locks.
-            means: of the run.
-            check: finds what is wrong.
-        """
-        self._surroundings, self._means, self._check = surroundings, means, check
+    Raises: Stopped, UnreadableFile.
+    """
+    checked = check(opened.log_dirs, request.check, opened.means)
+    targets = targets_of(checked.findings, request.kinds)
+    planned = plan_repairs(targets, Surroundings(opened.log_dirs, opened.layers))
+    return Repairs(checked, tuple(RepairResult(one) for one in planned), dry_run=True)
 
-    def plan(self, request: RepairRequest) -> Repairs:
-        """Return what a repair would do; nothing is changed, and no lock is needed. Raises: Stopped, UnreadableFile."""
-        checked = self._check(self._surroundings.log_dirs, request.check, self._means)
-        planned = plan_repairs(targets_of(checked.findings, request.kinds), self._surroundings)
-        return Repairs(checked, tuple(RepairResult(one) for one in planned), dry_run=True)
 
-    def repair(self, request: RepairRequest) -> Repairs:
-        """Mend what may be mended. Raises: as ``plan``."""
-        planned = self.plan(request)
-        results = {id(r): r for r in planned.results}
-        for log_dir in self._surroundings.log_dirs:
-            own = [r for r in planned.results if r.planned.path.parent.parent == log_dir.path]
-            own.sort(
-                key=lambda result: result.planned.content is None
-            )  # what is derived from a log goes before its cut
-            results |= {id(before): after for before, after in zip(own, self._in(log_dir, own), strict=True)}
-        return replace(planned, results=tuple(results.values()), dry_run=False)
+def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
+    """Mend what may be mended. The caller holds the locks of the log dirs. Arguments and errors as for ``plan_of``."""
+    planned = plan_of(opened, request, check)
+    done = {id(result): result for result in planned.results}
+    for log_dir in opened.log_dirs:
+        own = [result for result in planned.results if result.planned.path.parent.parent == log_dir.path]
+        own.sort(key=lambda result: result.planned.content is None)  # what is derived from a log goes before its cut
+        done |= {id(before): after for before, after in zip(own, _repair_in(log_dir, own, opened.means), strict=True)}
+    return replace(planned, results=tuple(done.values()), dry_run=False)
 
-    def _in(self, log_dir: LogDir, results: Sequence[RepairResult]) -> Iterator[RepairResult]:
-        with closing(Journal(log_dir.path, self._means.fs, self._means.clock.boot())) as journal:
-            for result in results:
-                may_begin = result.planned.repair.is_repairable and not self._means.stopping()
-                yield self._attempt(journal, result) if may_begin else result
 
-    def _attempt(self, journal: Journal, result: RepairResult) -> RepairResult:
-        planned = result.planned
-        assert planned.topic_partition is not None
-        place = planned.topic_partition._asdict()
-        try:
-            mend(self._means.fs, journal, planned, self._means.clock.now_ms())
-        except (LogCleanerError, OSError) as error:
-            self._means.listener.event("partition_failed", **place, error=told(error))
-            return result._replace(error=told(error))
-        fields = {"path": str(planned.path), "kind": planned.repair.target.kind.value}
-        self._means.listener.event("file_repaired", **place, **fields, bytes=planned.repair.made_bytes)
-        return result._replace(is_done=True)
+def _repair_in(log_dir: LogDir, results: Sequence[RepairResult], means: Means) -> Iterator[RepairResult]:
+    with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
+        for result in results:
+            may_begin = result.planned.repair.is_repairable and not means.stopping()
+            yield _attempt(journal, result, means) if may_begin else result
+
+
+def _attempt(journal: Journal, result: RepairResult, means: Means) -> RepairResult:
+    """Mend one file; its failure stops nobody else."""
+    planned = result.planned
+    assert planned.topic_partition is not None
+    place = planned.topic_partition._asdict()
+    try:
+        mend(means.fs, journal, planned, means.clock.now_ms())
+    except (LogCleanerError, OSError) as error:
+        means.listener.event("partition_failed", **place, error=told(error))
+        return result._replace(error=told(error))
+    fields = {"path": str(planned.path), "kind": planned.repair.target.kind.value}
+    means.listener.event("file_repaired", **place, **fields, bytes=planned.repair.made_bytes)
+    return result._replace(is_done=True)

@@ -1,0 +1,144 @@
+"""What was derived from a log is derived again: the old file waits, the journal tells, no record changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cleaner.engine.checking.checked import Checked, CheckRequest
+from cleaner.engine.journal import read_journal
+from cleaner.engine.means import Means
+from cleaner.engine.repair.repairing import RepairRequest, Repairs, plan_of, repair_log_dirs
+from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.repairs import DERIVED, RepairCode, RepairKind
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from storage.names import LEADER_EPOCH_CHECKPOINT
+from tests.crash.acts import clean
+from tests.crash.scenes import Scene, clicks, payments
+from tests.partition_dirs import a_cleaner, configured
+
+LAYERS: Final = configured(
+    clicks={"index.interval.bytes": "0"}, payments={"index.interval.bytes": "0"}, accounts={"index.interval.bytes": "0"}
+)
+
+
+def finds(*paths: Path) -> Callable[[Sequence[LogDir], CheckRequest, Means], Checked]:
+    """A check that finds something wrong with these files."""
+    findings = [
+        Finding(FindingCode.OFFSET_INDEX_WRONG, Harm.WRONG_ANSWER, str(p), "is wrong", "mend it", repair="x")
+        for p in paths
+    ]
+    return lambda *_: Checked(findings)
+
+
+def repair(
+    log_dir: Path, *paths: Path, kinds: frozenset[RepairKind] = DERIVED, fs: FileSystem | None = None
+) -> Repairs:
+    """Lock, look, mend."""
+    with a_cleaner(log_dir, LAYERS, fs).locked() as opened:
+        return repair_log_dirs(opened, RepairRequest(CheckRequest(), kinds), finds(*paths))
+
+
+def rehearsed(log_dir: Path, *paths: Path, kinds: frozenset[RepairKind] = DERIVED) -> Repairs:
+    """What a repair would do."""
+    return plan_of(a_cleaner(log_dir, LAYERS).opened(), RepairRequest(CheckRequest(), kinds), finds(*paths))
+
+
+def only(repairs: Repairs):
+    """The one result."""
+    (result,) = repairs.results
+    return result
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Transactions, producers, leader epochs; nothing waits as ``.deleted``."""
+    drawn = Scene(clean, (payments, clicks)).draw(tmp_path / "data")
+    for path in drawn.rglob("*.deleted"):
+        path.unlink()
+    return drawn
+
+
+def state_of(log_dir: Path) -> dict[str, bytes]:
+    """Every file of partitions."""
+    return {str(path.relative_to(log_dir)): path.read_bytes() for path in log_dir.glob("*/*")}
+
+
+def derived_files(log_dir: Path) -> list[Path]:
+    """All that can be made of the logs."""
+    return sorted(
+        path
+        for path in log_dir.glob("*/*")
+        if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot") or path.name == LEADER_EPOCH_CHECKPOINT
+    )
+
+
+def ruined(path: Path) -> bytes:
+    """Damage that leaves the size: every byte turned."""
+    data = bytes(byte ^ 0x55 for byte in path.read_bytes()) or b"something"
+    path.write_bytes(data)
+    return data
+
+
+def test_every_derived_file_comes_back_as_it_was_and_the_damaged_one_waits(log_dir: Path) -> None:
+    files = derived_files(log_dir)
+    repair(log_dir, *files)  # a broker that appends, and our Log, make some entries otherwise than recovery does
+    for path in log_dir.rglob("*.deleted"):
+        path.unlink()
+    healthy = state_of(log_dir)
+    damaged = {path: ruined(path) for path in files}
+    repairs = repair(log_dir, *files)
+    assert [r.error for r in repairs.results] == [None] * len(files)
+    assert {path: path.with_name(path.name + ".deleted").read_bytes() for path in files} == damaged
+    assert {name: data for name, data in state_of(log_dir).items() if not name.endswith(".deleted")} == healthy
+    lines = [entry for entry in read_journal(log_dir) if entry["what"] == "repair"]
+    assert sum(1 for _ in lines) >= len(files)
+    assert not repairs.remaining
+
+
+def test_missing_files_are_made_and_nothing_waits(log_dir: Path) -> None:
+    files = derived_files(log_dir)
+    repair(log_dir, *files)
+    for path in log_dir.rglob("*.deleted"):
+        path.unlink()
+    healthy = state_of(log_dir)
+    for path in files:
+        path.unlink()
+    assert all(result.error is None for result in repair(log_dir, *files).results)
+    assert {name: data for name, data in state_of(log_dir).items() if data} == {n: d for n, d in healthy.items() if d}
+
+
+def test_a_dry_run_decides_the_same_and_changes_nothing(log_dir: Path) -> None:
+    files = derived_files(log_dir)
+    for path in files:
+        ruined(path)
+    before = state_of(log_dir)
+    rehearsal = rehearsed(log_dir, *files)
+    assert state_of(log_dir) == before
+    done = repair(log_dir, *files)
+    assert [r.planned.repair for r in rehearsal.results] == [r.planned.repair for r in done.results]
+
+
+def test_nothing_is_derived_from_a_damaged_log(log_dir: Path) -> None:
+    log = sorted((log_dir / "payments-0").glob("*.log"))[0]
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    index, later = log.with_suffix(".index"), sorted((log_dir / "payments-0").glob("*.index"))[1]
+    before = state_of(log_dir)
+    ruined(index), ruined(later)
+    codes = {r.planned.path: r.planned.repair.code for r in repair(log_dir, index, later).results}
+    assert codes == {index: RepairCode.LOG_DAMAGED, later: RepairCode.REPAIRABLE}, "each segment speaks for itself"
+    assert log.read_bytes() == bytes(data)
+    txn = sorted((log_dir / "payments-0").glob("*.txnindex"))[-1]
+    snapshots = sorted((log_dir / "payments-0").glob("*.snapshot"))
+    (log_dir / "payments-0" / LEADER_EPOCH_CHECKPOINT).write_bytes(b"?")
+    for snapshot in snapshots:
+        ruined(snapshot)
+    results = repair(log_dir, txn, *snapshots, log_dir / "payments-0" / LEADER_EPOCH_CHECKPOINT).results
+    assert {r.planned.repair.code for r in results} == {RepairCode.LOG_DAMAGED}, "what the damage is part of"
+    assert before.keys() <= state_of(log_dir).keys()
