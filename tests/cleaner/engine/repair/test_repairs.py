@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -9,17 +11,21 @@ from typing import Final
 import pytest
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
+from cleaner.engine.inventory import everything
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
+from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, Repairs, plan_of, repair_log_dirs
+from cleaner.engine.undo.restore import Restorer
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.repairs import DERIVED, RepairCode, RepairKind
+from policies.checking.reverting import RevertCode
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.names import LEADER_EPOCH_CHECKPOINT
+from storage.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from tests.crash.acts import clean
 from tests.crash.scenes import Scene, clicks, payments
-from tests.partition_dirs import a_cleaner, configured
+from tests.partition_dirs import FakeClock, a_cleaner, configured, request
 
 LAYERS: Final = configured(
     clicks={"index.interval.bytes": "0"}, payments={"index.interval.bytes": "0"}, accounts={"index.interval.bytes": "0"}
@@ -142,3 +148,103 @@ def test_nothing_is_derived_from_a_damaged_log(log_dir: Path) -> None:
     results = repair(log_dir, txn, *snapshots, log_dir / "payments-0" / LEADER_EPOCH_CHECKPOINT).results
     assert {r.planned.repair.code for r in results} == {RepairCode.LOG_DAMAGED}, "what the damage is part of"
     assert before.keys() <= state_of(log_dir).keys()
+
+
+def test_a_repair_is_taken_back(log_dir: Path) -> None:
+    files = [path for path in derived_files(log_dir) if path.stat().st_size]
+    damaged = {path: ruined(path) for path in files}
+    made = {r.planned.path for r in repair(log_dir, *files).results if r.is_done}
+    assert made == {*files}
+    restorer = Restorer([LogDir(log_dir)], Means(FileSystem(), FakeClock(), Silent()))
+    assert {v.note.file_name for r in restorer.repairs(everything) for v in r.revertible} == {p.name for p in files}
+    results = restorer.revert(everything)
+    assert all(result.is_done for result in results)
+    assert {path: path.read_bytes() for path in files} == damaged
+    assert restorer.repairs(everything) == ()
+
+
+def test_a_repair_whose_file_changed_since_is_not_taken_back(log_dir: Path) -> None:
+    index = derived_files(log_dir)[0]
+    ruined(index)
+    repair(log_dir, index)
+    index.write_bytes(b"written by a broker since")
+    restorer = Restorer([LogDir(log_dir)], Means(FileSystem(), FakeClock(), Silent()))
+    ((verdict,),) = [result.verdicts for result in restorer.revert(everything)]
+    assert verdict.code is RevertCode.CHANGED_SINCE
+    assert index.read_bytes() == b"written by a broker since"
+
+
+def test_what_a_repair_replaced_goes_after_the_delay(log_dir: Path) -> None:
+    files = derived_files(log_dir)
+    for path in files:
+        ruined(path)
+    now_ms = time.time_ns() // 1_000_000
+    with a_cleaner(log_dir, LAYERS, clock=FakeClock(now_ms)).locked() as opened:
+        repair_log_dirs(opened, RepairRequest(CheckRequest(), DERIVED), finds(*files))
+    waiting = {*log_dir.rglob("*.deleted")}
+    assert {path.name for path in waiting} == {f"{path.name}.deleted" for path in files}
+    keeping = configured(clicks={"cleanup.policy": "delete"}, payments={"cleanup.policy": "delete"})
+    a_cleaner(log_dir, keeping, clock=FakeClock(now_ms)).clean(request(now_ms))
+    assert {*log_dir.rglob("*.deleted")} == waiting, "file.delete.delay.ms is not over"
+    later_ms = now_ms + 120_000
+    a_cleaner(log_dir, keeping, clock=FakeClock(later_ms)).clean(request(later_ms))
+    assert not [*log_dir.rglob("*.deleted")]
+    assert Restorer([LogDir(log_dir)], Means()).repairs(everything) == ()
+
+
+@pytest.mark.parametrize("zeros", [1, 100, 5_000_000])
+def test_a_zero_tail_is_cut_and_taken_back(log_dir: Path, zeros: int) -> None:
+    log = sorted((log_dir / "payments-0").glob("*.log"))[-1]
+    before = log.read_bytes()
+    with log.open("ab") as file:
+        file.truncate(len(before) + zeros)
+    assert not repair(log_dir, log).results
+    assert log.stat().st_size == len(before) + zeros, "only when asked for by name"
+    assert only(repair(log_dir, log, kinds=frozenset({RepairKind.ZERO_TAIL}))).is_done
+    assert log.read_bytes() == before
+    (result,) = Restorer([LogDir(log_dir)], Means(clock=FakeClock())).revert(everything)
+    assert result.is_done
+    assert log.read_bytes() == before + bytes(zeros)
+
+
+@pytest.mark.parametrize(
+    ("story", "code"),
+    [
+        ("something else than zeros behind the zeros", RepairCode.LOG_DAMAGED),
+        ("zeros in front of a batch", RepairCode.LOG_DAMAGED),
+        ("zeros in a segment that is not the last, where records were", RepairCode.LOG_DAMAGED),
+        ("the high watermark is above the end", RepairCode.RECORDS_MISSING),
+        ("a snapshot is above the end", RepairCode.RECORDS_MISSING),
+        ("the offset index names a batch within the zeros", RepairCode.RECORDS_MISSING),
+        ("no zeros", RepairCode.NOTHING_TO_DO),
+    ],
+)
+def test_no_log_is_cut_where_records_may_have_been(log_dir: Path, story: str, code: RepairCode) -> None:
+    directory = log_dir / "payments-0"
+    log = sorted(directory.glob("*.log"))[-1]
+    match story.split()[:2]:
+        case ["something", _]:
+            log.write_bytes(log.read_bytes() + bytes(100) + b"x")
+        case ["zeros", "in"] if "front" in story:
+            data = log.read_bytes()
+            log.write_bytes(data + bytes(100) + data)
+        case ["zeros", "in"]:
+            log = sorted(directory.glob("*.log"))[0]
+            log.write_bytes(bytes(log.stat().st_size))
+        case ["the", "high"]:
+            log.write_bytes(log.read_bytes() + bytes(100))
+            marks = dict(LogDir(log_dir).offsets(HIGH_WATERMARK_CHECKPOINT))
+            LogDir(log_dir).write_offsets(
+                HIGH_WATERMARK_CHECKPOINT, {tp: end + 1 for tp, end in marks.items()}, FileSystem()
+            )
+        case ["a", "snapshot"]:
+            log.write_bytes(log.read_bytes() + bytes(100))
+            (directory / f"{10**6:020d}.snapshot").write_bytes(b"")
+        case ["the", "offset"]:
+            size = log.stat().st_size
+            log.write_bytes(log.read_bytes() + bytes(100))
+            log.with_suffix(".index").write_bytes(struct.pack(">ii", 1, size))
+    before = state_of(log_dir)
+    result = only(repair(log_dir, log, kinds=frozenset({RepairKind.ZERO_TAIL})))
+    assert result.planned.repair.code is code, result.planned.repair.text
+    assert state_of(log_dir) == before
