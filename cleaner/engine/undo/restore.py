@@ -93,7 +93,7 @@ class Restorer:
             return tuple(sorted({tp for log_dir in self._log_dirs for tp in self._release_in(log_dir, wanted)}))
 
     def repairs(self, wanted: Wanted) -> tuple[RevertResult, ...]:
-        """Return the repairs of the wanted partitions that something waits of. Takes no lock. Raises: UnreadableFile."""
+        """Return the repairs of the wanted partitions that can be taken back; takes no lock. Raises: UnreadableFile."""
         return tuple(result for log_dir in self._log_dirs for result in survey_reverts(log_dir, wanted))
 
     def revert(self, wanted: Wanted) -> tuple[RevertResult, ...]:

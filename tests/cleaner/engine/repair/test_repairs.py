@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pytest
@@ -20,11 +23,14 @@ from cleaner.engine.undo.restore import Restorer
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.repairs import DERIVED, RepairCode, RepairKind
 from policies.checking.reverting import RevertCode
-from storage.filesystem import FileSystem
+from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.lock import LogDirLocked
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from tests.crash.acts import clean
+from tests.crash.power import power_losses
 from tests.crash.scenes import Scene, clicks, payments
+from tests.faults import FullDisk
 from tests.partition_dirs import FakeClock, a_cleaner, configured, request
 
 LAYERS: Final = configured(
@@ -248,3 +254,78 @@ def test_no_log_is_cut_where_records_may_have_been(log_dir: Path, story: str, co
     result = only(repair(log_dir, log, kinds=frozenset({RepairKind.ZERO_TAIL})))
     assert result.planned.repair.code is code, result.planned.repair.text
     assert state_of(log_dir) == before
+
+
+def test_a_power_loss_leaves_the_old_file_or_the_new_one_and_the_old_one_somewhere(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    files = [derived_files(log_dir)[0], log_dir / "clicks-0" / LEADER_EPOCH_CHECKPOINT]
+    old = {path: ruined(path) for path in files}
+    drawn = shutil.copytree(log_dir, tmp_path / "drawn")
+    left = power_losses(log_dir, lambda _, disk: repair(log_dir, *files, fs=disk), 40, Random(1))
+    new = {path: path.read_bytes() for path in files}
+    assert len(left) > 30
+    for step, names in left:
+        for path in files:
+            found, _ = names[path]
+            assert found in (old[path], new[path]), step
+            assert found == old[path] or names[path.with_name(f"{path.name}.deleted")][0] == old[path], step
+        shutil.rmtree(log_dir)
+        shutil.copytree(drawn, log_dir)
+        for path in {*log_dir.rglob("*")} - names.keys():
+            path.unlink() if path.is_file() and path.parent != log_dir else None
+        for path, (data, mtime_ns) in names.items():
+            path.write_bytes(data)
+            os.utime(path, ns=(mtime_ns, mtime_ns))
+        assert not repair(log_dir, *files).has_failed, step
+        assert {path: path.read_bytes() for path in files} == new, step
+        assert not [*log_dir.rglob("*.logcleaner")], step
+
+
+def test_a_full_disk_leaves_everything_as_it_was(log_dir: Path) -> None:
+    files = derived_files(log_dir)
+    for path in files:
+        ruined(path)
+    before = state_of(log_dir)
+    for free_steps in range(4):
+        repairs = repair(log_dir, *files, fs=FullDisk(free_steps, frozenset({Purpose.REPAIR})))
+        assert repairs.has_failed
+        assert {name: data for name, data in state_of(log_dir).items() if not name.endswith(".deleted")} == before
+    assert repair(log_dir, *files, fs=FullDisk(0, frozenset({Purpose.JOURNAL}))).has_failed
+    assert {name: data for name, data in state_of(log_dir).items() if not name.endswith(".deleted")} == before
+
+
+def test_a_file_that_changed_since_it_was_looked_at_is_left(log_dir: Path) -> None:
+    index = derived_files(log_dir)[0]
+    ruined(index)
+    log = index.with_suffix(".log")
+
+    class Appending(FileSystem):
+        def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+            if purpose is Purpose.REPAIR:
+                log.write_bytes(log.read_bytes() + b"x")
+            return super().create(path, like, purpose)
+
+    before = index.read_bytes()
+    error = only(repair(log_dir, index, fs=Appending())).error
+    assert error is not None
+    assert "another size, time or file" in error
+    assert index.read_bytes() == before
+    assert not [*log_dir.rglob("*.logcleaner")]
+
+
+def test_nobody_repairs_beside_a_broker(log_dir: Path) -> None:
+    index = derived_files(log_dir)[0]
+    before = ruined(index)
+    with LogDir(log_dir).lock(FileSystem()), pytest.raises(LogDirLocked):
+        repair(log_dir, index)
+    assert index.read_bytes() == before
+
+
+def test_a_waiting_file_of_the_same_name_is_not_replaced(log_dir: Path) -> None:
+    index = derived_files(log_dir)[0]
+    waiting = index.with_name(f"{index.name}.deleted")
+    waiting.write_bytes(b"of a deletion")
+    before = ruined(index)
+    assert only(repair(log_dir, index)).planned.repair.code is RepairCode.NAME_TAKEN
+    assert (index.read_bytes(), waiting.read_bytes()) == (before, b"of a deletion")
