@@ -15,6 +15,7 @@ from storage.names import parse_segment_file_name
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
+TXN_ENTRY_BYTES: Final = _ENTRY.size
 
 
 class AbortedTxn(NamedTuple):

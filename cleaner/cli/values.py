@@ -114,3 +114,20 @@ def target(text: str) -> SpaceTarget:
         meant = f"{value}GiB or {value}%" if value < 100 else f"{value}KiB"
         raise ArgumentTypeError(f"{text!r} would be {value} bytes: say what it counts, e.g. {meant}")
     return SpaceTarget(value)
+
+
+def bytes_per_second(text: str) -> float:
+    """Parse a rate: bytes, or ``100MiB``; a ``/s`` may follow."""
+    from policies.config.config_keys import TOPIC_KEY, ValueUnit
+    from policies.config.config_values import meant_suffix, parse_value
+
+    size = text.removesuffix("/s")
+    try:
+        value = parse_value(TOPIC_KEY["retention.bytes"], size, synonym=None, as_broker=False)
+    except ValueError:
+        value = 0
+    if not isinstance(value, int) or value <= 0:
+        raise ArgumentTypeError(
+            f"{text!r} is no rate: say bytes a second, or 100MiB{meant_suffix(size, ValueUnit.BYTES)}"
+        )
+    return float(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.checking.findings import Finding, Harm
@@ -15,11 +15,13 @@ class CheckRequest:
 
     wants: Callable[[TopicPartition], bool] = lambda _: True
     """Whether a partition is checked."""
-    whole_dirs: bool = True
-    """Whether the files of a log dir are checked that speak of other partitions, too."""
+    is_whole: bool = True
+    """Whether the log dirs are checked as a whole, and not only some partitions of them."""
     is_deep: bool = False
     """Whether every record is read, compressed ones decompressed."""
     threads: int = 1
+    topic_ids: Mapping[str, str] | None = None
+    """The topic ids that the cluster metadata has; None where there is none."""
 
 
 @dataclass(slots=True)
@@ -31,12 +33,11 @@ class Checked:
     problems: list[str] = field(default_factory=list)
     """A line for each file that could not be read."""
     partitions: int = 0
-    files: int = 0
-    """Files that were read."""
+    segments: int = 0
     size_bytes: int = 0
-    """Bytes of these files."""
-    remembered: int = 0
-    """Files that an earlier, interrupted check had read, unchanged since."""
+    """Bytes of the ``.log`` files."""
+    noted_bytes: int = 0
+    """Bytes of them that an earlier check, which was interrupted, had read, and that are unchanged since."""
 
     @property
     def is_damaged(self) -> bool:

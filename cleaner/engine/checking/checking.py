@@ -1,22 +1,293 @@
-"""The check of some log dirs: partition after partition, the files of one side by side."""
+"""The check of some log dirs: partition after partition, the segments side by side, in order.
+
+Beside a broker that runs, files grow, vanish and are replaced. So a partition in which something was found, or that
+changed while it was read, is read again, and only what is found each time is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
-from cleaner.engine.means import Means
+from cleaner.engine.checking.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
+from cleaner.engine.checking.notes import Notes
+from cleaner.engine.checking.partition_files import Circumstances, partition_findings
+from cleaner.engine.compaction.crew import Crew, Pace
+from cleaner.engine.means import Means, Stopped
+from policies.checking.findings import Finding, worst_first
+from policies.checking.of_log_dir import (
+    LogEnds,
+    MetaProperties,
+    OffsetCheckpoint,
+    TopicId,
+    checkpoint_findings,
+    log_dir_name_findings,
+    meta_findings,
+    topic_id_findings,
+)
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
+from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from storage.scan.segment_facts import SegmentFacts, read_segment_facts
+from storage.scan.walking import Hand
+from storage.segment import Segment
+
+_LOOKS_MAX: Final = 3
+"""So often is a partition read that changes while it is read, or in which something is found beside a broker."""
 
 
-def check_log_dirs(log_dirs: Sequence[LogDir], request: CheckRequest, means: Means) -> Checked:
-    """Check log dirs. Files that a broker changes meanwhile are looked at again.
+@dataclass(slots=True)
+class _Dir:
+    """A log dir, and what was read of it before its partitions."""
+
+    log_dir: LogDir
+    is_live: bool
+    is_clean: bool
+    checkpoints: list[OffsetCheckpoint]
+    meta: MetaProperties | None
+    ends: dict[TopicPartition, LogEnds] = field(default_factory=dict)
+
+    def offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Return the offsets of one checkpoint; none if it is absent or cannot be read."""
+        return next((dict(one.offsets) for one in self.checkpoints if one.name == name), {})
+
+
+class _Place(NamedTuple):
+    """A partition that is to be read."""
+
+    dir: _Dir
+    name: TopicPartition
+    path: Path
+
+
+class _Task(NamedTuple):
+    """A segment that is to be read; None for a partition without one, or one that cannot be listed."""
+
+    place: _Place
+    listing: Listing | LogCleanerError
+    segment: Segment | None
+    upper_offset: int | None
+
+
+_Result = SegmentFacts | LogCleanerError | None
+
+
+def check_log_dirs(
+    log_dirs: Sequence[LogDir], request: CheckRequest, means: Means, notes: Notes | None = None
+) -> Checked:
+    """Check log dirs. Nothing is changed, and no lock is taken.
 
     Args:
         log_dirs: they belong to one broker.
         request: what is checked.
         means: listener (progress), clock, the rate (``log.cleaner.io.max.bytes.per.second``), the wish to stop.
+        notes: what an earlier check read already; what this one reads is added.
 
     Raises: Stopped.
     """
-    raise NotImplementedError((log_dirs, request, means))
+    with Crew(request.threads) as crew:
+        return _Check(request, means, crew, notes).run(log_dirs)
+
+
+class _Check:
+    """One check."""
+
+    def __init__(self, request: CheckRequest, means: Means, crew: Crew, notes: Notes | None) -> None:
+        self._request, self._means, self._crew, self._notes = request, means, crew, notes
+        self._checked = Checked()
+        self._findings: list[Finding] = []
+        self._ids: list[TopicId] = []
+        self._pace, self._lock, self._own = Pace(means), threading.Lock(), threading.local()
+
+    def run(self, log_dirs: Sequence[LogDir]) -> Checked:
+        dirs = [found for log_dir in log_dirs if (found := self._open(log_dir)) is not None]
+        places = [place for one in dirs for place in self._places(one)]
+        self._expect(places)
+        worked = self._crew.in_order(self._read, self._tasks(places))
+        for place, group in groupby(worked, key=lambda one: one[0].place):
+            self._judge(place, list(group))
+        self._judge_dirs(dirs)
+        self._checked.findings = worst_first(list(dict.fromkeys(self._findings)))
+        return self._checked
+
+    def _open(self, log_dir: LogDir) -> _Dir | None:
+        try:
+            is_live = log_dir.locked_by() is not None
+            is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
+            return _Dir(log_dir, is_live, is_clean, read_checkpoints(log_dir.path), read_meta_properties(log_dir.path))
+        except UnreadableFile as error:
+            self._checked.problems.append(str(error))
+            return None
+
+    def _places(self, dir_: _Dir) -> Iterator[_Place]:
+        metadata = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+        try:
+            found = list(dir_.log_dir.partitions())
+        except UnreadableFile as error:
+            self._checked.problems.append(str(error))
+            return
+        if (path := dir_.log_dir.path / str(metadata)).is_dir():
+            found.append((metadata, path))
+        yield from (_Place(dir_, name, path) for name, path in found if self._request.wants(name))
+
+    def _expect(self, places: Sequence[_Place]) -> None:
+        """Tell how much there is to read; what cannot be listed now is told when its turn comes."""
+        for place in places:
+            if self._means.stopping():
+                raise Stopped
+            listing = _listed(place)
+            if isinstance(listing, Listing):
+                self._means.listener.expect(sum(segment.size_bytes for segment in listing.segments))
+
+    def _tasks(self, places: Sequence[_Place]) -> Iterator[_Task]:
+        for place in places:
+            yield from _tasks_of(place)
+
+    def _read(self, task: _Task) -> _Result:
+        """Read one segment, in any thread. Raises: Stopped."""
+        if task.segment is None:
+            return None
+        is_deep = self._request.is_deep
+        noted = self._notes.recall(task.segment, task.upper_offset, is_deep=is_deep) if self._notes else None
+        if noted is not None:
+            with self._lock:
+                self._checked.noted_bytes += noted.size_bytes
+                self._means.listener.progress(noted.size_bytes)
+            return noted
+        if not hasattr(self._own, "hand"):
+            self._own.hand = Hand()
+        try:
+            facts = read_segment_facts(task.segment, task.upper_offset, self._own.hand, self._spend, is_deep=is_deep)
+        except Stopped:
+            raise
+        except LogCleanerError as error:
+            return error
+        if self._notes:
+            self._notes.note(task.segment, task.upper_offset, facts, is_deep=is_deep)
+        return facts
+
+    def _spend(self, done_bytes: int) -> None:
+        """Keep to the rate, all threads together. Raises: Stopped."""
+        if self._means.stopping():
+            raise Stopped
+        with self._lock:
+            self._pace(done_bytes)
+
+    def _judge(self, place: _Place, group: list[tuple[_Task, _Result]]) -> None:
+        """Judge one partition; look again where it changed, or where something was found beside a broker."""
+        found, facts = self._found(place, group)
+        for _ in range(_LOOKS_MAX - 1):
+            if found is not None and not (found and place.dir.is_live):
+                break
+            again, facts = self._found(place, [(task, self._read(task)) for task in _tasks_of(place)])
+            if found is not None and again is not None:
+                known = {_place_of(finding) for finding in again}
+                again = [finding for finding in found if _place_of(finding) in known]
+            found = again
+        if found is None:
+            if place.path.is_dir():
+                self._checked.problems.append(f"{place.path}: changes faster than it can be read; try again")
+            return
+        self._findings += found
+        self._checked.partitions += 1
+        self._checked.segments += len(facts)
+        self._checked.size_bytes += sum(one.size_bytes for one in facts)
+        if facts:
+            place.dir.ends[place.name] = LogEnds(facts[0].base_offset, facts[-1].next_offset)
+
+    def _found(
+        self, place: _Place, group: list[tuple[_Task, _Result]]
+    ) -> tuple[list[Finding] | None, list[SegmentFacts]]:
+        """Return the findings of a partition, None if it changed meanwhile, and the facts of its segments."""
+        errors = [result for _, result in group if isinstance(result, LogCleanerError)]
+        listing = group[0][0].listing if group else UnreadableFile(place.path, "vanished")
+        if isinstance(listing, LogCleanerError):
+            errors.append(listing)
+        if any(_is_passing(error) for error in errors):
+            return None, []
+        facts = [result for _, result in group if isinstance(result, SegmentFacts)]
+        if errors or isinstance(listing, LogCleanerError):
+            self._checked.problems += map(str, errors)
+            return [], facts
+        try:
+            findings = partition_findings(place.name, listing, facts, _circumstances(place))
+            if place.name.topic != CLUSTER_METADATA_TOPIC:
+                self._note_id(read_id_of(place.path, place.name))
+        except UnreadableFile as error:
+            if error.has_vanished:
+                return None, []
+            self._checked.problems.append(str(error))
+            return [], facts
+        return findings, facts
+
+    def _note_id(self, topic_id: TopicId) -> None:
+        if self._ids and self._ids[-1].directory == topic_id.directory:
+            self._ids.pop()  # an earlier look
+        self._ids.append(topic_id)
+
+    def _judge_dirs(self, dirs: Sequence[_Dir]) -> None:
+        self._findings += topic_id_findings(self._ids, self._request.topic_ids)
+        for one in dirs:
+            path = one.log_dir.path
+            try:
+                entries = read_entries(path)
+                # a line is stale only if the partition was not there before, nor now
+                present = {name for name, _ in one.log_dir.partitions()} | set(one.ends)
+                is_whole = self._request.is_whole and not one.is_live
+                for checkpoint in one.checkpoints:
+                    self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)
+                if self._request.is_whole:
+                    self._findings += log_dir_name_findings(str(path), entries)
+            except UnreadableFile as error:
+                self._checked.problems.append(str(error))
+        self._findings += meta_findings([one.meta for one in dirs if one.meta is not None])
+
+
+def _listed(place: _Place) -> Listing | LogCleanerError:
+    try:
+        return list_partition(place.path)
+    except UnreadableFile as error:
+        return error
+
+
+def _tasks_of(place: _Place) -> Iterator[_Task]:
+    listing = _listed(place)
+    segments = listing.segments if isinstance(listing, Listing) else ()
+    if not segments:
+        yield _Task(place, listing, None, None)
+    for segment, behind in zip(segments, (*segments[1:], None), strict=True):
+        yield _Task(place, listing, segment, behind.base_offset if behind else None)
+
+
+def _is_passing(error: LogCleanerError) -> bool:
+    """Return whether a file changed or vanished, as happens beside a live broker."""
+    return isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished)
+
+
+def _circumstances(place: _Place) -> Circumstances:
+    dir_, name = place.dir, place.name
+    return Circumstances(
+        dir_.is_live,
+        dir_.is_clean,
+        dir_.offsets(RECOVERY_POINT_CHECKPOINT).get(name, 0),
+        dir_.offsets(LOG_START_OFFSET_CHECKPOINT).get(name, 0),
+        name in dir_.offsets(CLEANER_OFFSET_CHECKPOINT),
+    )
+
+
+_place_of = itemgetter(0, 2, 5)
+"""The code, path and position of a finding."""

@@ -1,0 +1,73 @@
+"""The files of a log dir itself, read for the rules: checkpoints, ``meta.properties``, names."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from policies.checking.of_log_dir import CHECKPOINTS, Entry, MetaProperties, OffsetCheckpoint, TopicId
+from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
+from storage.directory import opened
+from storage.errors import InvalidConfig, as_unreadable
+from storage.log.topic_id import read_topic_id
+from storage.log_dir import read_file
+from storage.names import META_PROPERTIES_FILE, TopicPartition, parse_topic_partition
+from storage.properties import parse_properties
+
+
+def read_checkpoints(log_dir: Path) -> list[OffsetCheckpoint]:
+    """Read the checkpoint files that are there. Raises: UnreadableFile."""
+    return [found for name in CHECKPOINTS if (found := _read_checkpoint(log_dir / name)) is not None]
+
+
+def _read_checkpoint(path: Path) -> OffsetCheckpoint | None:
+    data = read_file(path)
+    if data is None:
+        return None
+    try:
+        offsets = parse_offset_checkpoint(data, path)
+    except CorruptCheckpoint as error:
+        where = f"line {error.line}, " if error.line else ""
+        return OffsetCheckpoint(str(path), path.name, {}, (), f"{where}{error.cause}")
+    return OffsetCheckpoint(str(path), path.name, offsets, tuple(_repeated(data)))
+
+
+def _repeated(data: bytes) -> Iterator[TopicPartition]:
+    """Yield the partitions that have several lines in a checkpoint that parses."""
+    counts = Counter(tuple(line.split()[:2]) for line in data.decode().splitlines()[2:])
+    for (topic, partition), count in counts.items():
+        if count > 1 and (found := parse_topic_partition(f"{topic}-{partition}")) is not None:
+            yield found
+
+
+def read_meta_properties(log_dir: Path) -> MetaProperties | None:
+    """Read ``meta.properties``; None where it is absent. Raises: UnreadableFile."""
+    path = log_dir / META_PROPERTIES_FILE
+    data = read_file(path)
+    if data is None:
+        return None
+    try:
+        found = parse_properties(data, str(path))
+    except InvalidConfig as error:
+        return MetaProperties(str(path), {}, error.reason)
+    return MetaProperties(str(path), {key: said.value for key, said in found.items()})
+
+
+def read_entries(log_dir: Path) -> list[Entry]:
+    """List a log dir; a symlink counts as what it leads to, as for a broker. Raises: UnreadableFile."""
+    with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
+        return [Entry(entry.name, _is_directory(entry, log_dir)) for entry in entries]
+
+
+def _is_directory(entry: os.DirEntry[str], log_dir: Path) -> bool:
+    return (log_dir / entry.name).is_dir() if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
+
+
+def read_id_of(directory: Path, name: TopicPartition) -> TopicId:
+    """Read the ``partition.metadata`` of a partition. Raises: UnreadableFile."""
+    try:
+        return TopicId(str(directory), name, read_topic_id(directory))
+    except CorruptCheckpoint as error:
+        return TopicId(str(directory), name, None, error.cause)

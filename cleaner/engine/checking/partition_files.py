@@ -1,0 +1,176 @@
+"""One partition judged: the facts of its segments and its small files, handed to the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from policies.checking.facts import (
+    EpochStretch,
+    IndexedAbort,
+    LogHistory,
+    OffsetGap,
+    ProducersBatch,
+    SegmentHistory,
+    Step,
+    TxnStep,
+)
+from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.of_epochs import EpochStart, checkpoint_findings, order_findings
+from policies.checking.of_files import DERIVED, REBUILD, Standing, file_findings, missing_findings
+from policies.checking.of_log_dir import gap_findings, partition_name_findings
+from policies.checking.of_producers import SnapshotEntry, snapshot_findings
+from policies.checking.of_transactions import transaction_findings
+from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
+from storage.log.listing import Listing
+from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
+from storage.log_dir import read_file
+from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition
+from storage.scan.segment_facts import SegmentFacts
+
+_STEPS = (Step.DATA, Step.COMMIT, Step.ABORT)
+
+
+class Circumstances(NamedTuple):
+    """What the log dir says of a partition."""
+
+    is_live: bool
+    """Whether a broker, or another process, holds the lock of the log dir."""
+    is_clean: bool
+    """Whether the broker stopped cleanly."""
+    recovery_point: int
+    log_start_offset: int
+    was_compacted: bool
+    """Whether the cleaner has a checkpoint of it."""
+
+
+def history_of(listing: Listing, facts: Sequence[SegmentFacts], circumstances: Circumstances) -> LogHistory:
+    """Return what the rules are told of the segments of a partition."""
+    directory = str(listing.directory)
+    bases = [one.base_offset for one in facts]
+    floor = max((base for base in bases if base <= circumstances.recovery_point), default=0)
+    is_unclean = not circumstances.is_live and not circumstances.is_clean
+    return LogHistory(
+        directory,
+        [
+            _segment_history(
+                one,
+                Standing(
+                    directory,
+                    one.base_offset,
+                    one is facts[-1],
+                    circumstances.is_live,
+                    is_unclean and one.base_offset >= floor,
+                ),
+            )  # fmt: skip
+            for one in facts
+        ],
+    )
+
+
+def _segment_history(facts: SegmentFacts, standing: Standing) -> SegmentHistory:
+    return SegmentHistory(
+        standing,
+        facts.next_offset,
+        [EpochStretch(*run) for run in facts.epochs],
+        {
+            id_: ProducersBatch(one.epoch, one.last_sequence, one.last_offset, one.offset_delta)
+            for id_, one in facts.producers.items()
+        },
+        [TxnStep(one.offset, one.producer_id, _STEPS[one.what], one.has_records, one.position) for one in facts.events],
+        [IndexedAbort(*entry) for entry in facts.aborted],
+        OffsetGap(*facts.gap) if facts.gap else None,
+        facts.gaps,
+        facts.is_full,
+        facts.is_damaged,
+    )
+
+
+def partition_findings(
+    name: TopicPartition, listing: Listing, facts: Sequence[SegmentFacts], circumstances: Circumstances
+) -> list[Finding]:
+    """Return what is wrong with one partition. Its small files are read now, behind the logs.
+
+    Args:
+        name: of the partition.
+        listing: of its directory.
+        facts: of its segments, ascending.
+        circumstances: what the log dir says of it.
+
+    Raises: UnreadableFile.
+    """
+    log = history_of(listing, facts, circumstances)
+    found: list[Finding] = []
+    for one, segment in zip(facts, log.segments, strict=True):
+        found += file_findings(one.seen, segment.standing)
+        found += missing_findings(one.missing, one.size_bytes, segment.standing)
+    found += order_findings(log)
+    found += _epoch_findings(log, circumstances)
+    found += transaction_findings(log)
+    found += snapshot_findings(log, _snapshots(listing, log, circumstances))
+    found += _gap_findings(log, circumstances)
+    found += partition_name_findings(log.directory, listing.others, _orphans(listing), name)
+    return found
+
+
+def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
+    path = Path(log.directory) / LEADER_EPOCH_CHECKPOINT
+    data = read_file(path)
+    try:
+        entries = None if data is None else [EpochStart(*entry) for entry in parse_leader_epochs(data, path)]
+    except CorruptCheckpoint as error:
+        text = f"It cannot be read: {error.cause}; the broker takes the partition, or its log dir, offline."
+        return [Finding(FindingCode.EPOCHS_CORRUPT, Harm.NO_START, str(path), text, REBUILD, repair=DERIVED)]
+    if circumstances.is_live and entries:
+        entries = [entry for entry in entries if entry.start_offset <= log.end_offset]
+    return checkpoint_findings(log, entries, circumstances.log_start_offset)
+
+
+def _snapshots(
+    listing: Listing, log: LogHistory, circumstances: Circumstances
+) -> dict[int, Sequence[SnapshotEntry] | str]:
+    """Read the producer snapshots; beside a live broker only those up to the end that was read."""
+    found: dict[int, Sequence[SnapshotEntry] | str] = {}
+    for file in listing.snapshots:
+        offset = file.name.base_offset
+        data = read_file(file.path)
+        if data is None or (circumstances.is_live and offset > log.end_offset):
+            continue
+        try:
+            found[offset] = list(map(_snapshot_entry, parse_snapshot(data, file.path)))
+        except CorruptSnapshot as error:
+            found[offset] = error.cause
+    return found
+
+
+def _snapshot_entry(entry: ProducerEntry) -> SnapshotEntry:
+    batch = entry.last_batch
+    sequence, offset, delta = (batch.last_sequence, batch.last_offset, batch.offset_delta) if batch else (-1, -1, 0)
+    return SnapshotEntry(entry.producer_id, entry.epoch, sequence, offset, delta, entry.open_txn_first_offset)
+
+
+def _gap_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
+    """Return at most one finding: a lone gap in a log that shows no other trace of a compaction."""
+    if circumstances.was_compacted or log.is_damaged or not all(segment.is_full for segment in log.segments):
+        return []
+    found = []
+    end_offset = log.start_offset
+    for segment in log.segments:
+        base_offset, path = segment.standing.base_offset, segment.standing.path_of(FileKind.LOG)
+        if end_offset < base_offset:
+            found.append(gap_findings(log.directory, path, 0, (end_offset, base_offset)))
+        if segment.gap is not None:
+            gap = segment.gap.lower_offset, segment.gap.base_offset
+            found += [gap_findings(log.directory, path, segment.gap.position, gap)] * segment.gaps
+        end_offset = segment.next_offset
+    return found if len(found) == 1 else []
+
+
+def _orphans(listing: Listing) -> list[str]:
+    logs = {segment.base_offset for segment in listing.segments}
+    return [
+        file.file_name
+        for file in listing.in_state(FileState.PLAIN)
+        if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs
+    ]

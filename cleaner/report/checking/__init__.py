@@ -1,0 +1,1 @@
+"""Reports of findings: what is wrong with a log dir, worst first."""

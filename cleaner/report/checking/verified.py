@@ -1,0 +1,60 @@
+"""The report of ``verify``: text for people, ``logcleaner.verify/1`` for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cleaner.engine.checking.checked import Checked
+from cleaner.report.checking.findings import finding_document, tell_findings
+from cleaner.report.page import Lines, Page, counted, size
+
+SCHEMA: Final = "logcleaner.verify/1"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a check found."""
+
+    checked: Checked
+    seconds: float
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``verify --json`` prints: findings worst first, sizes in bytes."""
+        checked = self.checked
+        return {
+            "schema": SCHEMA,
+            "damaged": checked.is_damaged,
+            "findings": [finding_document(finding) for finding in checked.findings],
+            "problems": checked.problems,
+            "totals": {
+                "partitions": checked.partitions,
+                "segments": checked.segments,
+                "bytes": checked.size_bytes,
+                "noted_bytes": checked.noted_bytes,
+                "seconds": round(self.seconds, 3),
+            },
+        }
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield the findings, worst first, and the sum."""
+        checked = self.checked
+        tell_findings(page, checked.findings)
+        read_bytes = checked.size_bytes - checked.noted_bytes
+        noted = f", {size(checked.noted_bytes)} of them by an earlier check" if checked.noted_bytes else ""
+        rate = f", {size(int(read_bytes / self.seconds))}/s" if self.seconds and read_bytes else ""
+        page.line(
+            f"{counted(checked.partitions, 'partition')}, {counted(checked.segments, 'segment')},"
+            f" {size(checked.size_bytes)} verified{noted}{rate}: {self._verdict()}",
+            "bold" if checked.is_damaged else "",
+        )
+        yield page.text
+
+    def _verdict(self) -> str:
+        checked = self.checked
+        unread = f"; {counted(len(checked.problems), 'place')} could not be read" if checked.problems else ""
+        if not checked.findings:
+            return f"nothing is wrong{unread}"
+        what = counted(len(checked.findings), "finding")
+        return f"{what}{'' if checked.is_damaged else ', no damage'}{unread}"

@@ -1,0 +1,125 @@
+"""Findings of leader epochs: batches in the order of their epochs, and ``leader-epoch-checkpoint`` held against them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from policies.checking.facts import EpochStretch, LogHistory
+from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.of_files import DERIVED, FETCH_AGAIN, REBUILD
+from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
+
+_NO_EPOCH = -1
+
+
+class EpochStart(NamedTuple):
+    """An entry of a ``leader-epoch-checkpoint``."""
+
+    epoch: int
+    start_offset: int
+
+
+class _Placed(NamedTuple):
+    stretch: EpochStretch
+    path: str
+
+
+def order_findings(log: LogHistory) -> list[Finding]:
+    """Return a finding for each place where leader epochs go back: of two neighbours, for the one that stands apart."""
+    placed, found = list(_placed(log)), []
+    for place in range(1, len(placed)):
+        before, here = placed[place - 1], placed[place]
+        if here.stretch.epoch >= before.stretch.epoch:
+            continue
+        is_before = place == 1 or placed[place - 2].stretch.epoch <= here.stretch.epoch
+        wrong, other = (before, here) if is_before else (here, before)
+        text = (
+            f"The batch of offset {wrong.stretch.first_offset} has leader epoch {wrong.stretch.epoch}, its neighbour"
+            f" {other.stretch.epoch}: a follower that compares epochs may cut off the wrong records."
+        )
+        found.append(
+            Finding(
+                FindingCode.EPOCH_BACKWARDS,
+                Harm.WRONG_ANSWER,
+                wrong.path,
+                text,
+                FETCH_AGAIN,
+                wrong.stretch.position,
+                wrong.stretch.first_offset,
+            )  # fmt: skip
+        )
+    return found
+
+
+def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, log_start_offset: int) -> list[Finding]:
+    """Return at most one finding: the first batch that the checkpoint has another epoch for.
+
+    Args:
+        log: the partition.
+        entries: ascending by epoch; None where there is no checkpoint.
+        log_start_offset: offsets below it need no epoch. Where the broker did not stop cleanly, it may be older than the
+            entries, which a broker cuts at the log start.
+    """
+    placed = [one for one in _placed(log) if one.stretch.last_offset >= log_start_offset]
+    is_clean = bool(log.segments) and log.segments[-1].standing.is_clean
+    if entries and not is_clean:
+        log_start_offset = max(log_start_offset, entries[0].start_offset)
+    text = (
+        _disorder(entries, log.end_offset) or _disagreement(placed, entries, log_start_offset)
+        if entries
+        else _absence(placed, is_there=entries is not None)
+    )
+    if text is None:
+        return []
+    path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
+    return [Finding(FindingCode.EPOCHS_WRONG, Harm.WRONG_ANSWER, path, text, REBUILD, repair=DERIVED)]
+
+
+def _absence(placed: Sequence[_Placed], *, is_there: bool) -> str | None:
+    if not placed:
+        return None
+    what, epoch = "has no entry" if is_there else "is missing", placed[-1].stretch.epoch
+    return f"The file {what}, and the batches have leader epoch {epoch}: a follower cannot tell where logs part."
+
+
+def _disorder(entries: Sequence[EpochStart], end_offset: int) -> str | None:
+    """Return what is wrong with the entries alone, in a sentence."""
+    if entries[0].epoch < 0 or entries[0].start_offset < 0:
+        return f"The entry of epoch {entries[0].epoch}, offset {entries[0].start_offset}, is negative."
+    for one, other in pairwise(entries):
+        if other.start_offset <= one.start_offset:
+            at = f"at offset {other.start_offset}, and epoch {one.epoch} at {one.start_offset}"
+            return f"Leader epoch {other.epoch} begins {at}."
+    last = entries[-1]
+    if last.start_offset > end_offset:
+        return f"Leader epoch {last.epoch} begins at offset {last.start_offset}, and the log ends at {end_offset}."
+    return None
+
+
+def _disagreement(placed: Sequence[_Placed], entries: Sequence[EpochStart], log_start_offset: int) -> str | None:
+    """Return what batches say against the entries, in a sentence."""
+    starts = [entry.start_offset for entry in entries]
+    for stretch, _ in placed:
+        if stretch.last_offset < log_start_offset:
+            continue
+        first_offset = max(stretch.first_offset, log_start_offset)
+        place = bisect_right(starts, first_offset) - 1
+        said = entries[place].epoch if place >= 0 else None
+        if said != stretch.epoch:
+            says = "no epoch" if said is None else f"epoch {said}"
+            at = f"offset {stretch.first_offset} has leader epoch {stretch.epoch}"
+            return f"The batch of {at}, and the file has {says} there."
+        if place + 1 < len(starts) and starts[place + 1] <= stretch.last_offset:
+            later, at = entries[place + 1], f"offset {stretch.last_offset} is of epoch {stretch.epoch}"
+            return f"Leader epoch {later.epoch} begins at offset {later.start_offset}, and the batch of {at}."
+    return None
+
+
+def _placed(log: LogHistory) -> Iterator[_Placed]:
+    """Yield the stretches with an epoch: what a compaction made of messages of v0 and v1 has none."""
+    for segment in log.segments:
+        path = segment.standing.path_of(FileKind.LOG)
+        yield from (_Placed(one, path) for one in segment.epochs if one.epoch != _NO_EPOCH)

@@ -1,0 +1,297 @@
+"""Findings of the files of a log dir: checkpoints held against the logs, ``meta.properties``, topic ids, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from policies.checking.findings import Finding, FindingCode, Harm
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    HOLD_IDS_FILE,
+    HOLDS_FILE,
+    INCOMPLETE_FILE,
+    JOURNAL_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE,
+    ROTATED_JOURNAL_FILE,
+    SCRATCH_SUFFIX,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+)
+
+CHECKPOINTS: Final = (
+    RECOVERY_POINT_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+PARTITION_METADATA: Final = "partition.metadata"
+"""The KIND of ``verify --repair=KIND`` that writes a topic id again."""
+_OF_A_LOG_DIR: Final = frozenset(
+    {
+        *(LOCK_FILE, CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, "bootstrap.checkpoint"),
+        *(JOURNAL_FILE, ROTATED_JOURNAL_FILE, HOLDS_FILE, HOLD_IDS_FILE, MANIFEST_FILE, INCOMPLETE_FILE),
+        *CHECKPOINTS,
+    }
+)
+_OF_A_PARTITION: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE})
+_OF_THE_METADATA: Final = re.compile(r"quorum-state(\.tmp)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|.*\.part")
+_TEMPORARY: Final = ".tmp"
+_LIKE_A_SEGMENT: Final = re.compile(r".*\.(log|index|timeindex|txnindex|snapshot|cleaned|swap|deleted)")
+_BEYOND: Final = {
+    RECOVERY_POINT_CHECKPOINT: (Harm.DATA_LOST, "records that were on disk are gone"),
+    HIGH_WATERMARK_CHECKPOINT: (Harm.DATA_LOST, "records that all replicas had are gone here"),
+    LOG_START_OFFSET_CHECKPOINT: (Harm.DATA_LOST, "the next start of the broker deletes all segments"),
+    CLEANER_OFFSET_CHECKPOINT: (Harm.WASTE, "the cleaner begins with the whole log again"),
+}
+_UNREAD: Final = {
+    RECOVERY_POINT_CHECKPOINT: (Harm.SLOW_START, "a broker that did not stop cleanly reads every segment anew"),
+    HIGH_WATERMARK_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline"),
+    LOG_START_OFFSET_CHECKPOINT: (Harm.WRONG_ANSWER, "deleted records that are still on disk come back"),
+    CLEANER_OFFSET_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline when the cleaner reads it"),
+}
+_MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
+_ASK_FOR_RECORDS: Final = (
+    "Do not start the broker before another replica has the records, or the directory is copied to a safe place."
+)
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+class LogEnds(NamedTuple):
+    """Where a log begins and ends, as it lies on disk."""
+
+    start_offset: int
+    end_offset: int
+
+
+class OffsetCheckpoint(NamedTuple):
+    """A checkpoint file of a log dir."""
+
+    path: str
+    name: str
+    offsets: Mapping[TopicPartition, int]
+    repeated: Sequence[TopicPartition] = ()
+    """Partitions with more than one line."""
+    error: str | None = None
+    """Why it cannot be read."""
+
+
+class TopicId(NamedTuple):
+    """The ``partition.metadata`` of a partition."""
+
+    directory: str
+    name: TopicPartition
+    topic_id: str | None
+    """None without the file."""
+    error: str | None = None
+    """Why it cannot be read."""
+
+
+class MetaProperties(NamedTuple):
+    """The ``meta.properties`` of a log dir."""
+
+    path: str
+    values: Mapping[str, str]
+    error: str | None = None
+
+
+class Entry(NamedTuple):
+    """An entry of a directory."""
+
+    name: str
+    is_directory: bool
+
+
+def checkpoint_findings(
+    checkpoint: OffsetCheckpoint, logs: Mapping[TopicPartition, LogEnds], present: Iterable[TopicPartition] | None
+) -> Iterator[Finding]:
+    """Yield what is wrong with one checkpoint file.
+
+    Args:
+        checkpoint: as it was read before the logs were.
+        logs: the partitions that were read.
+        present: all partitions of the log dir; None to pass over lines of partitions that are not there.
+    """
+    path, name = checkpoint.path, checkpoint.name
+    if checkpoint.error is not None:
+        harm, so = _UNREAD[name]
+        yield Finding(
+            FindingCode.CHECKPOINT_CORRUPT, harm, path, f"It cannot be read: {checkpoint.error}; {so}.", _MEND_THE_LINE
+        )
+        return
+    for twice in checkpoint.repeated:
+        text = f"{twice} has more than one line: the last one counts."
+        yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.WRONG_ANSWER, path, text, _MEND_THE_LINE)
+    known = checkpoint.offsets if present is None else set(present)
+    stale = [partition for partition in checkpoint.offsets if partition not in known]
+    for partition, offset in checkpoint.offsets.items():
+        if offset < 0:
+            text = f"{partition} has the offset {offset}."
+            yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.WRONG_ANSWER, path, text, _MEND_THE_LINE)
+        elif (log := logs.get(partition)) is not None and offset > log.end_offset:
+            harm, so = _BEYOND[name]
+            text = f"{partition} has the offset {offset}, and its log ends at {log.end_offset}: {so}."
+            remedy = _MEND_THE_LINE if harm is Harm.WASTE else _ASK_FOR_RECORDS
+            issue = "KAFKA-17076" if name == HIGH_WATERMARK_CHECKPOINT else None
+            yield Finding(FindingCode.CHECKPOINT_BEYOND_END, harm, path, text, remedy, None, offset, issue)
+    if stale:
+        named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
+        text = f"{named}{others}, and no directory here."
+        yield Finding(FindingCode.CHECKPOINT_STALE, Harm.NOTE, path, text, "Nothing: the broker drops such lines.")
+
+
+def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int]) -> Finding:
+    """Return the finding of a gap in a log that was never compacted.
+
+    Args:
+        directory: of the partition.
+        path: of the ``.log`` behind the gap.
+        position: of the batch behind it.
+        gap: the first offset that is not there, and the first one behind it.
+    """
+    text = (
+        f"{directory}: nothing has the offsets {gap[0]} to {gap[1] - 1}, and nothing else here looks compacted: a"
+        " segment may be missing, or a base offset is wrong."
+    )
+    remedy = "Compare with another replica; a backup may have the segment."
+    return Finding(FindingCode.OFFSET_GAP, Harm.NOTE, path, text, remedy, position, gap[0])
+
+
+def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -> Iterator[Finding]:
+    """Yield what is wrong with the topic ids of all partitions of a broker.
+
+    Args:
+        ids: of every partition.
+        known: topic ids by the cluster metadata; None where there is none.
+    """
+    most: dict[str, dict[str, int]] = {}
+    for one in ids:
+        if one.topic_id is not None:
+            counts = most.setdefault(one.name.topic, {})
+            counts[one.topic_id] = counts.get(one.topic_id, 0) + 1
+    for one in ids:
+        path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
+        if one.error is not None:
+            text = f"It cannot be read: {one.error}; the broker does not serve the partition."
+            remedy = "Write the file anew by logcleaner verify --repair=partition.metadata."
+            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=PARTITION_METADATA)
+            continue
+        counts = most.get(topic, {})
+        wanted = (known or {}).get(topic) or max(
+            counts, key=lambda topic_id: (counts[topic_id], topic_id), default=None
+        )
+        if wanted is None or one.topic_id == wanted:
+            continue
+        says = "the cluster metadata has" if topic in (known or {}) else "other partitions of the topic have"
+        if one.topic_id is None:
+            text = (
+                f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
+            )
+            remedy = "Write the file anew by logcleaner verify --repair=partition.metadata."
+            yield Finding(
+                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, remedy,
+                kafka_issue="KAFKA-16814", repair=PARTITION_METADATA,
+            )  # fmt: skip
+        else:
+            text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."
+            remedy = "Find out which topic the records are of; move the directory away if it is an older topic's."
+            yield Finding(FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, remedy, kafka_issue="KAFKA-14616")
+
+
+def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
+    """Yield what is wrong with the ``meta.properties`` of the log dirs of one broker."""
+    sound = []
+    for one in found:
+        cause = one.error or _cause(one.values)
+        if cause is None:
+            sound.append(one)
+            continue
+        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
+        text = f"{cause[0].upper()}{cause[1:]}: the broker does not start."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, one.path, text, remedy)
+    for key in ("cluster.id", "node.id", "broker.id"):
+        values = {one.values[key] for one in sound if key in one.values}
+        if len(values) > 1:
+            text = f"{key} is {sound[-1].values.get(key)}, and another log dir has {sorted(values)[0]}: the broker does not start."
+            remedy = "Find out which broker the log dir belongs to, and name only log dirs of one broker."
+            yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, remedy)
+    ids = [one.values["directory.id"] for one in sound if "directory.id" in one.values]
+    if len(set(ids)) < len(ids):
+        text = "Two log dirs have the same directory.id: the broker does not start."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, "Format the copy anew.")
+
+
+def _cause(values: Mapping[str, str]) -> str | None:
+    version = values.get("version")
+    if version not in ("0", "1"):
+        return f"version is {version}, neither 0 nor 1"
+    number = "node.id" if version == "1" else "broker.id"
+    stated = values.get(number)
+    if stated is None and version == "1":
+        return f"{number} is missing"
+    if stated is not None and not stated.isdecimal():
+        return f"{number} is {stated}, no whole number"
+    if version == "1" and not values.get("cluster.id"):
+        return "cluster.id is missing"
+    directory_id = values.get("directory.id")
+    if directory_id is not None and not _ID.fullmatch(directory_id):
+        return f"directory.id is {directory_id}, no id of 22 characters"
+    return None
+
+
+def log_dir_name_findings(log_dir: str, entries: Iterable[Entry]) -> Iterator[Finding]:
+    """Yield the names in a log dir that no part of Kafka, nor of logcleaner, gives."""
+    for name, is_directory in entries:
+        path = f"{log_dir}/{name}"
+        if is_directory:
+            if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
+                text = "No partition has such a name: the broker does not start."
+                remedy = "Move the directory away; lost+found belongs beside a log dir: use a directory below the mount point."
+                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, remedy)
+        elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
+            text = "No part of Kafka gives a file this name; the broker ignores it."
+            yield Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, "Move it away if nobody needs it here.")
+
+
+def partition_name_findings(
+    directory: str, others: Iterable[str], orphans: Iterable[str], name: TopicPartition
+) -> Iterator[Finding]:
+    """Yield the names in a partition directory that no part of Kafka, nor of logcleaner, gives.
+
+    Args:
+        directory: of the partition.
+        others: names of entries that are no segment files.
+        orphans: names of index files without a ``.log``.
+        name: of the partition.
+    """
+    for other in sorted(others):
+        path, is_metadata = f"{directory}/{other}", name.topic == CLUSTER_METADATA_TOPIC
+        if other.removesuffix(_TEMPORARY) in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
+            continue
+        if is_metadata and _OF_THE_METADATA.fullmatch(other):
+            continue
+        if parse_segment_file_name(other) is not None:
+            text, harm = "It has the name of a segment file, and is no plain file.", Harm.WRONG_ANSWER
+        elif _LIKE_A_SEGMENT.fullmatch(other):
+            text, harm = (
+                "It ends as a segment file does, and begins with no offset: the broker does not start.",
+                Harm.NO_START,
+            )
+        else:
+            text, harm = "No part of Kafka gives a file this name; the broker ignores it.", Harm.NOTE
+        yield Finding(FindingCode.NAME_STRANGE, harm, path, text, "Move it away if nobody needs it here.")
+    for orphan in sorted(orphans):
+        text = "There is no .log of this name: the next start of the broker deletes the file."
+        yield Finding(FindingCode.NAME_STRANGE, Harm.WASTE, f"{directory}/{orphan}", text, "Nothing.")

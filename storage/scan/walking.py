@@ -1,0 +1,358 @@
+"""One walk over a ``.log`` that is there to find damage: every batch's length, header, checksum and place.
+
+The walk reads window by window into one buffer, which stays in the cache between the copy and the checksum. It never
+maps a file: a log dir that a broker works on may change at any moment. Behind a batch that is damaged, the walk goes on
+where its length says, if something like a batch stands there, else where the offset index has the next sound one.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from storage.anomalies import Anomaly, Seen
+from storage.arrays import Bytes, Table
+from storage.errors import CorruptBatch, PlanOutOfDate
+from storage.kernels.crc import first_bad_crc
+from storage.kernels.layout import BATCH, CODEC_MASK
+from storage.kernels.scan import scan_batches
+from storage.kernels.status import Status
+from storage.names import FileKind
+from storage.records.header import CRC_POSITION, CRC_START, LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MAX
+from storage.records.legacy import LegacyHeader, parse_legacy_header
+from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_ID
+from storage.scan.arena import Arena
+from storage.scan.slices import CAUSES
+
+WINDOW_BYTES: Final = 1 << 20
+"""Read at once: so few bytes that they are still in the second cache when their checksum is computed."""
+ROWS_MAX: Final = 16_384
+SEEN_MAX: Final = 100
+"""Anomalies told of one file. Behind so many, nothing of it is told apart any more."""
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_CRC: Final = struct.Struct(">I")
+_CODEC_MAX: Final = 4
+_MAGIC_V2: Final = 2
+_LENGTH_MIN: Final = 14
+_LEGACY_HEADER_BYTES: Final = 26
+_RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+_PIECE_BYTES: Final = 64 << 20
+"""A batch of more is verified piece by piece before memory is taken for it: its length may be damage."""
+_TRIES_MAX: Final = 1_000
+
+
+class Hand:
+    """The buffers of one thread: one walk after another uses them."""
+
+    def __init__(self) -> None:
+        self.buf = np.empty(WINDOW_BYTES, np.uint8)
+        self.table: Table = np.zeros(ROWS_MAX, BATCH)
+        self._arena: Arena | None = None
+
+    @property
+    def arena(self) -> Arena:
+        """Codecs, made when they are first needed."""
+        if self._arena is None:
+            self._arena = Arena()
+        return self._arena
+
+
+class Rows(NamedTuple):
+    """Batches with right checksums that lie side by side, in the order of their offsets."""
+
+    buf: Bytes
+    """The window."""
+    table: Table
+    """``layout.BATCH``, valid until the next rows are taken; of messages of v0 and v1 without their records."""
+    file_position: int
+    """Of ``buf[0]``."""
+    is_legacy: bool
+    first_offset: int
+    """The offset behind the batch before them."""
+
+
+class LogFile(NamedTuple):
+    """A ``.log`` to walk over, open for reading."""
+
+    descriptor: int
+    path: Path
+    base_offset: int
+    size_bytes: int
+    """Bytes to read, from its beginning: a broker may append more meanwhile."""
+    upper_offset: int | None
+    """Base offset of the next segment; None for the last one."""
+    known_starts: list[int]
+    """Positions, ascending, where batches start, as the offset index says. They are not believed unseen."""
+
+
+class _Batch(NamedTuple):
+    """A batch as its first bytes describe it."""
+
+    position: int
+    base_offset: int
+    size_bytes: int
+    magic: int
+    is_here: bool
+    """Whether its length is possible, and the file has so many bytes."""
+
+
+class _Neighbour(NamedTuple):
+    """The last batch taken, and the offset behind the one before it."""
+
+    position: int
+    base_offset: int
+    lower_offset: int
+
+
+class LogWalk:
+    """A walk over one ``.log``."""
+
+    def __init__(self, file: LogFile, hand: Hand, spend: Callable[[int], None]) -> None:
+        """Prepare to walk.
+
+        Args:
+            file: what is read.
+            hand: buffers.
+            spend: told the bytes that were read; it may wait, or raise to end the walk.
+        """
+        self.seen: list[Seen] = []
+        self.damaged: list[tuple[int, int]] = []
+        """Ranges of bytes, ascending, that hold no sound batch."""
+        self.end_position = 0
+        """The byte behind the last sound batch."""
+        self.next_offset = file.base_offset
+        """The offset behind the last sound batch."""
+        self._file, self._hand, self._spend = file, hand, spend
+        self._last = _Neighbour(-1, -1, file.base_offset)
+        self._told: set[Anomaly] = set()
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the sound batches, in runs; what else is met goes to ``seen`` and ``damaged``.
+
+        Raises: PlanOutOfDate where the file is shorter than it was, OSError, and what ``spend`` raises.
+        """
+        file, hand, position, window_bytes = self._file, self._hand, 0, WINDOW_BYTES
+        while position < file.size_bytes:
+            end = min(position + window_bytes, file.size_bytes)
+            buf = self._window(position, end)
+            lower_offset = self.next_offset
+            status, count, stopped, _, _ = scan_batches(buf, 0, buf.size, lower_offset, 0, hand.table)
+            is_legacy = status == Status.LEGACY_MAGIC and not count
+            bad = int(first_bad_crc(buf, hand.table, 0, count)) if count else -1
+            if is_legacy:
+                count, stopped = self._read_legacy(buf, position)
+            elif bad >= 0:
+                count, stopped = bad, int(hand.table["position"][bad])
+            if count:
+                found = Rows(buf, hand.table[:count], position, is_legacy, lower_offset)
+                self._take(found)
+                yield found
+            position += stopped
+            if bad >= 0 or not (count or self._grows(position, end)):
+                position = self._past(Status.BAD_CRC if bad >= 0 else Status(status), position)
+                window_bytes = WINDOW_BYTES
+            else:
+                window_bytes = WINDOW_BYTES if count else max(window_bytes, self._batch_at(position).size_bytes)
+            if len(self.seen) >= SEEN_MAX:
+                text = f"there are more than {SEEN_MAX:,} such places: the rest of the file was not looked at"
+                self.seen.append(Seen(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
+                self.damaged.append((position, file.size_bytes))
+                return
+
+    def _window(self, start: int, end: int) -> Bytes:
+        if self._hand.buf.size < end - start:
+            self._hand.buf = np.empty(end - start, np.uint8)
+        buf = self._hand.buf[: end - start]
+        self._fill(buf, start)
+        self._spend(end - start)
+        return buf
+
+    def _fill(self, buf: Bytes, start: int) -> None:
+        filled = 0
+        while filled < buf.size:
+            count = os.preadv(self._file.descriptor, [buf[filled:].data], start + filled)
+            if count == 0:
+                raise PlanOutOfDate(self._file.path, "it was truncated while it was read")
+            filled += count
+
+    def _grows(self, position: int, end: int) -> bool:
+        """Tell whether the batch is there in full, and only the window was too small for it."""
+        found = self._batch_at(position)
+        if not found.is_here or position + found.size_bytes <= end:
+            return False
+        return found.size_bytes <= _PIECE_BYTES or self._is_sound(found)
+
+    def _read_legacy(self, buf: Bytes, file_position: int) -> tuple[int, int]:
+        """Fill the table with v0 and v1 messages, until one that is damaged or of another version.
+
+        Returns: their number, and the byte of the window behind them.
+        """
+        table, data, position, count, next_offset = self._hand.table, buf.data, 0, 0, self.next_offset
+        while count < table.size:
+            try:
+                header = parse_legacy_header(data, position, self._file.path, file_position)
+            except CorruptBatch:
+                break
+            behind = position + header.size_bytes
+            if behind > buf.size or header.last_offset < next_offset or not _is_sound_legacy(data, position, header):
+                break
+            is_wrapper = header.attributes & CODEC_MASK != 0
+            row = table[count]
+            row["position"], row["size"] = position, header.size_bytes
+            row["base_offset"] = next_offset if is_wrapper else header.last_offset
+            row["last_offset"], row["max_timestamp"] = header.last_offset, header.max_timestamp_ms
+            row["attributes"], row["record_count"] = header.attributes & 0x0F, 1
+            row["producer_id"], row["leader_epoch"] = NO_PRODUCER_ID, NO_LEADER_EPOCH
+            position, next_offset, count = behind, header.last_offset + 1, count + 1
+        return count, position
+
+    def _take(self, rows: Rows) -> None:
+        """Note sound batches, and what is wrong with their places."""
+        table, file = rows.table, self._file
+        last = table[-1]
+        self.end_position = rows.file_position + int(last["position"] + last["size"])
+        self.next_offset = int(last["last_offset"]) + 1
+        if file.upper_offset is not None and self.next_offset > file.upper_offset:
+            text = f"reaches into the segment of offset {file.upper_offset}"
+            self._tell_first(Anomaly.BEYOND_NEXT, rows, file.upper_offset, text)
+        if self.next_offset - 1 - file.base_offset > _RELATIVE_OFFSET_MAX:
+            text = f"lies more than 2^31 - 1 offsets behind the segment's base {file.base_offset}"
+            self._tell_first(Anomaly.OVERFLOW, rows, file.base_offset + _RELATIVE_OFFSET_MAX + 1, text)
+        if not rows.is_legacy:
+            codecs = table["attributes"] & CODEC_MASK
+            for row in np.flatnonzero(codecs > _CODEC_MAX).tolist():
+                self._tell(
+                    Anomaly.HEADER, rows, row, f"names the compression codec {codecs[row]}, which does not exist"
+                )
+        lower_offset = rows.first_offset if table.size == 1 else int(table[-2]["last_offset"]) + 1
+        self._last = _Neighbour(rows.file_position + int(last["position"]), int(last["base_offset"]), lower_offset)
+
+    def _tell_first(self, anomaly: Anomaly, rows: Rows, offset: int, text: str) -> None:
+        """Tell of the first batch that reaches an offset, once a file: those behind it do as well."""
+        if anomaly not in self._told:
+            self._told.add(anomaly)
+            self._tell(anomaly, rows, int(np.searchsorted(rows.table["last_offset"], offset)), text)
+
+    def _tell(self, anomaly: Anomaly, rows: Rows, row: int, text: str) -> None:
+        batch = rows.table[row]
+        position, offset = rows.file_position + int(batch["position"]), int(batch["base_offset"])
+        self.seen.append(Seen(anomaly, FileKind.LOG, position, offset, f"the batch of offset {offset} {text}"))
+
+    def _past(self, status: Status, position: int) -> int:
+        """Tell what is wrong at a byte, and return where the walk goes on."""
+        found = self._batch_at(position)
+        if not found.is_here:
+            return self._past_unreadable(position, CAUSES.get(status, "the file ends within a batch"))
+        behind = position + found.size_bytes
+        if not self._is_sound(found):
+            text = (
+                f"the checksum of the batch of offset {found.base_offset} ({found.size_bytes:,} bytes) does not agree"
+            )
+            anomaly = Anomaly.CRC
+            if behind < self._file.size_bytes and not self._is_plausible(self._batch_at(behind)):
+                behind = self._next_sound(position) or behind
+        elif self._accepts(found):
+            return position  # taken by the next scan
+        else:
+            cause = CAUSES.get(status, "it contradicts itself")
+            text = f"the header of the batch of offset {found.base_offset} cannot be: {cause}"
+            anomaly = Anomaly.HEADER
+        self.seen.append(Seen(anomaly, FileKind.LOG, position, found.base_offset, text))
+        self.damaged.append((position, behind))
+        return behind
+
+    def _accepts(self, found: _Batch) -> bool:
+        """Take a sound batch that only its offset sets apart; tell which of two neighbours is in the wrong place."""
+        if found.base_offset >= self.next_offset or not 0 <= found.base_offset < OFFSET_MAX:
+            return False
+        last, file = self._last, self._file
+        if last.position < 0:
+            text = f"the batch of offset {found.base_offset} lies below the segment's base {file.base_offset}"
+            self.seen.append(Seen(Anomaly.BELOW_BASE, FileKind.LOG, found.position, found.base_offset, text))
+        elif last.lower_offset <= found.base_offset < last.base_offset:
+            text = f"offset {last.base_offset} lies between offsets below {last.lower_offset} and {found.base_offset}"
+            self.seen.append(Seen(Anomaly.OFFSET_BACK, FileKind.LOG, last.position, last.base_offset, text))
+        else:
+            text = f"offset {found.base_offset} follows offset {self.next_offset - 1}"
+            self.seen.append(Seen(Anomaly.OFFSET_BACK, FileKind.LOG, found.position, found.base_offset, text))
+        self.next_offset = found.base_offset
+        return True
+
+    def _past_unreadable(self, position: int, cause: str) -> int:
+        file = self._file
+        behind = self._next_sound(position)
+        if behind is not None:
+            text = f"{behind - position:,} bytes between two batches are no batch: {cause}"
+            self.seen.append(Seen(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
+        else:
+            behind = file.size_bytes
+            is_zero = self._is_zero(position)
+            what = "zeros" if is_zero else "bytes that are no whole batch"
+            text = f"the file ends with {behind - position:,} {what}" + ("" if is_zero else f": {cause}")
+            anomaly = Anomaly.ZERO_TAIL if is_zero else Anomaly.TAIL
+            self.seen.append(Seen(anomaly, FileKind.LOG, position, self.next_offset, text))
+        self.damaged.append((position, behind))
+        return behind
+
+    def _is_zero(self, position: int) -> bool:
+        while position < self._file.size_bytes:
+            end = min(position + WINDOW_BYTES, self._file.size_bytes)
+            if self._window(position, end).any():
+                return False
+            position = end
+        return True
+
+    def _next_sound(self, position: int) -> int | None:
+        """Return the next byte where a sound batch starts, among those that the offset index names."""
+        starts = self._file.known_starts
+        for start in starts[(first := bisect_right(starts, position)) : first + _TRIES_MAX]:
+            found = self._batch_at(start)
+            if self._is_plausible(found) and self._is_sound(found):
+                return start
+        return None
+
+    def _is_plausible(self, found: _Batch) -> bool:
+        return found.is_here and found.base_offset >= self.next_offset
+
+    def _batch_at(self, position: int) -> _Batch:
+        left_bytes = self._file.size_bytes - position
+        data = os.pread(self._file.descriptor, MAGIC_POSITION + 1, position) if left_bytes > MAGIC_POSITION else b""
+        if len(data) <= MAGIC_POSITION:
+            return _Batch(position, -1, 0, -1, is_here=False)
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(data)
+        size_bytes, magic = LOG_OVERHEAD_BYTES + length, data[MAGIC_POSITION]
+        is_here = length >= _LENGTH_MIN and size_bytes <= left_bytes and magic <= _MAGIC_V2
+        return _Batch(position, base_offset, size_bytes, magic, is_here)
+
+    def _is_sound(self, found: _Batch) -> bool:
+        """Compute the checksum of a batch that is there in full, piece by piece."""
+        is_v2 = found.magic == _MAGIC_V2
+        at, start = (CRC_POSITION, CRC_START) if is_v2 else (LOG_OVERHEAD_BYTES, MAGIC_POSITION)
+        stated = _CRC.unpack(os.pread(self._file.descriptor, _CRC.size, found.position + at))[0]
+        position, end, crc = found.position + start, found.position + found.size_bytes, 0
+        checksum = _crc32c() if is_v2 else zlib.crc32
+        while position < end:
+            piece = os.pread(self._file.descriptor, min(WINDOW_BYTES, end - position), position)
+            if not piece:
+                raise PlanOutOfDate(self._file.path, "it was truncated while it was read")
+            crc, position = checksum(piece, crc), position + len(piece)
+            self._spend(0)
+        return bool(crc == stated)
+
+
+def _crc32c() -> Callable[[bytes, int], int]:
+    from crc32c import crc32c  # noqa: PLC0415 - only damage needs it
+
+    return crc32c
+
+
+def _is_sound_legacy(data: memoryview, position: int, header: LegacyHeader) -> bool:
+    covered = data[position + MAGIC_POSITION : position + header.size_bytes]
+    return zlib.crc32(covered) == header.crc
