@@ -37,7 +37,7 @@ CHECKPOINTS: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-PARTITION_METADATA: Final = "partition.metadata"
+TOPIC_ID: Final = "topic-id"
 """The KIND of ``verify --repair=KIND`` that writes a topic id again."""
 _OF_A_LOG_DIR: Final = frozenset(
     {
@@ -185,8 +185,8 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
         path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
         if one.error is not None:
             text = f"It cannot be read: {one.error}; the broker does not serve the partition."
-            remedy = "Write the file anew by logcleaner verify --repair=partition.metadata."
-            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=PARTITION_METADATA)
+            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
+            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=TOPIC_ID)
             continue
         counts = most.get(topic, {})
         wanted = (known or {}).get(topic) or max(
@@ -199,10 +199,10 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
             text = (
                 f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
             )
-            remedy = "Write the file anew by logcleaner verify --repair=partition.metadata."
+            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
             yield Finding(
                 FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, remedy,
-                kafka_issue="KAFKA-16814", repair=PARTITION_METADATA,
+                kafka_issue="KAFKA-16814", repair=TOPIC_ID,
             )  # fmt: skip
         else:
             text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."

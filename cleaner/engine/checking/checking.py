@@ -126,7 +126,7 @@ class _Check:
 
     def _open(self, log_dir: LogDir) -> _Dir | None:
         try:
-            is_live = log_dir.locked_by() is not None
+            is_live = not self._request.is_locked_by_us and log_dir.locked_by() is not None
             is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
             return _Dir(log_dir, is_live, is_clean, read_checkpoints(log_dir.path), read_meta_properties(log_dir.path))
         except UnreadableFile as error:

@@ -86,7 +86,8 @@ def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repair
 
 def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
     """Mend what may be mended. The caller holds the locks of the log dirs. Arguments and errors as for ``plan_of``."""
-    planned = plan_of(opened, request, check)
+    check_request = replace(request.check, is_locked_by_us=True)
+    planned = plan_of(opened, request._replace(check=check_request), check)
     done = {id(result): result for result in planned.results}
     for log_dir in opened.log_dirs:
         own = [result for result in planned.results if result.planned.path.parent.parent == log_dir.path]
