@@ -72,7 +72,7 @@ class Anomaly(StrEnum):
     """A transaction index that does not parse."""
 
 
-class Seen(NamedTuple):
+class SeenAnomaly(NamedTuple):
     """One anomaly of a file of a segment."""
 
     anomaly: Anomaly

@@ -12,6 +12,7 @@ FILES = {
     f"storage.{name}"
     for name in (
         *(
+            "anomalies",
             "arrays",
             "checkpoints",
             "directory",
@@ -41,7 +42,7 @@ MAY_IMPORT = {
     "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
     "storage/__init__.py": {"storage"},
     "storage": FILES,
-    "policies": {"policies", "storage.names", "storage.errors", "storage.kernels.status"},
+    "policies": {"policies", "storage.names", "storage.errors", "storage.anomalies", "storage.kernels.status"},
     "cleaner/errors.py": {"storage"},
     "cleaner/config": {"cleaner.config", "policies", "storage"},
     "cleaner/engine": {"cleaner.engine", "cleaner.errors", "policies", "storage"},

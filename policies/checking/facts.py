@@ -68,7 +68,7 @@ class OffsetGap(NamedTuple):
 
 
 class SegmentHistory(NamedTuple):
-    """What one segment tells."""
+    """The facts that one segment tells."""
 
     standing: Standing
     next_offset: int
@@ -85,7 +85,7 @@ class SegmentHistory(NamedTuple):
 
 
 class LogHistory(NamedTuple):
-    """What the segments of a partition tell, ascending."""
+    """The facts that the segments of a partition tell, ascending."""
 
     directory: str
     segments: Sequence[SegmentHistory]

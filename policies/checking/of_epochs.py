@@ -1,4 +1,4 @@
-"""Findings of leader epochs: batches in the order of their epochs, and ``leader-epoch-checkpoint`` held against them."""
+"""Findings of leader epochs: the batches in their order, and ``leader-epoch-checkpoint`` held against them."""
 
 from __future__ import annotations
 
@@ -40,17 +40,8 @@ def order_findings(log: LogHistory) -> list[Finding]:
             f"The batch of offset {wrong.stretch.first_offset} has leader epoch {wrong.stretch.epoch}, its neighbour"
             f" {other.stretch.epoch}: a follower that compares epochs may cut off the wrong records."
         )
-        found.append(
-            Finding(
-                FindingCode.EPOCH_BACKWARDS,
-                Harm.WRONG_ANSWER,
-                wrong.path,
-                text,
-                FETCH_AGAIN,
-                wrong.stretch.position,
-                wrong.stretch.first_offset,
-            )  # fmt: skip
-        )
+        place_of = wrong.stretch.position, wrong.stretch.first_offset
+        found.append(Finding(FindingCode.EPOCH_BACKWARDS, Harm.WRONG_ANSWER, wrong.path, text, FETCH_AGAIN, *place_of))
     return found
 
 
@@ -60,8 +51,8 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
     Args:
         log: the partition.
         entries: ascending by epoch; None where there is no checkpoint.
-        log_start_offset: offsets below it need no epoch. Where the broker did not stop cleanly, it may be older than the
-            entries, which a broker cuts at the log start.
+        log_start_offset: offsets below it need no epoch. Where the broker did not stop cleanly, it may be older than
+            the entries, which a broker cuts at the log start.
     """
     placed = [one for one in _placed(log) if one.stretch.last_offset >= log_start_offset]
     is_clean = bool(log.segments) and log.segments[-1].standing.is_clean

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from policies.checking.findings import Finding, FindingCode, Harm
-from storage.anomalies import Anomaly, Seen
+from storage.anomalies import Anomaly, SeenAnomaly
 from storage.names import FileKind, segment_file_name
 
 DERIVED: Final = "derived"
@@ -97,17 +97,17 @@ _RULES: Final = {
 }
 _OF_AN_END: Final = frozenset({Anomaly.TAIL, Anomaly.ZERO_TAIL})
 _OF_AN_OPEN_INDEX: Final = frozenset({Anomaly.ENTRIES_ZERO, Anomaly.TIMES_ZERO, Anomaly.TIME_END})
-"""How the index files of an active segment look while a broker runs, and where one was killed: they are allocated ahead,
-and the last entry of the time index comes when the segment is closed."""
+"""How the index files of an active segment look while a broker runs, and where one was killed: they are allocated
+ahead, and the last entry of the time index comes when the segment is closed."""
 
 
-def file_findings(seen: Iterable[Seen], standing: Standing) -> list[Finding]:
+def file_findings(seen: Iterable[SeenAnomaly], standing: Standing) -> list[Finding]:
     """Return the findings of the files of one segment; anomalies that are healthy where they stand are left out."""
     return [_finding(one, standing) for one in seen if not _is_healthy(one.anomaly, standing)]
 
 
 def missing_findings(missing: Iterable[FileKind], size_bytes: int, standing: Standing) -> list[Finding]:
-    """Return the findings of index files that are not there. A broker makes those of an empty segment when it needs them.
+    """Return the findings of index files that are not there. A broker makes those of an empty segment when it must.
 
     Args:
         missing: their kinds.
@@ -135,10 +135,11 @@ def _is_healthy(anomaly: Anomaly, standing: Standing) -> bool:
     return anomaly in _OF_AN_OPEN_INDEX and (standing.is_live or standing.is_recovered)
 
 
-def _finding(seen: Seen, standing: Standing) -> Finding:
+def _finding(seen: SeenAnomaly, standing: Standing) -> Finding:
     rule = _RULES[seen.anomaly]
     text = f"{seen.text[0].upper()}{seen.text[1:]}: {rule.so}."
-    harm, remedy, repair = rule.harm, REBUILD, DERIVED
+    harm, remedy = rule.harm, REBUILD
+    repair: str | None = DERIVED
     if seen.kind is FileKind.LOG:
         remedy, repair = FETCH_AGAIN, None
         if seen.anomaly in _OF_AN_END and standing.is_last and standing.is_recovered:

@@ -66,11 +66,12 @@ _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the fil
 _ASK_FOR_RECORDS: Final = (
     "Do not start the broker before another replica has the records, or the directory is copied to a safe place."
 )
+_NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class LogEnds(NamedTuple):
-    """Where a log begins and ends, as it lies on disk."""
+    """The offsets at which a log begins and ends, as it lies on disk."""
 
     start_offset: int
     end_offset: int
@@ -107,7 +108,7 @@ class MetaProperties(NamedTuple):
     error: str | None = None
 
 
-class Entry(NamedTuple):
+class NamedEntry(NamedTuple):
     """An entry of a directory."""
 
     name: str
@@ -224,7 +225,7 @@ def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
     for key in ("cluster.id", "node.id", "broker.id"):
         values = {one.values[key] for one in sound if key in one.values}
         if len(values) > 1:
-            text = f"{key} is {sound[-1].values.get(key)}, and another log dir has {sorted(values)[0]}: the broker does not start."
+            text = f"{key} is not the same in all log dirs ({', '.join(sorted(values))}): the broker does not start."
             remedy = "Find out which broker the log dir belongs to, and name only log dirs of one broker."
             yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, remedy)
     ids = [one.values["directory.id"] for one in sound if "directory.id" in one.values]
@@ -251,14 +252,14 @@ def _cause(values: Mapping[str, str]) -> str | None:
     return None
 
 
-def log_dir_name_findings(log_dir: str, entries: Iterable[Entry]) -> Iterator[Finding]:
+def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterator[Finding]:
     """Yield the names in a log dir that no part of Kafka, nor of logcleaner, gives."""
     for name, is_directory in entries:
         path = f"{log_dir}/{name}"
         if is_directory:
             if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
                 text = "No partition has such a name: the broker does not start."
-                remedy = "Move the directory away; lost+found belongs beside a log dir: use a directory below the mount point."
+                remedy = "Move the directory away; beside lost+found, use a directory below the mount point as log dir."
                 yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, remedy)
         elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
             text = "No part of Kafka gives a file this name; the broker ignores it."
@@ -285,10 +286,7 @@ def partition_name_findings(
         if parse_segment_file_name(other) is not None:
             text, harm = "It has the name of a segment file, and is no plain file.", Harm.WRONG_ANSWER
         elif _LIKE_A_SEGMENT.fullmatch(other):
-            text, harm = (
-                "It ends as a segment file does, and begins with no offset: the broker does not start.",
-                Harm.NO_START,
-            )
+            text, harm = _NO_OFFSET, Harm.NO_START
         else:
             text, harm = "No part of Kafka gives a file this name; the broker ignores it.", Harm.NOTE
         yield Finding(FindingCode.NAME_STRANGE, harm, path, text, "Move it away if nobody needs it here.")

@@ -1,7 +1,7 @@
 """Findings of producer snapshots: their entries held against the batches of the log below their offset.
 
-A snapshot may know less than the log, where a producer was idle for so long that the broker forgot it, and more, where a
-compaction or retention took the batches. What both know must agree.
+A snapshot may know less than the log, where a producer was idle for so long that the broker forgot it, and more, where
+a compaction or retention took the batches. What both know must agree.
 """
 
 from __future__ import annotations
@@ -39,24 +39,14 @@ def snapshot_findings(log: LogHistory, snapshots: Snapshots) -> list[Finding]:
     for offset, entries in snapshots.items():
         if isinstance(entries, str):
             text = f"The snapshot cannot be read: {entries}. The broker builds it anew from the log, which takes time."
-            harm = Harm.SLOW_START
-            found.append(_finding(FindingCode.SNAPSHOT_CORRUPT, harm, log, offset, text))
+            found.append(_finding(FindingCode.SNAPSHOT_CORRUPT, Harm.SLOW_START, log, offset, text))
         elif offset > log.end_offset and not log.is_damaged:
             text = f"The snapshot is of offset {offset}, and the log ends at {log.end_offset}: the log lost its end."
-            one = _finding(FindingCode.SNAPSHOT_WRONG, Harm.DATA_LOST, log, offset, text)
-            found.append(one._replace(remedy=FETCH_AGAIN, repair=None, kafka_issue="KAFKA-17076"))
-        else:
-            found += [
-                _finding(
-                    FindingCode.SNAPSHOT_WRONG,
-                    Harm.WRONG_ANSWER,
-                    log,
-                    offset,
-                    f"Producer {entry.producer_id} has a last batch at offset {entry.last_offset}, behind the snapshot.",
-                )
-                for entry in entries
-                if entry.last_offset >= offset
-            ][:1]
+            one = _wrong(log, offset, text)
+            found.append(one._replace(harm=Harm.DATA_LOST, remedy=FETCH_AGAIN, repair=None, kafka_issue="KAFKA-17076"))
+        elif (behind := next((entry for entry in entries if entry.last_offset >= offset), None)) is not None:
+            who = f"Producer {behind.producer_id} has its last batch at offset {behind.last_offset}"
+            found.append(_wrong(log, offset, f"{who}, behind the snapshot."))
     if not log.is_damaged:
         found += _disagreements(log, snapshots)
     return found
@@ -64,44 +54,45 @@ def snapshot_findings(log: LogHistory, snapshots: Snapshots) -> list[Finding]:
 
 def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
     """Take the log segment by segment, and hold the snapshots at their bases, and at the end, against what it tells."""
-    batches: dict[int, ProducersBatch] = {}
-    transactions = OpenTransactions()
-    ends = [(segment.standing.base_offset, segment) for segment in log.segments]
-    for offset, segment in ends:
-        yield from _at(offset, log, snapshots, batches, transactions)
-        batches.update(segment.producers)
+    told = _Told({}, OpenTransactions(), log.is_whole, log.is_whole and log.start_offset == 0)
+    for segment in log.segments:
+        yield from _at(segment.standing.base_offset, log, snapshots, told)
+        told.batches.update(segment.producers)
         for step in segment.steps:
-            transactions.take(step)
+            told.transactions.take(step)
             if step.step is not Step.DATA:
-                transactions.markers[step.producer_id] = step.offset
-    if log.end_offset not in {offset for offset, _ in ends}:
-        yield from _at(log.end_offset, log, snapshots, batches, transactions)
+                told.transactions.markers[step.producer_id] = step.offset
+    if all(segment.standing.base_offset != log.end_offset for segment in log.segments):
+        yield from _at(log.end_offset, log, snapshots, told)
 
 
-def _at(
-    offset: int,
-    log: LogHistory,
-    snapshots: Snapshots,
-    batches: Mapping[int, ProducersBatch],
-    transactions: OpenTransactions,
-) -> Iterator[Finding]:
+class _Told(NamedTuple):
+    """The batches and transactions of a log up to some offset."""
+
+    batches: dict[int, ProducersBatch]
+    transactions: OpenTransactions
+    is_whole: bool
+    """Whether nothing behind the log's start is gone."""
+    is_all: bool
+    """Whether nothing at all is gone."""
+
+
+def _at(offset: int, log: LogHistory, snapshots: Snapshots, told: _Told) -> Iterator[Finding]:
+    """Yield at most one finding of the snapshot at an offset."""
     entries = snapshots.get(offset, "")
     if isinstance(entries, str):
         return
-    known = set()
     for entry in entries:
-        known.add(entry.producer_id)
-        wrong = _of_batch(entry, batches.get(entry.producer_id), is_exact=log.is_whole and log.start_offset == 0)
-        wrong = wrong or _of_transaction(entry, offset, transactions, is_exact=log.is_whole)
+        wrong = _of_batch(entry, told.batches.get(entry.producer_id), is_exact=told.is_all)
+        wrong = wrong or _of_transaction(entry, offset, told.transactions, is_exact=told.is_whole)
         if wrong:
-            yield _finding(
-                FindingCode.SNAPSHOT_WRONG, Harm.WRONG_ANSWER, log, offset, f"Producer {entry.producer_id}: {wrong}."
-            )
+            yield _wrong(log, offset, f"Producer {entry.producer_id}: {wrong}.")
             return
-    for producer_id, first_offset in transactions.first_offsets.items():
+    known = {entry.producer_id for entry in entries}
+    for producer_id, first_offset in told.transactions.first_offsets.items():
         if producer_id not in known:
-            text = f"Producer {producer_id} has a transaction open since offset {first_offset}, and the snapshot does not know it."
-            yield _finding(FindingCode.SNAPSHOT_WRONG, Harm.WRONG_ANSWER, log, offset, text)
+            who = f"producer {producer_id}, which has a transaction open since offset {first_offset}"
+            yield _wrong(log, offset, f"The snapshot does not know {who}.")
             return
 
 
@@ -115,10 +106,9 @@ def _of_batch(entry: SnapshotEntry, batch: ProducersBatch | None, *, is_exact: b
         return f"the last batch is the one at offset {batch.last_offset}, and the snapshot names {entry.last_offset}"
     stated = entry.epoch, entry.last_sequence, entry.offset_delta
     if stated != (batch.epoch, batch.last_sequence, batch.offset_delta):
-        return (
-            f"the batch at offset {batch.last_offset} has epoch {batch.epoch}, sequence {batch.last_sequence}, offset delta"
-            f" {batch.offset_delta}, and the snapshot {entry.epoch}, {entry.last_sequence}, {entry.offset_delta}"
-        )
+        has = f"epoch {batch.epoch}, sequence {batch.last_sequence}, offset delta {batch.offset_delta}"
+        says = f"{entry.epoch}, {entry.last_sequence}, {entry.offset_delta}"
+        return f"the batch at offset {batch.last_offset} has {has}, and the snapshot {says}"
     return None
 
 
@@ -134,6 +124,10 @@ def _of_transaction(entry: SnapshotEntry, offset: int, transactions: OpenTransac
     if found is not None and (stated > found or (is_exact and stated != found)):
         return f"the open transaction begins at offset {found}, and the snapshot says {stated}"
     return None
+
+
+def _wrong(log: LogHistory, offset: int, text: str) -> Finding:
+    return _finding(FindingCode.SNAPSHOT_WRONG, Harm.WRONG_ANSWER, log, offset, text)
 
 
 def _finding(code: FindingCode, harm: Harm, log: LogHistory, offset: int, text: str) -> Finding:

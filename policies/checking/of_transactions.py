@@ -1,7 +1,7 @@
 """Findings of transaction indexes: their entries held against the markers in the log, and the other way round.
 
-A reader of committed records leaves out what an entry names, and nothing else. So an aborted transaction without an entry
-reads as committed (KAFKA-13727), and an entry too many hides records.
+A reader of committed records leaves out what an entry names, and nothing else. So an aborted transaction without an
+entry reads as committed (KAFKA-13727), and an entry too many hides records.
 """
 
 from __future__ import annotations
@@ -85,11 +85,13 @@ def _disagreement(
     if step.step is not Step.ABORT:
         return f"{named} hides a transaction that was committed."
     if entry.producer_id != step.producer_id:
-        return f"{named} names producer {entry.producer_id}, and the marker is of {step.producer_id}: aborted records read as committed."
+        whose = f"names producer {entry.producer_id}, and the marker is of {step.producer_id}"
+        return f"{named} {whose}: aborted records read as committed."
     if first_offset is not None and (
         entry.first_offset > first_offset or (is_exact and entry.first_offset < first_offset)
     ):
-        return f"{named} begins at offset {entry.first_offset}, and its transaction at {first_offset}: readers of committed records get wrong ones."
+        where = f"begins at offset {entry.first_offset}, and its transaction at {first_offset}"
+        return f"{named} {where}: readers of committed records get wrong ones."
     if not before < entry.first_offset <= step.offset:
         return f"{named} begins at offset {entry.first_offset}, which lies outside its transaction."
     return None

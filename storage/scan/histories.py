@@ -1,4 +1,4 @@
-"""What the batches of one segment tell of leader epochs, producers and transactions, in as few values as say it all.
+"""The leader epochs, producers and transactions that the batches of one segment tell of, in few values.
 
 A log of idempotent producers names one in each batch, so nothing here works batch by batch in Python, but where a
 transaction begins or ends, or an epoch does.
@@ -76,8 +76,8 @@ class Gap(NamedTuple):
     """Of the batch behind them."""
 
 
-class History:
-    """What the batches of one segment tell, taken in their order."""
+class BatchHistory:
+    """The history that the batches of one segment tell, taken in their order."""
 
     def __init__(self, path: Path) -> None:
         """Begin with no batch."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage.anomalies import Anomaly, Seen
+from storage.anomalies import Anomaly, SeenAnomaly
 from storage.arrays import Integers
 from storage.errors import as_unreadable
 from storage.holes import data_extents
@@ -56,17 +56,17 @@ def read_index(path: Path) -> IndexBytes:
 
 
 class _Check:
-    """What both indexes have in common."""
+    """The common part of both checks."""
 
     kind: FileKind
 
     def __init__(self, walk: LogWalk) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[SeenAnomaly] = []
         self._walk = walk
 
     def _tell(self, anomaly: Anomaly, position: int, offset: int | None, text: str) -> None:
         if len(self.seen) < _TOLD_MAX:
-            self.seen.append(Seen(anomaly, self.kind, position, offset, text))
+            self.seen.append(SeenAnomaly(anomaly, self.kind, position, offset, text))
 
     def _is_damaged(self, position: int) -> bool:
         """Tell whether a byte of the log lies in a range that holds no sound batch."""

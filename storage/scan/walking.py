@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage.anomalies import Anomaly, Seen
+from storage.anomalies import Anomaly, SeenAnomaly
 from storage.arrays import Bytes, Table
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
@@ -122,7 +122,7 @@ class LogWalk:
             hand: buffers.
             spend: told the bytes that were read; it may wait, or raise to end the walk.
         """
-        self.seen: list[Seen] = []
+        self.seen: list[SeenAnomaly] = []
         self.damaged: list[tuple[int, int]] = []
         """Ranges of bytes, ascending, that hold no sound batch."""
         self.end_position = 0
@@ -162,7 +162,7 @@ class LogWalk:
                 window_bytes = WINDOW_BYTES if count else max(window_bytes, self._batch_at(position).size_bytes)
             if len(self.seen) >= SEEN_MAX:
                 text = f"there are more than {SEEN_MAX:,} such places: the rest of the file was not looked at"
-                self.seen.append(Seen(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
+                self.seen.append(SeenAnomaly(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
                 self.damaged.append((position, file.size_bytes))
                 return
 
@@ -243,7 +243,7 @@ class LogWalk:
     def _tell(self, anomaly: Anomaly, rows: Rows, row: int, text: str) -> None:
         batch = rows.table[row]
         position, offset = rows.file_position + int(batch["position"]), int(batch["base_offset"])
-        self.seen.append(Seen(anomaly, FileKind.LOG, position, offset, f"the batch of offset {offset} {text}"))
+        self.seen.append(SeenAnomaly(anomaly, FileKind.LOG, position, offset, f"the batch of offset {offset} {text}"))
 
     def _past(self, status: Status, position: int) -> int:
         """Tell what is wrong at a byte, and return where the walk goes on."""
@@ -264,7 +264,7 @@ class LogWalk:
             cause = CAUSES.get(status, "it contradicts itself")
             text = f"the header of the batch of offset {found.base_offset} cannot be: {cause}"
             anomaly = Anomaly.HEADER
-        self.seen.append(Seen(anomaly, FileKind.LOG, position, found.base_offset, text))
+        self.seen.append(SeenAnomaly(anomaly, FileKind.LOG, position, found.base_offset, text))
         self.damaged.append((position, behind))
         return behind
 
@@ -275,13 +275,13 @@ class LogWalk:
         last, file = self._last, self._file
         if last.position < 0:
             text = f"the batch of offset {found.base_offset} lies below the segment's base {file.base_offset}"
-            self.seen.append(Seen(Anomaly.BELOW_BASE, FileKind.LOG, found.position, found.base_offset, text))
+            self.seen.append(SeenAnomaly(Anomaly.BELOW_BASE, FileKind.LOG, found.position, found.base_offset, text))
         elif last.lower_offset <= found.base_offset < last.base_offset:
             text = f"offset {last.base_offset} lies between offsets below {last.lower_offset} and {found.base_offset}"
-            self.seen.append(Seen(Anomaly.OFFSET_BACK, FileKind.LOG, last.position, last.base_offset, text))
+            self.seen.append(SeenAnomaly(Anomaly.OFFSET_BACK, FileKind.LOG, last.position, last.base_offset, text))
         else:
             text = f"offset {found.base_offset} follows offset {self.next_offset - 1}"
-            self.seen.append(Seen(Anomaly.OFFSET_BACK, FileKind.LOG, found.position, found.base_offset, text))
+            self.seen.append(SeenAnomaly(Anomaly.OFFSET_BACK, FileKind.LOG, found.position, found.base_offset, text))
         self.next_offset = found.base_offset
         return True
 
@@ -290,14 +290,14 @@ class LogWalk:
         behind = self._next_sound(position)
         if behind is not None:
             text = f"{behind - position:,} bytes between two batches are no batch: {cause}"
-            self.seen.append(Seen(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
+            self.seen.append(SeenAnomaly(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
         else:
             behind = file.size_bytes
             is_zero = self._is_zero(position)
             what = "zeros" if is_zero else "bytes that are no whole batch"
             text = f"the file ends with {behind - position:,} {what}" + ("" if is_zero else f": {cause}")
             anomaly = Anomaly.ZERO_TAIL if is_zero else Anomaly.TAIL
-            self.seen.append(Seen(anomaly, FileKind.LOG, position, self.next_offset, text))
+            self.seen.append(SeenAnomaly(anomaly, FileKind.LOG, position, self.next_offset, text))
         self.damaged.append((position, behind))
         return behind
 

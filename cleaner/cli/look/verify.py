@@ -129,7 +129,7 @@ def check(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRe
 
 
 class _Named(NamedTuple):
-    """What the operands and options name."""
+    """The log dirs and partitions that the operands and options name."""
 
     log_dirs: list[LogDir]
     partitions: frozenset[TopicPartition] | None
@@ -237,7 +237,7 @@ def _notes(
 def _noting_signals() -> Iterator[list[int]]:
     """Note SIGINT and SIGTERM instead of ending at once; a second one ends the command at once. Yields: what came."""
     came: list[int] = []
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)

@@ -28,7 +28,7 @@ class CheckRequest:
 
 @dataclass(slots=True)
 class Checked:
-    """What a check found, and how much it read."""
+    """The findings of a check, and how much it read."""
 
     findings: Sequence[Finding] = ()
     """Worst first."""

@@ -42,7 +42,7 @@ from storage.names import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from storage.scan.segment_facts import SegmentFacts, read_segment_facts
+from storage.scan.segment_contents import CheckedSegment, read_segment_contents
 from storage.scan.walking import Hand
 from storage.segment import Segment
 
@@ -83,7 +83,7 @@ class _Task(NamedTuple):
     upper_offset: int | None
 
 
-_Result = SegmentFacts | LogCleanerError | None
+_Result = CheckedSegment | LogCleanerError | None
 
 
 def check_log_dirs(
@@ -171,7 +171,7 @@ class _Check:
         if not hasattr(self._own, "hand"):
             self._own.hand = Hand()
         try:
-            facts = read_segment_facts(task.segment, task.upper_offset, self._own.hand, self._spend, is_deep=is_deep)
+            facts = read_segment_contents(task.segment, task.upper_offset, self._own.hand, self._spend, is_deep=is_deep)
         except Stopped:
             raise
         except LogCleanerError as error:
@@ -211,7 +211,7 @@ class _Check:
 
     def _found(
         self, place: _Place, group: list[tuple[_Task, _Result]]
-    ) -> tuple[list[Finding] | None, list[SegmentFacts]]:
+    ) -> tuple[list[Finding] | None, list[CheckedSegment]]:
         """Return the findings of a partition, None if it changed meanwhile, and the facts of its segments."""
         errors = [result for _, result in group if isinstance(result, LogCleanerError)]
         listing = group[0][0].listing if group else UnreadableFile(place.path, "vanished")
@@ -219,7 +219,7 @@ class _Check:
             errors.append(listing)
         if any(_is_passing(error) for error in errors):
             return None, []
-        facts = [result for _, result in group if isinstance(result, SegmentFacts)]
+        facts = [result for _, result in group if isinstance(result, CheckedSegment)]
         if errors or isinstance(listing, LogCleanerError):
             self._checked.problems += map(str, errors)
             return [], facts

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from policies.checking.of_log_dir import CHECKPOINTS, Entry, MetaProperties, OffsetCheckpoint, TopicId
+from policies.checking.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
 from storage.directory import opened
 from storage.errors import InvalidConfig, as_unreadable
@@ -55,10 +55,10 @@ def read_meta_properties(log_dir: Path) -> MetaProperties | None:
     return MetaProperties(str(path), {key: said.value for key, said in found.items()})
 
 
-def read_entries(log_dir: Path) -> list[Entry]:
+def read_entries(log_dir: Path) -> list[NamedEntry]:
     """List a log dir; a symlink counts as what it leads to, as for a broker. Raises: UnreadableFile."""
     with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
-        return [Entry(entry.name, _is_directory(entry, log_dir)) for entry in entries]
+        return [NamedEntry(entry.name, _is_directory(entry, log_dir)) for entry in entries]
 
 
 def _is_directory(entry: os.DirEntry[str], log_dir: Path) -> bool:

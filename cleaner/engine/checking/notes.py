@@ -1,7 +1,7 @@
-"""Notes of a check, so that one that was interrupted can go on: what each large segment told, by the identity of its files.
+"""Notes of a check, so that one that was interrupted can go on: what each large segment told.
 
-A line a segment, JSON, written as soon as it was read. A line that is cut off, as a crash leaves it, is passed over. What
-the notes say holds only for files with the same device, inode, size, mtime and ctime.
+A line a segment, JSON, written as soon as it was read. A line that is cut off, as a crash leaves it, is passed over.
+What the notes say holds only for files with the same device, inode, size, mtime and ctime.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final, Self
 
-from storage.anomalies import Anomaly, Seen
+from storage.anomalies import Anomaly, SeenAnomaly
 from storage.names import FileKind
 from storage.scan.histories import EpochRun, Gap, LastBatch, TxnEvent
-from storage.scan.segment_facts import SegmentFacts
+from storage.scan.segment_contents import CheckedSegment
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn
 
@@ -51,7 +51,7 @@ class Notes:
         """Return whether no earlier check left a note."""
         return not self._known
 
-    def recall(self, segment: Segment, upper_offset: int | None, *, is_deep: bool) -> SegmentFacts | None:
+    def recall(self, segment: Segment, upper_offset: int | None, *, is_deep: bool) -> CheckedSegment | None:
         """Return what an unchanged segment told; None if nothing is noted of it, or something else."""
         facts = self._known.get(_key(segment, upper_offset, is_deep=is_deep))
         try:
@@ -59,7 +59,7 @@ class Notes:
         except (TypeError, ValueError, AttributeError):  # of another version
             return None
 
-    def note(self, segment: Segment, upper_offset: int | None, facts: SegmentFacts, *, is_deep: bool) -> None:
+    def note(self, segment: Segment, upper_offset: int | None, facts: CheckedSegment, *, is_deep: bool) -> None:
         """Note what a segment told, as it was listed before it was read."""
         if segment.size_bytes < _BYTES_MIN or facts.size_bytes != segment.size_bytes:
             return
@@ -87,9 +87,9 @@ def open_notes(path: Path | str, parent: int | None = None, *, goes_on: bool) ->
         if not lines or lines[0] != _first_line():
             lines = []
     flags = _FLAGS if lines else _FLAGS | os.O_TRUNC
-    file = os.fdopen(os.open(path, flags, 0o600, dir_fd=parent), "wb")
-    file.write(b"\n" if lines else _first_line() + b"\n")  # behind a line that a crash cut off
-    return Notes(file, lines)
+    made = os.fdopen(os.open(path, flags, 0o600, dir_fd=parent), "wb")
+    made.write(b"\n" if lines else _first_line() + b"\n")  # behind a line that a crash cut off
+    return Notes(made, lines)
 
 
 def _first_line() -> bytes:
@@ -101,11 +101,11 @@ def _key(segment: Segment, upper_offset: int | None, *, is_deep: bool) -> str:
     return f"{segment.log.location} {upper_offset} {is_deep} {' '.join(files)}"
 
 
-def _facts(noted: Sequence[Any]) -> SegmentFacts:
+def _facts(noted: Sequence[Any]) -> CheckedSegment:
     """Make facts of what JSON makes of them: lists, and text for the keys of a mapping."""
-    facts = SegmentFacts(*noted)
+    facts = CheckedSegment(*noted)
     return facts._replace(
-        seen=tuple(Seen(Anomaly(anomaly), FileKind(kind), *others) for anomaly, kind, *others in facts.seen),
+        seen=tuple(SeenAnomaly(*one)._replace(anomaly=Anomaly(one[0]), kind=FileKind(one[1])) for one in facts.seen),
         missing=tuple(FileKind(kind) for kind in facts.missing),
         epochs=tuple(EpochRun(*run) for run in facts.epochs),
         producers={int(id_): LastBatch(*batch) for id_, batch in facts.producers.items()},

@@ -27,13 +27,13 @@ from storage.log.listing import Listing
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition
-from storage.scan.segment_facts import SegmentFacts
+from storage.scan.segment_contents import CheckedSegment
 
 _STEPS = (Step.DATA, Step.COMMIT, Step.ABORT)
 
 
 class Circumstances(NamedTuple):
-    """What the log dir says of a partition."""
+    """The state of a partition, as its log dir tells it."""
 
     is_live: bool
     """Whether a broker, or another process, holds the lock of the log dir."""
@@ -45,31 +45,21 @@ class Circumstances(NamedTuple):
     """Whether the cleaner has a checkpoint of it."""
 
 
-def history_of(listing: Listing, facts: Sequence[SegmentFacts], circumstances: Circumstances) -> LogHistory:
+def history_of(listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances) -> LogHistory:
     """Return what the rules are told of the segments of a partition."""
     directory = str(listing.directory)
     bases = [one.base_offset for one in facts]
     floor = max((base for base in bases if base <= circumstances.recovery_point), default=0)
     is_unclean = not circumstances.is_live and not circumstances.is_clean
-    return LogHistory(
-        directory,
-        [
-            _segment_history(
-                one,
-                Standing(
-                    directory,
-                    one.base_offset,
-                    one is facts[-1],
-                    circumstances.is_live,
-                    is_unclean and one.base_offset >= floor,
-                ),
-            )  # fmt: skip
-            for one in facts
-        ],
-    )
+    segments = []
+    for one in facts:
+        is_last, is_recovered = one is facts[-1], is_unclean and one.base_offset >= floor
+        standing = Standing(directory, one.base_offset, is_last, circumstances.is_live, is_recovered)
+        segments.append(_segment_history(one, standing))
+    return LogHistory(directory, segments)
 
 
-def _segment_history(facts: SegmentFacts, standing: Standing) -> SegmentHistory:
+def _segment_history(facts: CheckedSegment, standing: Standing) -> SegmentHistory:
     return SegmentHistory(
         standing,
         facts.next_offset,
@@ -88,7 +78,7 @@ def _segment_history(facts: SegmentFacts, standing: Standing) -> SegmentHistory:
 
 
 def partition_findings(
-    name: TopicPartition, listing: Listing, facts: Sequence[SegmentFacts], circumstances: Circumstances
+    name: TopicPartition, listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances
 ) -> list[Finding]:
     """Return what is wrong with one partition. Its small files are read now, behind the logs.
 

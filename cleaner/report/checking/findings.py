@@ -35,7 +35,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
 
 
 def tell_findings(page: Page, findings: Sequence[Finding]) -> None:
-    """Add findings to a page, worst first: a headline for each harm, then place, sentence and remedy of each finding."""
+    """Add findings to a page: a headline for each harm, then place, sentence and remedy of each finding."""
     for harm, group in groupby(findings, key=lambda finding: finding.harm):
         together = list(group)
         headline, style = _HEADLINES[harm]

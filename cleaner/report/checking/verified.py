@@ -17,7 +17,7 @@ SCHEMA: Final = "logcleaner.verify/1"
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What a check found."""
+    """The findings of a check."""
 
     checked: Checked
     seconds: float

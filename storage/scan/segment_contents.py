@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage.anomalies import Anomaly, Seen
+from storage.anomalies import Anomaly, SeenAnomaly
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.kernels.layout import LOCATED_FIELDS
 from storage.kernels.locate import locate_records
@@ -16,7 +16,7 @@ from storage.kernels.status import Status
 from storage.log.read import companion_bytes
 from storage.names import FileKind
 from storage.records.header import OFFSET_MAX
-from storage.scan.histories import EpochRun, Gap, History, LastBatch, TxnEvent
+from storage.scan.histories import BatchHistory, EpochRun, Gap, LastBatch, TxnEvent
 from storage.scan.index_checks import NO_INDEX, OffsetIndexCheck, TimeIndexCheck, read_index
 from storage.scan.legacy_rows import legacy_batch
 from storage.scan.slices import CAUSES, Slice
@@ -29,8 +29,8 @@ _RECORDS_TOLD_MAX: Final = 100
 Spend = Callable[[int], None]
 
 
-class SegmentFacts(NamedTuple):
-    """What the files of one segment say."""
+class CheckedSegment(NamedTuple):
+    """The contents of the files of one segment, as far as a check needs them."""
 
     base_offset: int
     size_bytes: int
@@ -41,7 +41,7 @@ class SegmentFacts(NamedTuple):
     """The offset behind the last sound batch; the base offset without one."""
     largest_ms: int
     """The largest timestamp, epoch ms; -1 without one."""
-    seen: tuple[Seen, ...]
+    seen: tuple[SeenAnomaly, ...]
     missing: tuple[FileKind, ...]
     """Index files that every segment has, and this one has not."""
     epochs: tuple[EpochRun, ...]
@@ -59,9 +59,9 @@ class SegmentFacts(NamedTuple):
     """Whether a part of the ``.log`` was not understood, so that the rest of the facts may lack something."""
 
 
-def read_segment_facts(
+def read_segment_contents(
     segment: Segment, upper_offset: int | None, hand: Hand, spend: Spend, *, is_deep: bool
-) -> SegmentFacts:
+) -> CheckedSegment:
     """Read all files of a segment. The index files come first: a broker appends to them after the ``.log``.
 
     Args:
@@ -80,7 +80,7 @@ def read_segment_facts(
     with reading(path) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         log = LogFile(descriptor, path, base_offset, size_bytes, upper_offset, [])
-        walk, history = LogWalk(log, hand, spend), History(path)
+        walk, history = LogWalk(log, hand, spend), BatchHistory(path)
         index = OffsetIndexCheck(indexes.get(FileKind.INDEX, NO_INDEX), base_offset, walk)
         times = TimeIndexCheck(indexes.get(FileKind.TIME_INDEX, NO_INDEX), base_offset, walk)
         log.known_starts.extend(index.positions)
@@ -101,23 +101,23 @@ def read_segment_facts(
         *(times.seen if FileKind.TIME_INDEX in indexes else ()),
         *seen_of_txns,
     ]
-    return SegmentFacts(
+    return CheckedSegment(
         base_offset, size_bytes, walk.end_position, walk.next_offset, times.largest_ms, tuple(seen), missing,
         tuple(history.epochs), history.producers, tuple(history.events), aborted, history.gap, history.gaps,
         history.is_full, bool(walk.damaged),
     )  # fmt: skip
 
 
-def _read_txn_index(data: bytes, segment: Segment) -> tuple[tuple[AbortedTxn, ...], list[Seen]]:
+def _read_txn_index(data: bytes, segment: Segment) -> tuple[tuple[AbortedTxn, ...], list[SeenAnomaly]]:
     path, seen = segment.log.path.with_suffix(FileKind.TXN_INDEX.value), []
     try:
         entries = parse_txn_index(data, path)
     except CorruptIndex as error:
         entries = parse_txn_index(data[: error.position], path)
-        seen.append(Seen(Anomaly.TXN_FORMAT, FileKind.TXN_INDEX, error.position, None, error.cause))
+        seen.append(SeenAnomaly(Anomaly.TXN_FORMAT, FileKind.TXN_INDEX, error.position, None, error.cause))
     if cut := len(data) % TXN_ENTRY_BYTES:
         text = f"{cut} bytes at its end are no whole entry"
-        seen.append(Seen(Anomaly.TXN_FORMAT, FileKind.TXN_INDEX, len(data) - cut, None, text))
+        seen.append(SeenAnomaly(Anomaly.TXN_FORMAT, FileKind.TXN_INDEX, len(data) - cut, None, text))
     return tuple(entries), seen
 
 
@@ -125,7 +125,7 @@ class _RecordsCheck:
     """Every record of a segment, decompressed where it has to be, and walked over by the kernels."""
 
     def __init__(self, segment: Segment, hand: Hand) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[SeenAnomaly] = []
         self._path, self._hand = segment.log.path, hand
         self._room = np.empty(0, np.int64)
 
@@ -170,4 +170,4 @@ class _RecordsCheck:
 
     def _tell(self, position: int, offset: int, cause: str) -> None:
         text = f"the records of the batch of offset {offset} cannot be read: {cause}"
-        self.seen.append(Seen(Anomaly.RECORDS, FileKind.LOG, position, offset, text))
+        self.seen.append(SeenAnomaly(Anomaly.RECORDS, FileKind.LOG, position, offset, text))
