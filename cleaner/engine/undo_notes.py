@@ -118,7 +118,7 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
 def _kept(entry: Mapping[str, Any]) -> RetiredFile | None:
     """Return the segment file that a repair replaced; None if it replaced none, or if the line is strange."""
     try:
-        size_bytes, mtime_ns, _ = entry["kept"]
+        size_bytes, mtime_ns, _ = entry["undo"]["kept"]
         return RetiredFile(_plain_name(entry["file"]), _whole(size_bytes), _whole(mtime_ns))
     except (KeyError, TypeError, ValueError):
         return None

@@ -88,4 +88,4 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
 def _mended(entry: Mapping[str, Any]) -> str:
     if entry["what"] == "revert":
         return "as before its repair"
-    return "zeros cut off" if "cut_from" in entry else "made anew"
+    return "zeros cut off" if entry.get("kind") == "zero-tail" else "made anew"

@@ -26,6 +26,7 @@ from storage.names import (
     REMOTE_INDEX_CACHE,
     ROTATED_JOURNAL_FILE,
     SCRATCH_SUFFIX,
+    FileState,
     TopicPartition,
     parse_partition_dir_name,
     parse_segment_file_name,
@@ -279,7 +280,8 @@ def partition_name_findings(
     """
     for other in sorted(others):
         path, is_metadata = f"{directory}/{other}", name.topic == CLUSTER_METADATA_TOPIC
-        if other.removesuffix(_TEMPORARY) in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
+        plain_name = other.removesuffix(_TEMPORARY).removesuffix(FileState.DELETED)  # a repair keeps what it replaces
+        if plain_name in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
             continue
         if is_metadata and _OF_THE_METADATA.fullmatch(other):
             continue

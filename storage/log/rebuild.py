@@ -1,4 +1,4 @@
-"""What a broker derives from a log, derived again: indexes, producer snapshots, leader epochs.
+"""The files that a broker derives from a log are derived again: indexes, producer snapshots, leader epochs.
 
 The rules are those of a broker's recovery after an unclean stop, with one difference: recovery cuts a log at the first
 batch that is not whole, and here that raises. What is derived from a damaged log would end at the damage, and hide what
@@ -132,7 +132,7 @@ def with_due_offsets(segments: Sequence[Segment]) -> list[tuple[Segment, int | N
 
 
 def rebuild_segment(segment: Segment, due_offset: int | None, state: ProducerState, terms: Terms) -> Rebuilt:
-    """Derive the index files of a segment.
+    """Make the index files of a segment from its batches.
 
     Args:
         segment: its ``.log`` is read whole.
@@ -262,7 +262,7 @@ def with_epoch(entries: list[LeaderEpochEntry], entry: LeaderEpochEntry) -> list
 def rebuild_epochs(
     stated: Sequence[LeaderEpochEntry] | None, seen: SeenEpochs, log_start_offset: int
 ) -> list[LeaderEpochEntry]:
-    """Derive the leader epochs of a log.
+    """Return the leader epochs of a log, by its batches and by what the file states.
 
     What the file states stays, as in a broker's recovery, and the batches add to it. But where a batch contradicts the
     file, or the file does not parse, the batches alone count.

@@ -1,4 +1,4 @@
-"""Which broker and log dir each partition is assigned to, and the topics of the past: from ``__cluster_metadata-0``.
+"""The broker and the log dir that each partition is assigned to, and the topics of the past: ``__cluster_metadata-0``.
 
 Only ``verify`` and its repairs ask; a run reads no more than topics and configs (``metadata_log``).
 
@@ -39,7 +39,7 @@ class Assignment(NamedTuple):
 
 
 class Assignments(NamedTuple):
-    """What the metadata log says of partitions and topics."""
+    """The partitions and topics, as the metadata log has them."""
 
     topic_ids: Mapping[str, str]
     removed_ids: Mapping[str, frozenset[str]]

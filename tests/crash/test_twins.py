@@ -11,7 +11,7 @@ from cleaner.engine import deletion
 from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
 from cleaner.engine.repair import mending
-from cleaner.engine.repair.observing import Planned
+from cleaner.engine.repair.observing import PlannedRepair
 from cleaner.engine.undo import restore
 from policies.plan import PartitionPlan
 from policies.restoring import Restoration
@@ -113,7 +113,7 @@ def never_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def takes_the_old_file_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(fs: FileSystem, planned: Planned, content: bytes, present: bytes | None) -> None:
+    def replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:
         if present is not None:
             fs.rename(planned.path, planned.path.with_name(planned.path.name + ".deleted"), Purpose.REPAIR)
         with fs.create(planned.path.with_name("a.logcleaner"), planned.path.parent, Purpose.REPAIR) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import monotonic as stopwatch
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +14,13 @@ from cleaner.cli.opening import open_cleaner
 from cleaner.cli.showing import hold_failures, show
 from cleaner.cli.waiting import Waiting
 from storage.errors import InvalidConfig
+from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
     from cleaner.engine.checking.checked import Checked, CheckRequest
     from cleaner.engine.means import Means
     from cleaner.engine.repair.repairing import Repairs
+    from cleaner.events import EventLog
     from policies.checking.repairs import RepairKind
     from storage.log_dir import LogDir
 
@@ -32,10 +35,10 @@ class _Repair(argparse.Action):
 
     def __call__(
         self,
-        parser: argparse.ArgumentParser,
+        _parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
         values: object,
-        option_string: str | None = None,
+        _option: str | None = None,
     ) -> None:
         kind = values if isinstance(values, str) else _DERIVED
         if kind not in KINDS:
@@ -64,13 +67,16 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check_repair_usage(args: argparse.Namespace) -> None:
     """Take what stands behind ``--repair`` and is no KIND for an operand. Raises: InvalidConfig."""
+    for text in args.repair_places:
+        if parse_topic_partition(text) is None and not Path(text).is_dir():
+            raise InvalidConfig("--repair", text, f"is no KIND: {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     args.places = [*args.places, *args.repair_places]
     if not args.repair and (args.dry_run or args.yes or args.force_lock):
         option = "--dry-run" if args.dry_run else "--yes" if args.yes else "--force-lock"
         raise InvalidConfig(option, None, "a check changes nothing: it goes with --repair only")
 
 
-class _Ended(Exception):  # noqa: N818 - a signal is no error
+class _Ended(Exception):
     """A signal ended the check."""
 
     def __init__(self, status: ExitStatus) -> None:

@@ -34,7 +34,7 @@ class Made(NamedTuple):
 
 
 def derive(listing: Listing, targets: Iterable[Target], terms: Terms) -> Mapping[Target, Made]:
-    """Derive files of one partition.
+    """Return the new contents of files of one partition.
 
     Each is derived by itself: damage in one segment leaves the indexes of another one alone. Snapshots that are to be
     made anew are not believed for anything.

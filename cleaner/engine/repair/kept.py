@@ -1,4 +1,4 @@
-"""What a repair replaced waits under a name that a broker deletes at its start, and that the delayed deletion knows."""
+"""The names of replaced files. A file that a repair replaced waits as ``.deleted``, as a segment does that was deleted."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ from pathlib import Path
 
 from cleaner.engine.journal import Journal
 from cleaner.engine.repair.kept import is_kept_already, kept_name
-from cleaner.engine.repair.observing import Planned, look
+from cleaner.engine.repair.observing import PlannedRepair, look
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import read_file
 from storage.names import SCRATCH_SUFFIX
 
 
-def mend(fs: FileSystem, journal: Journal, planned: Planned, now_ms: int) -> None:
+def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) -> None:
     """Carry a repair out.
 
     Args:
@@ -55,7 +55,7 @@ def mend(fs: FileSystem, journal: Journal, planned: Planned, now_ms: int) -> Non
         _replace(fs, planned, planned.content, present)
 
 
-def _entry(planned: Planned, present: bytes | None) -> dict[str, object]:
+def _entry(planned: PlannedRepair, present: bytes | None) -> dict[str, object]:
     """Return the fields of a ``repair`` line: enough to take it back."""
     identity, content, target = planned.identity, planned.content, planned.repair.target
     fields: dict[str, object] = {
@@ -67,21 +67,19 @@ def _entry(planned: Planned, present: bytes | None) -> dict[str, object]:
     }
     if content is None:
         assert identity is not None
-        return {**fields, "cut_from": identity.size_bytes}
-    made = {**fields, "made": [len(content), zlib.crc32(content)]}
-    if identity is None or present is None:
-        return made
-    return {**made, "kept": [len(present), identity.mtime_ns, zlib.crc32(present)]}
+        return {**fields, "undo": {"cut_from": identity.size_bytes}}
+    kept = [len(present), identity.mtime_ns, zlib.crc32(present)] if identity and present is not None else None
+    return {**fields, "undo": {"made": [len(content), zlib.crc32(content)], "kept": kept}}
 
 
-def _cut(fs: FileSystem, planned: Planned) -> None:
+def _cut(fs: FileSystem, planned: PlannedRepair) -> None:
     assert planned.repair.made_bytes is not None
     fs.truncate(planned.path, planned.repair.made_bytes, Purpose.REPAIR)
     with fs.open_to_append(planned.path, Purpose.REPAIR) as file:
         file.fsync()
 
 
-def _replace(fs: FileSystem, planned: Planned, content: bytes, present: bytes | None) -> None:
+def _replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:
     path = planned.path
     scratch, kept = _scratch(path), path.with_name(kept_name(path.name))
     _remove(fs, (scratch, _scratch(kept)))
@@ -108,7 +106,7 @@ def _write(fs: FileSystem, path: Path, like: Path, content: bytes, mtime_ns: int
         file.fsync()
 
 
-def _model(planned: Planned) -> Path:
+def _model(planned: PlannedRepair) -> Path:
     """Return the file that lends the new one owner and mode: the present one, else a ``.log`` beside it."""
     if planned.identity is not None or not planned.sources:
         return planned.path if planned.identity is not None else planned.path.parent
@@ -125,7 +123,7 @@ def _remove(fs: FileSystem, paths: Sequence[Path]) -> None:
             fs.unlink(path, Purpose.REPAIR)
 
 
-def _ensure_unchanged(planned: Planned) -> None:
+def _ensure_unchanged(planned: PlannedRepair) -> None:
     """Look again. Raises: PlanOutOfDate."""
     for path, identity in (*planned.sources, (planned.path, planned.identity)):
         if look(path) != identity:

@@ -41,7 +41,7 @@ _NEVER_MS: Final = 1 << 62
 _INDEXES: Final = (RepairKind.INDEX, RepairKind.TIME_INDEX)
 
 
-class Planned(NamedTuple):
+class PlannedRepair(NamedTuple):
     """A repair, and what carries it out."""
 
     repair: Repair
@@ -69,7 +69,7 @@ class Surroundings:
         return read_assigned(self.log_dirs, self.layers.broker_policy().metadata_log_dir)
 
 
-def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> tuple[Planned, ...]:
+def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> tuple[PlannedRepair, ...]:
     """Return what becomes of each target, partition after partition. Raises: UnreadableFile of a whole log dir."""
     by_directory: defaultdict[Path, list[Target]] = defaultdict(list)
     for target in targets:
@@ -79,7 +79,7 @@ def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> tuple
     )
 
 
-def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings) -> Iterator[Planned]:
+def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
     log_dir = next((d for d in surroundings.log_dirs if d.path == directory.parent), None)
     found = {path: tp for tp, path in log_dir.partitions()} if log_dir else {}
     if log_dir is None or directory not in found:
@@ -93,12 +93,12 @@ def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings
             yield _untouched(target, str(error))
 
 
-def _untouched(target: Target, because: str) -> Planned:
+def _untouched(target: Target, because: str) -> PlannedRepair:
     path = Path(target.path)
     size_bytes = path.lstat().st_size if path.is_file() else None
     named = parse_partition_dir_name(path.parent.name)
     facts = RepairFacts(target, size_bytes, untouchable_because=because)
-    return Planned(repair(facts), named.topic_partition if named else None, path)
+    return PlannedRepair(repair(facts), named.topic_partition if named else None, path)
 
 
 class _Partition:
@@ -109,7 +109,7 @@ class _Partition:
         start = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
         self._terms = Terms(self._policy.index_interval_bytes, start, 0, _NEVER_MS)
 
-    def plan(self, targets: Sequence[Target]) -> Iterator[Planned]:
+    def plan(self, targets: Sequence[Target]) -> Iterator[PlannedRepair]:
         """Yield what becomes of the files of the partition."""
         if because := self._untouchable_because():
             yield from (_untouched(target, because) for target in targets)
@@ -120,7 +120,7 @@ class _Partition:
         for target, facts in self._facts(targets, looks, contents):
             content = contents.get(target)
             used = () if target.kind is RepairKind.ZERO_TAIL else sources
-            yield Planned(repair(facts), self._topic_partition, Path(target.path), looks[target], content, used)
+            yield PlannedRepair(repair(facts), self._topic_partition, Path(target.path), looks[target], content, used)
 
     def _untouchable_because(self) -> str | None:
         if self._listing.needs_recovery:

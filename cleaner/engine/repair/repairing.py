@@ -11,7 +11,7 @@ from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.repair.mending import mend
-from cleaner.engine.repair.observing import Planned, Surroundings, plan_repairs
+from cleaner.engine.repair.observing import PlannedRepair, Surroundings, plan_repairs
 from cleaner.errors import told
 from policies.checking.findings import Finding, Harm
 from policies.checking.repairs import RepairKind, targets_of
@@ -31,9 +31,9 @@ class RepairRequest(NamedTuple):
 
 
 class RepairResult(NamedTuple):
-    """What became of one file."""
+    """The outcome of the repair of one file."""
 
-    planned: Planned
+    planned: PlannedRepair
     is_done: bool = False
     error: str | None = None
     """Why the file is as it was, although it was to be mended."""
@@ -41,7 +41,7 @@ class RepairResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """What a check found, and what was mended of it, or would be."""
+    """The findings of a check, and the repairs that followed, or would follow."""
 
     checked: Checked
     results: tuple[RepairResult, ...]
@@ -85,7 +85,7 @@ def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repair
 
 
 def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
-    """Mend what may be mended. The caller holds the locks of the log dirs. Arguments and errors as for ``plan_of``."""
+    """Carry out the repairs that may be done. The caller holds the locks of the log dirs. Arguments and errors as for ``plan_of``."""
     check_request = replace(request.check, is_locked_by_us=True)
     planned = plan_of(opened, request._replace(check=check_request), check)
     done = {id(result): result for result in planned.results}
@@ -104,7 +104,7 @@ def _repair_in(log_dir: LogDir, results: Sequence[RepairResult], means: Means) -
 
 
 def _attempt(journal: Journal, result: RepairResult, means: Means) -> RepairResult:
-    """Mend one file; its failure stops nobody else."""
+    """Carry out one repair; its failure stops nobody else."""
     planned = result.planned
     assert planned.topic_partition is not None
     place = planned.topic_partition._asdict()

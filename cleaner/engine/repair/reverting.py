@@ -104,8 +104,9 @@ def _note(entry: Mapping[str, Any]) -> RepairNote | None:
         name = str(entry["file"])
         if kind_of(name) is not kind or "/" in name:
             return None
-        kept, made = entry.get("kept"), entry.get("made")
-        cut_from, cut_to = (entry["cut_from"], entry["bytes"]) if made is None else (None, None)
+        undo = entry["undo"]
+        kept, made = undo.get("kept"), undo.get("made")
+        cut_from, cut_to = (undo["cut_from"], entry["bytes"]) if made is None else (None, None)
         return RepairNote(
             entry["time_ms"],
             name,
@@ -115,7 +116,7 @@ def _note(entry: Mapping[str, Any]) -> RepairNote | None:
             None if made else _whole(cut_from),
             None if made else _whole(cut_to),
         )
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
 
 

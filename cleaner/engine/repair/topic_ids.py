@@ -1,4 +1,4 @@
-"""What tells which topic a partition directory belongs to: the metadata log, and whatever speaks of another topic."""
+"""The facts that tell whose a partition directory is: the metadata log, and whatever speaks of another topic."""
 
 from __future__ import annotations
 

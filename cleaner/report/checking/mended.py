@@ -36,10 +36,11 @@ def tell_repairs(page: Page, repairs: Repairs) -> None:
         page.line()
     done = sum(1 for r in repairs.results if (r.planned.repair.is_repairable if repairs.dry_run else r.is_done))
     would = "would be" if repairs.dry_run else "were" if done != 1 else "was"
-    left = counted(len(repairs.remaining), "finding")
-    page.line(f"{counted(done, 'file')} {would} mended; {left} {'would ' if repairs.dry_run else ''}remain.")
-    if done and not repairs.dry_run:
-        page.line("What they replaced waits as .deleted; logcleaner restore --repairs takes it back.")
+    left = len(repairs.remaining)
+    remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"
+    page.line(f"{counted(done, 'file')} {would} mended; {counted(left, 'finding')} {remain}.")
+    if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
+        page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")
 
 
 def _word(result: RepairResult, repairs: Repairs) -> str:
