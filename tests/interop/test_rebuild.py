@@ -105,3 +105,10 @@ def compare(referee: Referee, log_dir: Path, interval_bytes: int, now_ms: int) -
         theirs = derived_by_kafka(path)
         differing = {name: (made, theirs.get(name)) for name, made in ours[tp].items() if theirs.get(name) != made}
         assert not differing, tp
+
+
+def test_rebuilt_files_of_logs_in_old_formats_are_those_of_kafkas_recovery(
+    old_samples: Samples, referee: Referee, tmp_path: Path
+) -> None:
+    """Messages of v0 and v1, and a log that was upgraded."""
+    compare(referee, old_samples.copy("before", tmp_path / "data"), 4096, 1_800_000_000_000)

@@ -23,7 +23,7 @@ HELP = "take back deletions whose files still wait, and put the partition on hol
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``restore``."""
-    parser.usage = f"%(prog)s [{OPERAND} | --all] [--release | --repairs] [-n] [options]"
+    parser.usage = f"%(prog)s [{OPERAND} | --all] [--release] [-n] [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The names of replaced files. A file that a repair replaced waits as ``.deleted``, as a segment does that was deleted."""
+"""The names of replaced files. What a repair replaced waits as ``.deleted``, as a deleted segment does."""
 
 from __future__ import annotations
 

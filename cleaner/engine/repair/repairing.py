@@ -85,7 +85,7 @@ def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repair
 
 
 def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
-    """Carry out the repairs that may be done. The caller holds the locks of the log dirs. Arguments and errors as for ``plan_of``."""
+    """Carry out the repairs that may be done. The caller holds the locks. Arguments and errors as for ``plan_of``."""
     check_request = replace(request.check, is_locked_by_us=True)
     planned = plan_of(opened, request._replace(check=check_request), check)
     done = {id(result): result for result in planned.results}
