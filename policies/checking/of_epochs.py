@@ -34,7 +34,9 @@ def order_findings(log: LogHistory) -> list[Finding]:
         before, here = placed[place - 1], placed[place]
         if here.stretch.epoch >= before.stretch.epoch:
             continue
-        is_before = place == 1 or placed[place - 2].stretch.epoch <= here.stretch.epoch
+        behind = placed[place + 1].stretch.epoch if place + 1 < len(placed) else _NO_EPOCH
+        is_dip = behind >= before.stretch.epoch
+        is_before = not is_dip and (place == 1 or placed[place - 2].stretch.epoch <= here.stretch.epoch)
         wrong, other = (before, here) if is_before else (here, before)
         text = (
             f"The batch of offset {wrong.stretch.first_offset} has leader epoch {wrong.stretch.epoch}, its neighbour"

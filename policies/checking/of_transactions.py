@@ -45,6 +45,8 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
     transactions, is_exact, found = OpenTransactions(), log.is_whole, []
     is_from_start = is_exact and log.start_offset == 0
     for segment in log.segments:
+        if segment.is_damaged:
+            break  # a marker may be lost: nothing behind it is judged
         entries = {entry.last_offset: place for place, entry in enumerate(segment.aborted)}
         met = set()
         for step in segment.steps:
@@ -64,8 +66,7 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
             wrong = wrong or _instability(segment.aborted[place], stable_offset, is_exact=is_from_start)
             if wrong:
                 found.append(_finding(segment, wrong, place, step.offset))
-        if not segment.is_damaged:
-            found += _without_marker(segment, met)
+        found += _without_marker(segment, met)
     return found
 
 

@@ -138,7 +138,7 @@ class OffsetIndexCheck(_Check):
             if not self._is_damaged(position):
                 text = f"the entry of offset {offset} leads to byte {position}, and the log ends at byte {end}"
                 self._tell(Anomaly.ENTRY_BEYOND, entry * entry_bytes, offset, text)
-        if not self._walk.damaged:
+        if self._walk.is_sound:
             for entry in self._pending:
                 self._tell_offset(entry)
             if self._last_start - self._covered_to > _SPARSE_BYTES:
@@ -208,6 +208,7 @@ class TimeIndexCheck(_Check):
             text = f"the entry of timestamp {timestamps[sound]} at offset {offset} does not rise"
             self._tell(Anomaly.TIME_ORDER, sound * size, offset, text)
         self._timestamps, self._offsets = timestamps[:sound], offsets[:sound] + base_offset
+        self._is_cut_short = sound < count
         self._place = 0
         self.largest_ms = -1
         """The largest timestamp of the batches that were met; -1 for none."""
@@ -217,7 +218,7 @@ class TimeIndexCheck(_Check):
         largest = rows.table["max_timestamp"]
         lasts = rows.table["last_offset"]
         upper = int(np.searchsorted(self._offsets, lasts[-1], side="right"))
-        if upper > self._place and not self._walk.damaged:
+        if upper > self._place and self._walk.is_sound:
             here = slice(self._place, upper)
             up_to = np.maximum.accumulate(largest)
             places = np.searchsorted(lasts, self._offsets[here])
@@ -234,7 +235,7 @@ class TimeIndexCheck(_Check):
 
     def end(self) -> None:
         """Compare the last entry with the largest timestamp, once the walk is over."""
-        if self._walk.damaged:
+        if not self._walk.is_sound:
             return
         size, next_offset = _TIME_ENTRY.itemsize, self._walk.next_offset
         for entry in range(self._place, self._offsets.size):
@@ -242,7 +243,7 @@ class TimeIndexCheck(_Check):
             text = f"an entry names offset {offset}, and the log ends at offset {next_offset}"
             self._tell(Anomaly.TIME_BEYOND, entry * size, offset, text)
         last = int(self._timestamps[-1]) if self._timestamps.size else -1
-        if last < self.largest_ms:
+        if last < self.largest_ms and not self._is_cut_short:
             has = f"its last entry has timestamp {last}" if last >= 0 else "it has no entry"
             text = f"{has}, and the largest timestamp of the segment is {self.largest_ms}"
             self._tell(Anomaly.TIME_END, max(self._timestamps.size - 1, 0) * size, None, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,6 +25,14 @@ from storage.segment import Segment, reading
 from storage.txn_index import TXN_ENTRY_BYTES, AbortedTxn, parse_txn_index
 
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
+_CONSEQUENCES: Final = (Anomaly.OVERFLOW, Anomaly.BEYOND_NEXT)
+_OF_AN_INDEX_ALONE: Final = frozenset(
+    {
+        *(Anomaly.ENTRY_CUT, Anomaly.ENTRY_ORDER, Anomaly.ENTRIES_ZERO),
+        *(Anomaly.TIMES_CUT, Anomaly.TIME_ORDER, Anomaly.TIMES_ZERO),
+    }
+)
+"""Where offsets of the log do not fit one another, entries are not held against them."""
 _RECORDS_TOLD_MAX: Final = 100
 Spend = Callable[[int], None]
 
@@ -56,7 +64,7 @@ class CheckedSegment(NamedTuple):
     is_full: bool
     """Whether every batch has all the records that its offsets speak of."""
     is_damaged: bool
-    """Whether a part of the ``.log`` was not understood, so that the rest of the facts may lack something."""
+    """Whether a part of the ``.log`` was not understood, or out of order, so that the rest may lack something."""
 
 
 def read_segment_contents(
@@ -94,18 +102,24 @@ def read_segment_contents(
     index.end()
     times.end()
     aborted, seen_of_txns = _read_txn_index(of_txns, segment)
-    seen = [
-        *walk.seen,
-        *(deep.seen if deep else ()),
+    of_indexes = [
         *(index.seen if FileKind.INDEX in indexes else ()),
         *(times.seen if FileKind.TIME_INDEX in indexes else ()),
-        *seen_of_txns,
     ]
+    if walk.is_disordered:
+        of_indexes = [one for one in of_indexes if one.anomaly in _OF_AN_INDEX_ALONE]
+    seen = [*_without_consequences(walk.seen), *(deep.seen if deep else ()), *of_indexes, *seen_of_txns]
     return CheckedSegment(
         base_offset, size_bytes, walk.end_position, walk.next_offset, times.largest_ms, tuple(seen), missing,
         tuple(history.epochs), history.producers, tuple(history.events), aborted, history.gap, history.gaps,
-        history.is_full, bool(walk.damaged),
+        history.is_full, not walk.is_sound,
     )  # fmt: skip
+
+
+def _without_consequences(seen: Sequence[SeenAnomaly]) -> list[SeenAnomaly]:
+    """Leave out what follows from an offset that does not fit: a batch with it also lies too far from the base."""
+    astray = {one.position for one in seen if one.anomaly in (Anomaly.OFFSET_BACK, Anomaly.BELOW_BASE)}
+    return [one for one in seen if one.position not in astray or one.anomaly not in _CONSEQUENCES]
 
 
 def _read_txn_index(data: bytes, segment: Segment) -> tuple[tuple[AbortedTxn, ...], list[SeenAnomaly]]:

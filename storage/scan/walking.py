@@ -129,9 +129,16 @@ class LogWalk:
         """The byte behind the last sound batch."""
         self.next_offset = file.base_offset
         """The offset behind the last sound batch."""
+        self.is_disordered = False
+        """Whether a batch was met whose offset does not fit its neighbours, so that offsets tell little."""
         self._file, self._hand, self._spend = file, hand, spend
         self._last = _Neighbour(-1, -1, file.base_offset)
         self._told: set[Anomaly] = set()
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether all that was read so far are batches in their order."""
+        return not (self.damaged or self.is_disordered)
 
     def rows(self) -> Iterator[Rows]:
         """Yield the sound batches, in runs; what else is met goes to ``seen`` and ``damaged``.
@@ -276,13 +283,17 @@ class LogWalk:
         if last.position < 0:
             text = f"the batch of offset {found.base_offset} lies below the segment's base {file.base_offset}"
             self.seen.append(SeenAnomaly(Anomaly.BELOW_BASE, FileKind.LOG, found.position, found.base_offset, text))
-        elif last.lower_offset <= found.base_offset < last.base_offset:
+        elif (
+            last.lower_offset
+            <= found.base_offset
+            < (last.base_offset if found.magic == _MAGIC_V2 else self.next_offset)
+        ):
             text = f"offset {last.base_offset} lies between offsets below {last.lower_offset} and {found.base_offset}"
             self.seen.append(SeenAnomaly(Anomaly.OFFSET_BACK, FileKind.LOG, last.position, last.base_offset, text))
         else:
             text = f"offset {found.base_offset} follows offset {self.next_offset - 1}"
             self.seen.append(SeenAnomaly(Anomaly.OFFSET_BACK, FileKind.LOG, found.position, found.base_offset, text))
-        self.next_offset = found.base_offset
+        self.next_offset, self.is_disordered = found.base_offset, True
         return True
 
     def _past_unreadable(self, position: int, cause: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -269,8 +269,9 @@ def _tasks_of(place: _Place) -> Iterator[_Task]:
     segments = listing.segments if isinstance(listing, Listing) else ()
     if not segments:
         yield _Task(place, listing, None, None)
-    for segment, behind in zip(segments, (*segments[1:], None), strict=True):
-        yield _Task(place, listing, segment, behind.base_offset if behind else None)
+    uppers = [segment.base_offset for segment in segments[1:]]
+    for segment, upper_offset in zip_longest(segments, uppers):
+        yield _Task(place, listing, segment, upper_offset)
 
 
 def _is_passing(error: LogCleanerError) -> bool:

@@ -95,8 +95,8 @@ def partition_findings(
     for one, segment in zip(facts, log.segments, strict=True):
         found += file_findings(one.seen, segment.standing)
         found += missing_findings(one.missing, one.size_bytes, segment.standing)
-    found += order_findings(log)
-    found += _epoch_findings(log, circumstances)
+    of_order = order_findings(log)
+    found += of_order or _epoch_findings(log, circumstances)
     found += transaction_findings(log)
     found += snapshot_findings(log, _snapshots(listing, log, circumstances))
     found += _gap_findings(log, circumstances)

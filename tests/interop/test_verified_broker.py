@@ -1,0 +1,92 @@
+"""``verify`` beside a broker that writes, rolls, compacts and deletes all the time; then where it stopped or died.
+
+A busy broker changes files faster than they are read: what is torn, grows or vanishes meanwhile is no damage.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
+from tests.interop import clients
+from tests.interop.broker import BUSY, Broker
+from tests.interop.clients import CODECS, Writer
+
+pytestmark = pytest.mark.kafka
+
+COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+TOPICS: Final = {
+    "busy": COMPACTED,
+    "transactions": COMPACTED,
+    "idempotent": {"cleanup.policy": "delete", "retention.ms": "-1"},
+    "sized": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "3000"},
+}
+LOOKS: Final = 25
+
+
+def test_nothing_is_found_while_a_broker_works_nor_where_it_stopped_nor_where_it_was_killed(
+    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_dir = tmp_path / "data"
+    broker = Broker(kafka, log_dir, BUSY)
+    with broker:
+        clients.create_topics(broker.bootstrap, TOPICS)
+        with writing(Writer(broker.bootstrap, random.Random(7))):
+            for _ in range(LOOKS):
+                assert found(log_dir, capsys) == []
+    assert found(log_dir, capsys) == []
+    with broker:
+        write(Writer(broker.bootstrap, random.Random(8)), "again")
+        broker.kill()
+    assert found(log_dir, capsys) == []
+
+
+def found(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """All that a deep check tells, what could not be read included."""
+    status = main(["verify", str(log_dir), "--deep", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["totals"]["partitions"] > len(TOPICS)
+    assert status in (ExitStatus.DONE, ExitStatus.DAMAGED), told["problems"]
+    findings: list[dict[str, Any]] = told["findings"]
+    return findings
+
+
+@contextmanager
+def writing(writer: Writer) -> Iterator[None]:
+    """Write to every topic, over and over, while the body runs."""
+    is_over, failures = threading.Event(), []
+
+    def work() -> None:
+        life = 0
+        try:
+            while not is_over.is_set():
+                write(writer, f"life-{life}")
+                life += 1
+        except Exception as error:  # told by the thread that waits
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    assert failures == []
+
+
+def write(writer: Writer, life: str) -> None:
+    for codec in CODECS:
+        writer.send(writer.producer(compression_type=codec), "busy", 12)
+    writer.send(writer.producer(enable_idempotence=True), "idempotent", 30)
+    writer.send(writer.producer(), "sized", 30)
+    writer.transactions("transactions", f"ends-{life}", [True, False, True])

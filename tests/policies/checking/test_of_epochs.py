@@ -1,0 +1,78 @@
+"""Leader epochs of batches, and the checkpoint held against them."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.checking.facts import EpochStretch
+from policies.checking.findings import FindingCode
+from policies.checking.of_epochs import EpochStart, checkpoint_findings, order_findings
+from tests.policies.checking.logs import log, segment, standing
+
+HEALTHY = log(
+    segment(0, 20, epochs=(EpochStretch(0, 0, 19, 0),)),
+    segment(20, 40, epochs=(EpochStretch(0, 20, 29, 0), EpochStretch(3, 30, 39, 900))),
+)
+
+
+def test_epochs_that_rise_are_healthy():
+    assert order_findings(HEALTHY) == []
+    assert order_findings(log()) == []
+
+
+def test_of_two_epochs_the_one_that_stands_apart_is_told():
+    too_new = log(
+        segment(0, 30, epochs=(EpochStretch(0, 0, 9, 0), EpochStretch(8, 10, 10, 61), EpochStretch(0, 11, 29, 122)))
+    )
+    too_old = log(
+        segment(0, 30, epochs=(EpochStretch(4, 0, 9, 0), EpochStretch(1, 10, 10, 61), EpochStretch(4, 11, 29, 122)))
+    )
+    assert [(one.code, one.position) for one in order_findings(too_new)] == [(FindingCode.EPOCH_BACKWARDS, 61)]
+    assert [one.position for one in order_findings(too_old)] == [61]
+
+
+def test_batches_without_an_epoch_are_passed_over():
+    rewritten = log(
+        segment(0, 30, epochs=(EpochStretch(2, 0, 9, 0), EpochStretch(-1, 10, 19, 61), EpochStretch(2, 20, 29, 122)))
+    )
+    assert order_findings(rewritten) == []
+    assert checkpoint_findings(rewritten, [EpochStart(2, 0)], 0) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_healthy"),
+    [
+        ([(0, 0), (3, 30)], True),
+        ([(0, 0), (3, 30), (5, 40)], True),
+        ([(0, 0), (1, 12), (3, 30)], False),
+        ([(0, 0), (3, 31)], False),
+        ([(0, 0), (3, 25)], False),
+        ([(0, 0)], False),
+        ([(0, 5), (3, 30)], False),
+        ([(0, 0), (3, 30), (5, 41)], False),
+        ([(0, 0), (3, 30), (5, 30)], False),
+        ([(-1, 0), (3, 30)], False),
+        ([(0, 0), (2, 30)], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_a_checkpoint_agrees_with_every_batch(entries, is_healthy):
+    given = None if entries is None else [EpochStart(*entry) for entry in entries]
+    found = checkpoint_findings(HEALTHY, given, 0)
+    assert [one.code for one in found] == ([] if is_healthy else [FindingCode.EPOCHS_WRONG])
+
+
+def test_a_checkpoint_begins_at_the_log_start():
+    entries = [EpochStart(0, 7), EpochStart(3, 30)]
+    assert checkpoint_findings(HEALTHY, entries, 7) == []
+    assert len(checkpoint_findings(HEALTHY, entries, 0)) == 1
+
+
+def test_where_a_broker_was_killed_the_log_start_may_be_older_than_the_entries():
+    killed = log(segment(0, 20, epochs=(EpochStretch(0, 0, 19, 0),), standing=standing(0, is_recovered=True)))
+    assert checkpoint_findings(killed, [EpochStart(0, 7)], 0) == []
+
+
+def test_a_log_without_epochs_needs_no_checkpoint():
+    assert checkpoint_findings(log(segment(0, 20)), None, 0) == []
