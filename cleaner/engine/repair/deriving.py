@@ -33,43 +33,49 @@ class Made(NamedTuple):
     because: str | None = None
 
 
-def derive(listing: Listing, targets: Iterable[Target], terms: Terms) -> Mapping[Target, Made]:
-    """Return the new contents of files of one partition.
-
-    Each is derived by itself: damage in one segment leaves the indexes of another one alone. Snapshots that are to be
-    made anew are not believed for anything.
-
-    Args:
-        listing: of the partition.
-        targets: files that are missing or wrong.
-        terms: of the partition.
-    """
-    wanted = [*targets]
-    doubted = {_name(target).base_offset for target in wanted if target.kind is RepairKind.SNAPSHOT}
-    believed = [snapshot for snapshot in listing.snapshots if snapshot.name.base_offset not in doubted]
-    deriving = _Deriving(listing, Producers(listing.segments, believed, terms), terms)
-    return {target: deriving.made(target) for target in sorted(wanted, key=_place)}
-
-
 def _name(target: Target) -> SegmentFileName:
     name = parse_segment_file_name(target.name)
     assert name is not None
     return name
 
 
-def _place(target: Target) -> tuple[int, str]:
-    """Sort by offset, so that each state of the producers is made from the one before; snapshots come first."""
+def in_order(targets: Iterable[Target]) -> list[Target]:
+    """Return targets by offset, so that each state of the producers is made from the one before; cuts come last.
+
+    Snapshots come first of their offset. A cut changes the log that the others are derived from.
+    """
+    return sorted(targets, key=_place)
+
+
+def _place(target: Target) -> tuple[bool, int, bool, str]:
     found = parse_segment_file_name(target.name)
-    return (found.base_offset if found else -1), "" if target.kind is RepairKind.SNAPSHOT else target.name
+    offset = found.base_offset if found else -1
+    return target.kind is RepairKind.ZERO_TAIL, offset, target.kind is not RepairKind.SNAPSHOT, target.name
 
 
-class _Deriving:
-    def __init__(self, listing: Listing, producers: Producers, terms: Terms) -> None:
-        self._listing, self._producers, self._terms = listing, producers, terms
+class Deriving:
+    """Derives files of one partition.
+
+    Each is derived by itself: damage in one segment leaves the indexes of another one alone. Snapshots that are to be
+    made anew are not believed for anything.
+    """
+
+    def __init__(self, listing: Listing, targets: Iterable[Target], terms: Terms) -> None:
+        """Read nothing yet.
+
+        Args:
+            listing: of the partition.
+            targets: the files that are missing or wrong; ``made`` is best asked for them ``in_order``.
+            terms: of the partition.
+        """
+        doubted = {_name(target).base_offset for target in targets if target.kind is RepairKind.SNAPSHOT}
+        believed = [snapshot for snapshot in listing.snapshots if snapshot.name.base_offset not in doubted]
+        self._listing, self._terms = listing, terms
+        self._producers = Producers(listing.segments, believed, terms)
         self._segments = {s.base_offset: (s, due) for s, due in with_due_offsets(listing.segments)}
 
     def made(self, target: Target) -> Made:
-        """Return the content of a file."""
+        """Return the new content of a file."""
         try:
             return Made(self._makers[target.kind](self, target))
         except LogCleanerError as error:
@@ -112,7 +118,7 @@ class _Deriving:
         entries = rebuild_epochs(_stated_epochs(self._listing.directory), seen, self._terms.log_start_offset)
         return format_leader_epochs(entries)
 
-    _makers: Mapping[RepairKind, Callable[[_Deriving, Target], bytes]] = {
+    _makers: Mapping[RepairKind, Callable[[Deriving, Target], bytes]] = {
         RepairKind.INDEX: _index,
         RepairKind.TIME_INDEX: _index,
         RepairKind.TXN_INDEX: _txn_index,
@@ -129,7 +135,7 @@ def _check_index(segment: Segment, rebuilt: Rebuilt) -> None:
     if rebuilt.end_bytes == segment.size_bytes:
         return
     entry = last_offset_entry(segment)
-    if entry and rebuilt.end_bytes <= entry.position < segment.size_bytes:
+    if entry and entry.position >= rebuilt.end_bytes:
         cause = f"zeros, where the offset index names a batch at byte {entry.position}"
         raise CorruptBatch(segment.log.path, rebuilt.end_bytes, cause)
 

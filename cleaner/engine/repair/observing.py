@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.repair.deriving import derive
+from cleaner.engine.repair.deriving import Deriving, in_order
 from cleaner.engine.repair.kept import is_kept_already, kept_name
 from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
 from policies.checking.repairs import Repair, RepairFacts, RepairKind, TailFacts, Target, repair
@@ -30,6 +30,7 @@ from storage.names import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     FileIdentity,
+    FileKind,
     TopicPartition,
     parse_partition_dir_name,
     parse_segment_file_name,
@@ -51,7 +52,7 @@ class PlannedRepair(NamedTuple):
     identity: FileIdentity | None = None
     """Of the file as it was looked at; None if it is missing."""
     content: bytes | None = None
-    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``."""
+    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
     sources: tuple[tuple[Path, FileIdentity], ...] = ()
     """The ``.log`` files that the content was derived from, as they were before."""
 
@@ -69,31 +70,35 @@ class Surroundings:
         return read_assigned(self.log_dirs, self.layers.broker_policy().metadata_log_dir)
 
 
-def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> tuple[PlannedRepair, ...]:
-    """Return what becomes of each target, partition after partition. Raises: UnreadableFile of a whole log dir."""
+def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
+    """Yield what becomes of each target, partition after partition. Each may be carried out before the next is planned:
+    the new contents of all would not fit into memory.
+
+    Raises: UnreadableFile of a whole log dir.
+    """
     by_directory: defaultdict[Path, list[Target]] = defaultdict(list)
     for target in targets:
         by_directory[Path(target.path).parent].append(target)
-    return tuple(
-        planned for path, found in sorted(by_directory.items()) for planned in _plan(path, found, surroundings)
-    )
+    for directory, found in sorted(by_directory.items()):
+        yield from _plan(directory, found, surroundings)
 
 
 def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
     log_dir = next((d for d in surroundings.log_dirs if d.path == directory.parent), None)
     found = {path: tp for tp, path in log_dir.partitions()} if log_dir else {}
-    if log_dir is None or directory not in found:
-        for target in targets:
-            yield _untouched(target, "it lies in no partition that a broker serves")
-        return
-    try:
-        yield from _Partition(log_dir, found[directory], surroundings).plan(targets)
-    except LogCleanerError as error:
-        for target in targets:
-            yield _untouched(target, str(error))
+    partition: _Partition | None = None
+    because: str | None = "it lies in no partition that a broker serves"
+    if log_dir is not None and directory in found:
+        try:
+            partition = _Partition(log_dir, found[directory], targets, surroundings)
+            because = partition.untouchable_because()
+        except LogCleanerError as error:
+            because = str(error)
+    for target in in_order(targets):
+        yield _untouched(target, because) if because or partition is None else partition.plan(target)
 
 
-def _untouched(target: Target, because: str) -> PlannedRepair:
+def _untouched(target: Target, because: str | None) -> PlannedRepair:
     path = Path(target.path)
     size_bytes = path.lstat().st_size if path.is_file() else None
     named = parse_partition_dir_name(path.parent.name)
@@ -102,56 +107,54 @@ def _untouched(target: Target, because: str) -> PlannedRepair:
 
 
 class _Partition:
-    def __init__(self, log_dir: LogDir, topic_partition: TopicPartition, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        log_dir: LogDir,
+        topic_partition: TopicPartition,
+        targets: Sequence[Target],
+        surroundings: Surroundings,
+    ) -> None:
         self._log_dir, self._topic_partition, self._surroundings = log_dir, topic_partition, surroundings
         self._listing = list_partition(log_dir.path / str(topic_partition))
         self._policy = surroundings.layers.policy_for(topic_partition.topic)
         start = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
         self._terms = Terms(self._policy.index_interval_bytes, start, 0, _NEVER_MS)
+        self._deriving = Deriving(self._listing, targets, self._terms)
 
-    def plan(self, targets: Sequence[Target]) -> Iterator[PlannedRepair]:
-        """Yield what becomes of the files of the partition."""
-        if because := self._untouchable_because():
-            yield from (_untouched(target, because) for target in targets)
-            return
-        sources = tuple((segment.log.path, segment.log.identity) for segment in self._listing.segments)
-        looks = {target: look(Path(target.path)) for target in targets}
-        contents = self._contents(targets)
-        for target, facts in self._facts(targets, looks, contents):
-            content = contents.get(target)
-            used = () if target.kind is RepairKind.ZERO_TAIL else sources
-            yield PlannedRepair(repair(facts), self._topic_partition, Path(target.path), looks[target], content, used)
-
-    def _untouchable_because(self) -> str | None:
+    def untouchable_because(self) -> str | None:
+        """Return why nothing of the partition may be touched; None if it may be."""
         if self._listing.needs_recovery:
             return "an interrupted compaction left files here: run logcleaner clean, which recovers first"
         return exemption_from_repairs(self._policy)
 
-    def _contents(self, targets: Sequence[Target]) -> dict[Target, bytes | None]:
-        """Return the new contents of derived files; None where the log is damaged, with the cause in ``_causes``."""
-        derived = [t for t in targets if t.kind not in (RepairKind.TOPIC_ID, RepairKind.ZERO_TAIL)]
-        made = derive(self._listing, derived, self._terms)
-        self._causes = {target: one.because for target, one in made.items() if one.because}
-        return {target: one.content for target, one in made.items()}
+    def plan(self, target: Target) -> PlannedRepair:
+        """Return what becomes of a file."""
+        path = Path(target.path)
+        identity = look(path)
+        facts, content = self._observed(RepairFacts(target, identity.size_bytes if identity else None))
+        sources = () if target.kind is RepairKind.ZERO_TAIL else self._sources(target)
+        return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, sources)
 
-    def _facts(
-        self,
-        targets: Sequence[Target],
-        looks: Mapping[Target, FileIdentity | None],
-        contents: dict[Target, bytes | None],
-    ) -> Iterator[tuple[Target, RepairFacts]]:
-        for target in targets:
-            look = looks[target]
-            facts = RepairFacts(target, look.size_bytes if look else None, unmade_because=self._causes.get(target))
-            try:
-                if target.kind is RepairKind.ZERO_TAIL:
-                    yield target, self._with_tail(facts)
-                    continue
-                if target.kind is RepairKind.TOPIC_ID:
-                    facts, contents[target] = self._with_topic(facts)
-                yield target, self._with_content(facts, contents[target])
-            except LogCleanerError as error:
-                yield target, replace(facts, unmade_because=str(error))
+    def _sources(self, target: Target) -> tuple[tuple[Path, FileIdentity], ...]:
+        """Return the logs that a file is derived from: an index of its own segment, all else of any."""
+        own = Path(target.path).with_suffix(FileKind.LOG)
+        logs = [(segment.log.path, segment.log.identity) for segment in self._listing.segments]
+        return tuple(log for log in logs if target.kind not in _INDEXES or log[0] == own)
+
+    def _observed(self, facts: RepairFacts) -> tuple[RepairFacts, bytes | None]:
+        """Return the facts about a file, and its new content."""
+        content: bytes | None = None
+        try:
+            if facts.target.kind is RepairKind.ZERO_TAIL:
+                return self._with_tail(facts), None
+            if facts.target.kind is RepairKind.TOPIC_ID:
+                facts, content = self._with_topic(facts)
+            else:
+                content, because = self._deriving.made(facts.target)
+                facts = replace(facts, unmade_because=because)
+            return self._with_content(facts, content), content
+        except LogCleanerError as error:
+            return replace(facts, unmade_because=str(error)), None
 
     def _with_content(self, facts: RepairFacts, content: bytes | None) -> RepairFacts:
         path = Path(facts.target.path)

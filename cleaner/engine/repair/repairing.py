@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
@@ -78,41 +79,53 @@ def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repair
 
     Raises: Stopped, UnreadableFile.
     """
-    checked = check(opened.log_dirs, request.check, opened.means)
-    targets = targets_of(checked.findings, request.kinds)
-    planned = plan_repairs(targets, Surroundings(opened.log_dirs, opened.layers))
-    return Repairs(checked, tuple(RepairResult(one) for one in planned), dry_run=True)
+    checked, planned = _planned(opened, request, check)
+    return Repairs(checked, tuple(RepairResult(one._replace(content=None)) for one in planned), dry_run=True)
 
 
 def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
     """Carry out the repairs that may be done. The caller holds the locks. Arguments and errors as for ``plan_of``."""
-    check_request = replace(request.check, is_locked_by_us=True)
-    planned = plan_of(opened, request._replace(check=check_request), check)
-    done = {id(result): result for result in planned.results}
-    for log_dir in opened.log_dirs:
-        own = [result for result in planned.results if result.planned.path.parent.parent == log_dir.path]
-        own.sort(key=lambda result: result.planned.content is None)  # what is derived from a log goes before its cut
-        done |= {id(before): after for before, after in zip(own, _repair_in(log_dir, own, opened.means), strict=True)}
-    return replace(planned, results=tuple(done.values()), dry_run=False)
+    request = request._replace(check=replace(request.check, is_locked_by_us=True))
+    checked, planned = _planned(opened, request, check)
+    with ExitStack() as journals:
+        repairing = _Repairing(opened.means, journals)
+        return Repairs(checked, tuple(repairing.result(one) for one in planned), dry_run=False)
 
 
-def _repair_in(log_dir: LogDir, results: Sequence[RepairResult], means: Means) -> Iterator[RepairResult]:
-    with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
-        for result in results:
-            may_begin = result.planned.repair.is_repairable and not means.stopping()
-            yield _attempt(journal, result, means) if may_begin else result
+def _planned(opened: OpenLogDirs, request: RepairRequest, check: Check) -> tuple[Checked, Iterator[PlannedRepair]]:
+    checked = check(opened.log_dirs, request.check, opened.means)
+    targets = targets_of(checked.findings, request.kinds)
+    return checked, plan_repairs(targets, Surroundings(opened.log_dirs, opened.layers))
 
 
-def _attempt(journal: Journal, result: RepairResult, means: Means) -> RepairResult:
-    """Carry out one repair; its failure stops nobody else."""
-    planned = result.planned
-    assert planned.topic_partition is not None
-    place = planned.topic_partition._asdict()
-    try:
-        mend(means.fs, journal, planned, means.clock.now_ms())
-    except (LogCleanerError, OSError) as error:
-        means.listener.event("partition_failed", **place, error=told(error))
-        return result._replace(error=told(error))
-    fields = {"path": str(planned.path), "kind": planned.repair.target.kind.value}
-    means.listener.event("file_repaired", **place, **fields, bytes=planned.repair.made_bytes)
-    return result._replace(is_done=True)
+class _Repairing:
+    def __init__(self, means: Means, journals: ExitStack) -> None:
+        self._means, self._closing = means, journals
+        self._journals: dict[Path, Journal] = {}
+
+    def result(self, planned: PlannedRepair) -> RepairResult:
+        """Carry out a repair if it may be done, and return what became of it."""
+        may_begin = planned.repair.is_repairable and not self._means.stopping()
+        result = RepairResult(planned._replace(content=None))
+        return self._attempt(planned, result) if may_begin else result
+
+    def _journal(self, log_dir: Path) -> Journal:
+        if log_dir not in self._journals:
+            means = self._means
+            self._journals[log_dir] = self._closing.enter_context(
+                closing(Journal(log_dir, means.fs, means.clock.boot()))
+            )
+        return self._journals[log_dir]
+
+    def _attempt(self, planned: PlannedRepair, result: RepairResult) -> RepairResult:
+        """Carry out one repair; its failure stops nobody else."""
+        assert planned.topic_partition is not None
+        means, place = self._means, planned.topic_partition._asdict()
+        try:
+            mend(means.fs, self._journal(planned.path.parent.parent), planned, means.clock.now_ms())
+        except (LogCleanerError, OSError) as error:
+            means.listener.event("partition_failed", **place, error=told(error))
+            return result._replace(error=told(error))
+        fields = {"path": str(planned.path), "kind": planned.repair.target.kind.value}
+        means.listener.event("file_repaired", **place, **fields, bytes=planned.repair.made_bytes)
+        return result._replace(is_done=True)
