@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests import flips
 from tests.docs import configuration, documents, manifests, metrics, options
 
 ROOT: Final = Path(__file__).parents[2]
@@ -18,6 +19,7 @@ PARTS: Final[dict[tuple[str, str], Callable[[], str]]] = {
     ("metrics.md", "metrics"): metrics.families,
     ("commands.md", "options"): options.options,
     ("json.md", "documents"): documents.documents,
+    ("verify.md", "flips"): flips.table,
     **{("kubernetes.md", name): partial(manifests.shown, name) for name in manifests.NAMES},
 }
 """Document and name of the part -> what makes the part."""
