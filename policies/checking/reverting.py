@@ -67,8 +67,8 @@ def _verdict(note: RepairNote, found: FoundContent) -> RevertVerdict | None:
     if note.made is None:
         is_as_cut = found.present is not None and found.present.size_bytes == note.cut_to
         return RevertVerdict(note, RevertCode.REVERTIBLE, done) if is_as_cut else None
-    if note.kept is None or found.waiting is None:
-        return None
+    if note.kept is None or found.waiting is None or found.present is None:
+        return None  # without the file itself, its segment was deleted since
     if found.waiting != note.kept:
         return RevertVerdict(note, RevertCode.CHANGED_SINCE, f"{note.file_name}.deleted is not what the repair kept")
     if found.present != note.made:

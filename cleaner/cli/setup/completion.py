@@ -15,7 +15,12 @@ from typing import Any, Final
 HELP = "print a shell's completion script, e.g. source <(logcleaner completion bash)"
 _SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _PATHS: Final = {"DIR", "FILE"}
-_NAMES: Final = {"GLOB": "topics", "TOPIC": "topics", "TOPIC-PARTITION": "partitions", "TOPIC-PARTITION|DIR": "partitions"}
+_NAMES: Final = {
+    "GLOB": "topics",
+    "TOPIC": "topics",
+    "TOPIC-PARTITION": "partitions",
+    "TOPIC-PARTITION|DIR": "partitions",
+}
 """Metavar -> what logcleaner is asked for; as in ``offering``."""
 _KEY: Final = "KEY"
 _SETTING: Final = "KEY="

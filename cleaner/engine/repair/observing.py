@@ -87,7 +87,7 @@ def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings
     log_dir = next((d for d in surroundings.log_dirs if d.path == directory.parent), None)
     found = {path: tp for tp, path in log_dir.partitions()} if log_dir else {}
     partition: _Partition | None = None
-    because: str | None = "it lies in no partition that a broker serves"
+    because: str | None = "only partitions that a broker serves are mended, and never the cluster metadata"
     if log_dir is not None and directory in found:
         try:
             partition = _Partition(log_dir, found[directory], targets, surroundings)

@@ -18,7 +18,7 @@ from cleaner.engine.inventory import everything
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
-from cleaner.engine.repair.repairing import RepairRequest, Repairs, plan_of, repair_log_dirs
+from cleaner.engine.repair.repairing import RepairRequest, RepairResult, Repairs, plan_of, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.repairs import DERIVED, RepairCode, RepairKind
@@ -60,7 +60,7 @@ def rehearsed(log_dir: Path, *paths: Path, kinds: frozenset[RepairKind] = DERIVE
     return plan_of(a_cleaner(log_dir, LAYERS).opened(), RepairRequest(CheckRequest(), kinds), finds(*paths))
 
 
-def only(repairs: Repairs):
+def only(repairs: Repairs) -> RepairResult:
     """The one result."""
     (result,) = repairs.results
     return result
@@ -329,3 +329,19 @@ def test_a_waiting_file_of_the_same_name_is_not_replaced(log_dir: Path) -> None:
     before = ruined(index)
     assert only(repair(log_dir, index)).planned.repair.code is RepairCode.NAME_TAKEN
     assert (index.read_bytes(), waiting.read_bytes()) == (before, b"of a deletion")
+
+
+def test_a_repaired_segment_that_is_deleted_comes_back_repaired(log_dir: Path) -> None:
+    index = derived_files(log_dir)[0]
+    assert index.parent.name == "clicks-0"
+    ruined(index)
+    assert only(repair(log_dir, index)).is_done
+    made = index.read_bytes()
+    clean(log_dir, FileSystem())
+    assert not index.exists()
+    assert index.with_name(f"{index.name}.deleted").read_bytes() == made
+    restorer = Restorer([LogDir(log_dir)], Means(FileSystem(), FakeClock(), Silent()))
+    assert restorer.repairs(everything) == ()
+    (result,) = (result for result in restorer.restore(everything) if str(result.topic_partition) == "clicks-0")
+    assert result.is_done
+    assert index.read_bytes() == made
