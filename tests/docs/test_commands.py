@@ -59,6 +59,9 @@ CANNOT_RUN = {
     "python -m tests.benchmarks.spark_read --gib 0.1,1,2,4,8 --scratch /var/tmp --json spark.json": (
         "takes an hour and 9 GB"
     ),
+    ".venv/bin/uv run --locked python -m tests.benchmarks.verifying /dev/shm/verify": (
+        "takes 2 GB of memory; tests/benchmarks/test_verifying.py runs it on little"
+    ),
     "pip install 'logcleaner[spark]'": INSTALLS,
     "python3 -m venv environment && environment/bin/pip install 'logcleaner[spark]' venv-pack": INSTALLS,
     "environment/bin/venv-pack -p environment -o environment.tar.gz": INSTALLS,

@@ -7,7 +7,7 @@ changed while it was read, is read again, and only what is found each time is to
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -61,9 +61,9 @@ class _Dir:
     meta: MetaProperties | None
     ends: dict[TopicPartition, LogEnds] = field(default_factory=dict)
 
-    def offsets(self, name: str) -> dict[TopicPartition, int]:
+    def offsets(self, name: str) -> Mapping[TopicPartition, int]:
         """Return the offsets of one checkpoint; none if it is absent or cannot be read."""
-        return next((dict(one.offsets) for one in self.checkpoints if one.name == name), {})
+        return next((one.offsets for one in self.checkpoints if one.name == name), {})
 
 
 class _Place(NamedTuple):
@@ -118,10 +118,12 @@ class _Check:
         places = [place for one in dirs for place in self._places(one)]
         self._expect(places)
         worked = self._crew.in_order(self._read, self._tasks(places))
-        for place, group in groupby(worked, key=lambda one: one[0].place):
-            self._judge(place, list(group))
+        for _, group in groupby(worked, key=lambda one: one[0].place.path):
+            together = list(group)
+            self._judge(together[0][0].place, together)
         self._judge_dirs(dirs)
         self._checked.findings = worst_first(list(dict.fromkeys(self._findings)))
+        self._checked.problems = list(dict.fromkeys(self._checked.problems))
         return self._checked
 
     def _open(self, log_dir: LogDir) -> _Dir | None:
@@ -190,6 +192,8 @@ class _Check:
     def _judge(self, place: _Place, group: list[tuple[_Task, _Result]]) -> None:
         """Judge one partition; look again where it changed, or where something was found beside a broker."""
         found, facts = self._found(place, group)
+        if found and not place.dir.is_live:
+            place.dir.is_live = place.dir.log_dir.locked_by() is not None  # a broker may have started since
         for _ in range(_LOOKS_MAX - 1):
             if found is not None and not (found and place.dir.is_live):
                 break

@@ -184,22 +184,21 @@ def started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_signal_ends_it_within_2_seconds_and_it_goes_on(tmp_path, log_dir, number, status, threads):
+def test_a_signal_ends_it_soon_and_it_goes_on(tmp_path, log_dir, number, status, threads):
+    """At this rate the rest would take half a minute; on an idle machine it ends within half a second."""
     made = PartitionDir(log_dir, "big-0")
-    for base_offset in range(6):
+    for base_offset in range(24):
         made.segment(base_offset, keyed(base_offset, f"k={'x' * 1_200_000}"))
     (made.path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     notes = tmp_path / "notes"
-    slowly = ("--notes", notes, "--threads", threads, "--rate", "2MiB")
+    slowly = ("--notes", notes, "--threads", threads, "--rate", "1MiB")
     with started(log_dir, *map(str, slowly)) as process:
         until = time.monotonic() + 30
         while not (notes.exists() and notes.read_bytes().count(b"\n") >= 2):
             assert time.monotonic() < until
             time.sleep(0.05)
-        sent = time.monotonic()
         os.kill(process.pid, number)
-        out, err = process.communicate(timeout=30)
-        assert time.monotonic() - sent < 2
+        out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (status, "")
     assert err == "logcleaner: interrupted: the same command with --resume goes on from here\n"
     with started(log_dir, "--notes", notes, "--resume") as process:
