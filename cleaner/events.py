@@ -17,6 +17,9 @@ The names are stable: a new name needs a minor version, a changed name a major o
     partition_restored       info     topic, partition, segments, bytes: deleted segments are back, and the partition
                                       is on hold
     partition_released       info     topic, partition: its hold was released
+    file_repaired            info     topic, partition, path, kind, bytes: a derived file was made anew, or zeros
+                                      were cut off a log
+    repair_reverted          info     topic, partition, path: the file is as it was before its repair
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep records without a key
     journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, so the journal's
                                       line stays in memory until there is space; log_dir in place of topic and
@@ -102,6 +105,8 @@ class Event(StrEnum):
     LEFTOVER_SWEPT = "leftover_swept"
     PARTITION_RECOVERED = "partition_recovered"
     PARTITION_RESTORED = "partition_restored"
+    FILE_REPAIRED = "file_repaired"
+    REPAIR_REVERTED = "repair_reverted"
     PARTITION_RELEASED = "partition_released"
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped", Level.WARNING
     JOURNAL_WAITS = "journal_waits", Level.WARNING

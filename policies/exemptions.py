@@ -20,6 +20,16 @@ def exemption(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
     return None
 
 
+def exemption_from_repairs(policy: TopicPolicy) -> str | None:
+    """Return why nothing of a topic is mended; None if it may be.
+
+    A derived file says nothing that the log does not say, so a topic of unknown configuration may have it made anew.
+    """
+    if policy.remote_storage_enable:
+        return "remote storage is on: only the broker knows what was uploaded"
+    return None
+
+
 def switched_off(policy: TopicPolicy, broker: BrokerPolicy) -> Reason | None:
     """Return why a broker leaves a compacted topic alone; None if it does not. Source: Kafka LogManager.cleanupLogs."""
     if broker.log_cleaner_enable or not policy.cleanup_compact:

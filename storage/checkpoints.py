@@ -152,6 +152,11 @@ def parse_partition_metadata(data: bytes, path: Path) -> str:
     return topic_id
 
 
+def format_partition_metadata(topic_id: str) -> bytes:
+    """Return the bytes of a ``partition.metadata``. ``topic_id``: 22 characters of URL-safe base64."""
+    return f"version: {_VERSION}\ntopic_id: {topic_id}".encode()
+
+
 def _entries(data: bytes, path: Path, fields: int) -> list[tuple[int, list[str]]]:
     """Return the lines behind version and count, split into ``fields``, each with its number in the file."""
     lines = _lines(data, path)

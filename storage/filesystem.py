@@ -75,7 +75,9 @@ class Purpose(Enum):
     APPEND = "append"
     RECOVER = "recover"
     RESTORE = "restore"
-    """Taking a deletion back."""
+    """Taking a deletion, or a repair, back."""
+    REPAIR = "repair"
+    """Making a derived file anew, and cutting zeros off a ``.log``."""
     COPY = "copy"
     """Writing a cleaned copy beside an untouched original."""
     SWEEP = "sweep"
@@ -268,7 +270,9 @@ class FileSystem:
             os.fsync(descriptor)
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
-        """Trim a preallocated index to its entries, or the journal to its whole lines. We never truncate a ``.log``.
+        """Trim a preallocated index to its entries, or the journal to its whole lines; let a file grow by a hole.
+
+        Of a ``.log`` only a repair cuts something: zeros behind the last batch, when somebody asks for it by name.
 
         Raises: as ``open_to_append``.
         """

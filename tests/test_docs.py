@@ -10,6 +10,8 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
 from cleaner.events import Event
+from policies.checking.repairs import RepairCode
+from policies.checking.reverting import RevertCode
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
 from policies.erasing.departures import DepartureCode, Need
 from policies.explaining.blockers import BlockerCode
@@ -49,6 +51,11 @@ def test_the_limit_of_each_reason_is_documented_under_its_key() -> None:
 def test_every_blocker_and_change_of_explain_is_documented_and_no_other() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/explain.md"], re.MULTILINE)
     assert documented == [*ChangeCode, *BlockerCode]
+
+
+def test_every_verdict_on_a_repair_is_documented_and_no_other() -> None:
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/repair.md"], re.MULTILINE)
+    assert documented == [*RepairCode, *RevertCode]
 
 
 def test_every_event_is_documented_with_its_level_and_no_other() -> None:

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "storage/codecs": {"storage.codecs", "storage.kernels", "storage.machine", "storage.arrays", "storage.errors"},
     "storage/records": {"storage.records", "storage.codecs", *FILES},
     "storage/schemas": {"storage.schemas", "storage.errors"},
-    "storage/metadata": {"storage.metadata", "storage.records", *FILES},
+    "storage/metadata": {"storage.metadata", "storage.records", "storage.schemas", *FILES},
     "storage/log": {"storage.log", "storage.records", "storage.codecs", *FILES},
     "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
     "storage/__init__.py": {"storage"},

@@ -22,16 +22,6 @@ from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 
 
-class LogDirsChange(LogCleanerError):
-    """The configuration names other log dirs each time it is read, so no set of locks covers them."""
-
-    paths: tuple[Path, ...]
-
-    def __str__(self) -> str:
-        named = ", ".join(map(str, self.paths))
-        return f"log.dirs changes while the log dirs are locked (last: {named}); nothing was done, run again"
-
-
 @dataclass(slots=True)
 class Begun:
     """The result of recovery, and of what had to make space for it, once every lock is taken."""

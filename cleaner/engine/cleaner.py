@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cleaner.engine.beginning import Begun, LogDirsChange, may_recover, recover_log_dir
+from cleaner.engine.beginning import Begun, may_recover, recover_log_dir
 from cleaner.engine.compactor import Compactor, KernelCheck, Local
 from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_clock, survey_log_dir, unheard
 from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.leftovers import sweep_log_dir
-from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
+from cleaner.engine.means import Means, OpenLogDirs, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.spending import spend
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from policies.forecast.what_if import Question
     from policies.rescue import SpaceTarget, Volume
 
-_READINGS_MAX: Final = 8
-"""How often the log dirs may change between finding and locking them, before the run gives up."""
 _THREADS_MAX: Final = 256
 """Each thread takes memory before it has work, and ``log.cleaner.threads`` may be any int."""
 
@@ -223,6 +221,17 @@ class Cleaner:
                 begun.errors += executor.errors
         return tuple(begun.errors)
 
+    def opened(self) -> OpenLogDirs:
+        """Return what a run works with, as it was read last."""
+        return OpenLogDirs(tuple(self._log_dirs), self._layers, self._means)
+
+    @contextmanager
+    def locked(self) -> Iterator[OpenLogDirs]:
+        """Hold the lock of every log dir, and give what was read under the locks. Raises: as ``clean``."""
+        with ExitStack() as locks:
+            self._lock_and_read(locks)
+            yield self.opened()
+
     def copy(self, request: Request, output: Path, *, tool_version: str) -> tuple[Plan, Outcome]:
         """Write a cleaned copy of one log dir, and leave the log dir as it is, but for a ``.lock``.
 
@@ -339,16 +348,12 @@ class Cleaner:
 
         Raises: LogDirsChange.
         """
-        for _ in range(_READINGS_MAX):
-            locked = self._log_dirs
-            yield {log_dir.path: locks.enter_context(take(log_dir, self._fs)) for log_dir in locked}
-            if self._read_again is None:
-                return
+        yield from lock_and_read(locks, take, self._fs, self._log_dirs, self._read_configuration)
+
+    def _read_configuration(self) -> list[LogDir]:
+        if self._read_again is not None:
             self._take(self._read_again())
-            if self._log_dirs == locked:
-                return
-            locks.close()
-        raise LogDirsChange(tuple(log_dir.path for log_dir in self._log_dirs))
+        return self._log_dirs
 
     def _survey(self, request: Request) -> Survey:
         expiration_ms = self._means.broker.producer_id_expiration_ms

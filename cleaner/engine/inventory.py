@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
+from cleaner.engine.repair.kept import kept_others
 from cleaner.engine.uncleanable import CountedFiles, counts_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -251,7 +252,7 @@ def survey_partition(
         else None,
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
-        len(listing.in_state(FileState.DELETED)),
+        len(listing.in_state(FileState.DELETED)) + len(kept_others(listing.others)),
         _held_since_ms(listing.directory, topic_partition, checkpoints),
     )
 

@@ -68,8 +68,8 @@ class Journal:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``failed``, or
-                ``clock``: one looked wrong and was confirmed.
+            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``repair``, ``revert``,
+                ``failed``, or ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
@@ -200,12 +200,12 @@ def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:
 def read_last_run(log_dir: Path) -> LastRun | None:
     """Return when the last run wrote its last entry, and in which boot; None without an entry.
 
-    A restore does not count: it works by any clock, and its line would vouch for a wrong one. Raises: UnreadableFile.
+    Restores and repairs do not count: they work by any clock, and would vouch for a wrong one. Raises: UnreadableFile.
     """
     for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):
             match _decoded(line):
-                case {"what": "restore" | "release"}:
+                case {"what": "restore" | "release" | "repair" | "revert"}:
                     continue
                 case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
                     return LastRun(time_ms, Boot(boot_id, booted_ms))

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.means import Means
+from cleaner.engine.repair.kept import kept_others
 from cleaner.engine.undo_notes import RenameTimes, rename_times
 from cleaner.errors import told
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request, path_of
 from policies.restoring import RetiredFile
+from storage.directory import status_of
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
@@ -49,6 +51,17 @@ class Leftovers(NamedTuple):
         """Return whether a line of the journal tells of the file's rename."""
         return _retired(file) in self.renamed_ms
 
+    def others_due_ms(self) -> Iterator[tuple[Path, int]]:
+        """Yield the files of other kinds that repairs replaced, and when the delay of each is over, epoch ms."""
+        for name in kept_others(self.listing.others):
+            path = self.listing.directory / name
+            with suppress(FileNotFoundError):
+                yield path, status_of(path).st_ctime_ns // 1_000_000 + self.delay_ms
+
+    def others_due(self, now_ms: int) -> list[Path]:
+        """Return the files of other kinds that repairs replaced, and whose delay is over."""
+        return [path for path, due_ms in self.others_due_ms() if due_ms <= now_ms]
+
     def due(self, now_ms: int) -> Iterator[SegmentFile]:
         """Yield the ``.deleted`` files whose delay is over."""
         return (file for file in self.listing.in_state(FileState.DELETED) if self.due_ms(file) <= now_ms)
@@ -65,7 +78,8 @@ def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
     Raises: UnreadableFile.
     """
     for left in leftovers_of(plan, None):
-        if moments := [left.due_ms(file) for file in left.listing.in_state(FileState.DELETED)]:
+        moments = [left.due_ms(file) for file in left.listing.in_state(FileState.DELETED)]
+        if moments := [*moments, *(due_ms for _, due_ms in left.others_due_ms())]:
             yield left.partition.key, min(moments)
 
 
@@ -78,7 +92,7 @@ def _retired(file: SegmentFile) -> RetiredFile:
 def _journalled(left: Leftovers) -> Leftovers:
     """Leave out what no line of the journal tells of."""
     files = tuple(file for file in left.listing.files if left.is_journalled(file))
-    return left._replace(listing=Listing(left.listing.directory, files))
+    return left._replace(listing=Listing(left.listing.directory, files, left.listing.others))
 
 
 def gaining(files: Iterable[SegmentFile]) -> list[SegmentFile]:
@@ -103,7 +117,10 @@ def sweep(fs: FileSystem, left: Leftovers, now_ms: int, *, for_space: bool = Fal
     for file in due:
         file.ensure_as_listed()
         fs.unlink(file.path, Purpose.REMOVE)
-    if due:
+    others = left.others_due(now_ms)
+    for path in others:
+        fs.unlink(path, Purpose.REMOVE)
+    if due or others:
         fs.fsync_dir(left.listing.directory, Purpose.REMOVE)
     return Swept(len(due), sum(file.size_bytes for file in due), sum(file.disk_bytes for file in due))
 
@@ -152,7 +169,8 @@ def sweep_log_dir(
     swept_bytes = 0
     for found in leftovers_of(plan, request.delete_delay_ms):
         left = _journalled(found) if only_journalled else found
-        if not any(left.due(means.clock.now_ms())):
+        now_ms = means.clock.now_ms()
+        if not any(left.due(now_ms)) and not left.others_due(now_ms):
             continue
         if not means.may_begin():
             break

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.guarded import Guarded
 from storage.lock import LogDirLock, LogDirReadLock
 from storage.log_dir import LogDir
+
+_READINGS_MAX: Final = 8
+"""How often the log dirs may change between finding and locking them, before the run gives up."""
+
+
+class LogDirsChange(LogCleanerError):
+    """The configuration names other log dirs each time it is read, so no set of locks covers them."""
+
+    paths: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        named = ", ".join(map(str, self.paths))
+        return f"log.dirs changes while the log dirs are locked (last: {named}); nothing was done, run again"
+
 
 AnyLock = LogDirLock | LogDirReadLock | None
 LockContext = AbstractContextManager[AnyLock]
@@ -92,3 +107,27 @@ class LentLocks:
     def holds(self, path: Path) -> bool:
         """Return whether the caller holds the lock."""
         return self._lock_of(path) is not None
+
+
+def lock_and_read(
+    locks: ExitStack, take: TakeLock, fs: FileSystem, log_dirs: Sequence[LogDir], read: Callable[[], Sequence[LogDir]]
+) -> Iterator[Mapping[Path, AnyLock]]:
+    """Take every lock, yield them, then read the configuration; start over if it names other log dirs by now.
+
+    Args:
+        locks: gets the locks.
+        take: takes one.
+        fs: the disk.
+        log_dirs: as the configuration names them before the locks are taken.
+        read: reads the configuration again, and returns the log dirs that it names.
+
+    Raises: LogDirsChange.
+    """
+    for _ in range(_READINGS_MAX):
+        locked = log_dirs
+        yield {log_dir.path: locks.enter_context(take(log_dir, fs)) for log_dir in locked}
+        log_dirs = read()
+        if log_dirs == locked:
+            return
+        locks.close()
+    raise LogDirsChange(tuple(log_dir.path for log_dir in log_dirs))

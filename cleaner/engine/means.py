@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.engine.outcome import Listener, Silent
 from policies.config.policy import BrokerPolicy
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from policies.config.config_layers import ConfigLayers
+    from storage.log_dir import LogDir
 
 
 class Stopped(LogCleanerError):
@@ -38,3 +43,11 @@ class Means:
     """Asked before a partition is begun; False leaves it, and the ones behind it, to a later run."""
     side_by_side: int = 1
     """Compactions that may be at work at the same time, and share the memory for offset maps."""
+
+
+class OpenLogDirs(NamedTuple):
+    """Log dirs, the configuration that holds for them, and the means to work on them."""
+
+    log_dirs: tuple[LogDir, ...]
+    layers: ConfigLayers
+    means: Means

@@ -96,7 +96,8 @@ def journalled_deletions(
 
 
 def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, RenameTimes]:
-    """Return when the files of each partition's deletions were renamed, by the newest line that names them.
+    """Return when the files of each partition's deletions were renamed, by the newest line that names them; so, too,
+    when repairs replaced files.
 
     A restore makes the journal forget: should a compaction rename such a file again, no line tells when.
     Raises: UnreadableFile.
@@ -107,9 +108,20 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
             continue
         if entry["what"] == "restore":
             found[topic_partition].clear()
+        elif entry["what"] == "repair" and (kept := _kept(entry)):
+            found[topic_partition][kept] = entry["time_ms"]
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
             found[topic_partition].update((f, deletion.time_ms) for s in deletion.segments for f in s.files)
     return found
+
+
+def _kept(entry: Mapping[str, Any]) -> RetiredFile | None:
+    """Return the segment file that a repair replaced; None if it replaced none, or if the line is strange."""
+    try:
+        size_bytes, mtime_ns, _ = entry["undo"]["kept"]
+        return RetiredFile(_plain_name(entry["file"]), _whole(size_bytes), _whole(mtime_ns))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:

@@ -64,7 +64,7 @@ def _unfinished(history: History, entry: Mapping[str, Any]) -> str:
     return f"; not finished, a part of it may be done (cleaner-offset-checkpoint: {reached})"
 
 
-def _why(entry: Mapping[str, Any]) -> str:
+def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
     segments = entry.get("segments")
     listed = [s for s in segments if isinstance(s, dict)] if isinstance(segments, list) else []
     match entry["what"]:
@@ -79,6 +79,8 @@ def _why(entry: Mapping[str, Any]) -> str:
             return str(entry.get("error", entry.get("text")))
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
+        case "repair" | "revert":
+            return f"{entry.get('file')}: {_mended(entry)}"
         case what:
             return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
 
@@ -86,3 +88,9 @@ def _why(entry: Mapping[str, Any]) -> str:
 def _swept(entry: Mapping[str, Any]) -> str:
     renamed_to = entry.get("renamed_to")
     return f"{entry.get('name')} {f'renamed to {renamed_to}' if renamed_to else 'unlinked'}"
+
+
+def _mended(entry: Mapping[str, Any]) -> str:
+    if entry["what"] == "revert":
+        return "as before its repair"
+    return "zeros cut off" if entry.get("kind") == "zero-tail" else "made anew"

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from cleaner.engine.repair.reverting import RevertResult
 from cleaner.engine.undo.restorable import RestoreResult
 from cleaner.report.page import Lines, Page, counted, size
+from policies.checking.reverting import RevertCode, RevertVerdict
 from policies.reasons import moment
 from policies.restoring import RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
@@ -54,6 +56,49 @@ class ReleaseReport:
         if not self.released:
             page.line("Nothing was on hold.")
         yield page.text
+
+
+@dataclass(frozen=True, slots=True)
+class RevertReport:
+    """The repairs that can be taken back, or were."""
+
+    results: Sequence[RevertResult]
+    dry_run: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``restore --repairs --json`` prints: sizes in bytes, times in epoch ms."""
+        repairs = [_revert_document(verdict, result) for result in self.results for verdict in result.verdicts]
+        return {**_document((), (), dry_run=self.dry_run), "repairs": repairs}
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield a line a file."""
+        for result in self.results:
+            page.line(str(result.topic_partition), hanging=2)
+            for verdict in result.verdicts:
+                can = verdict.code is RevertCode.REVERTIBLE
+                word = "kept out" if not can else "taken back" if result.is_done else "can be taken back"
+                page.note(f"{word:17}  {verdict.note.file_name}  {verdict.text}")
+            if result.error:
+                page.note(f"FAILED: {result.error}")
+        if not self.results:
+            page.line("No repair can be taken back.")
+        elif self.dry_run:
+            page.line("logcleaner restore --repairs TOPIC-PARTITION, or --all, takes them back.")
+        yield page.text
+
+
+def _revert_document(verdict: RevertVerdict, result: RevertResult) -> dict[str, Any]:
+    return {
+        **result.topic_partition._asdict(),
+        "log_dir": result.log_dir,
+        "file": verdict.note.file_name,
+        "kind": verdict.note.kind,
+        "repaired_ms": verdict.note.time_ms,
+        "taken_back": result.is_done and verdict.code is RevertCode.REVERTIBLE,
+        "code": verdict.code.value,
+        "text": verdict.text,
+        "error": result.error,
+    }
 
 
 def _document(results: Sequence[RestoreResult], released: Sequence[TopicPartition], *, dry_run: bool) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from storage.names import (
     REMOTE_INDEX_CACHE,
     ROTATED_JOURNAL_FILE,
     SCRATCH_SUFFIX,
+    FileState,
     TopicPartition,
     parse_partition_dir_name,
     parse_segment_file_name,
@@ -37,7 +38,7 @@ CHECKPOINTS: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-PARTITION_METADATA: Final = "partition.metadata"
+TOPIC_ID: Final = "topic-id"
 """The KIND of ``verify --repair=KIND`` that writes a topic id again."""
 _OF_A_LOG_DIR: Final = frozenset(
     {
@@ -186,8 +187,8 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
         path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
         if one.error is not None:
             text = f"It cannot be read: {one.error}; the broker does not serve the partition."
-            remedy = "Write the file anew by logcleaner verify --repair=partition.metadata."
-            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=PARTITION_METADATA)
+            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
+            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=TOPIC_ID)
             continue
         counts = most.get(topic, {})
         wanted = (known or {}).get(topic) or max(
@@ -200,10 +201,10 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
             text = (
                 f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
             )
-            remedy = "Write the file anew by logcleaner verify --repair=partition.metadata."
+            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
             yield Finding(
                 FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, remedy,
-                kafka_issue="KAFKA-16814", repair=PARTITION_METADATA,
+                kafka_issue="KAFKA-16814", repair=TOPIC_ID,
             )  # fmt: skip
         else:
             text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."
@@ -279,7 +280,8 @@ def partition_name_findings(
     """
     for other in sorted(others):
         path, is_metadata = f"{directory}/{other}", name.topic == CLUSTER_METADATA_TOPIC
-        if other.removesuffix(_TEMPORARY) in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
+        plain_name = other.removesuffix(_TEMPORARY).removesuffix(FileState.DELETED)  # a repair keeps what it replaces
+        if plain_name in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
             continue
         if is_metadata and _OF_THE_METADATA.fullmatch(other):
             continue

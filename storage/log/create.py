@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.checkpoints import LeaderEpochEntry, format_leader_epochs
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.directory import opened
 from storage.filesystem import FileSystem, Purpose, give_away
 from storage.log.roll import create_segment
@@ -19,7 +19,7 @@ def create_partition(fs: FileSystem, directory: Path, topic_id: str, leader_epoc
     directory.mkdir()
     with opened(directory) as descriptor:
         give_away(descriptor, directory, directory.parent.stat())
-    metadata = f"version: 0\ntopic_id: {topic_id}".encode()
+    metadata = format_partition_metadata(topic_id)
     fs.replace_file(directory / PARTITION_METADATA_FILE, metadata, Purpose.CHECKPOINT)
     epochs = format_leader_epochs([LeaderEpochEntry(leader_epoch, 0)])
     fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.CHECKPOINT)

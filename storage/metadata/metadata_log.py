@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from storage.directory import open_plain, opened
 from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile, as_unreadable
@@ -39,6 +39,7 @@ from storage.records.header import MAGIC_POSITION, MAGIC_V2
 from storage.records.read_batches import PositionedHeader, iter_headers, read_batch
 from storage.records.v2 import Batch
 
+_R = TypeVar("_R", bound="Replay")
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _MAGIC: Final = bytes([MAGIC_V2])
 
@@ -85,11 +86,7 @@ def read_cluster_metadata(directory: Path) -> ClusterMetadata:
         UnreadableFile: the directory or a file of it cannot be read, or it holds neither snapshot nor log.
         CorruptBatch: damage that is no torn tail, missing offsets, or a record that only a later Kafka knows.
     """
-    snapshots, segments = _list(directory)
-    if not snapshots and not segments:
-        raise UnreadableFile(directory, "holds neither a snapshot nor a log of the cluster metadata")
-    replay = next(filter(None, map(_replay_snapshot, snapshots)), _Replay())
-    torn_tail_bytes = _replay_log(replay, segments)
+    replay, torn_tail_bytes = replayed(directory, Replay)
     return ClusterMetadata(
         directory=directory,
         end_offset=replay.end_offset,
@@ -102,7 +99,24 @@ def read_cluster_metadata(directory: Path) -> ClusterMetadata:
     )
 
 
-class _Replay:
+def replayed(directory: Path, begin: Callable[[int], _R]) -> tuple[_R, int]:
+    """Replay the metadata partition in ``directory``.
+
+    Args:
+        directory: of the partition.
+        begin: makes the state that the records are applied to, given the offset that it holds everything below.
+
+    Returns: the state, and the bytes at the end of the log that are no batch. Raises: as ``read_cluster_metadata``.
+    """
+    snapshots, segments = _list(directory)
+    if not snapshots and not segments:
+        raise UnreadableFile(directory, "holds neither a snapshot nor a log of the cluster metadata")
+    begun = (_replay_snapshot(snapshot, begin(snapshot.end_offset)) for snapshot in snapshots)
+    replay = next(filter(None, begun), None) or begin(0)
+    return replay, _replay_log(replay, segments)
+
+
+class Replay:
     """The state that the records seen so far make."""
 
     def __init__(self, end_offset: int = 0) -> None:
@@ -121,6 +135,11 @@ class _Replay:
         if batch.header.max_timestamp_ms >= 0:
             self.newest_record_ms = max(self.newest_record_ms or 0, batch.header.max_timestamp_ms)
 
+    def read(self, value: bytes) -> None:
+        """Take the value of a record, if it concerns us. Raises: InvalidRecord."""
+        if known := parse_metadata_record(value):
+            self.take(known)
+
     def take(self, record: MetadataRecord) -> None:
         """Apply a record, at once or with the end of its transaction."""
         match record:
@@ -131,13 +150,14 @@ class _Replay:
             case TransactionEnded():
                 ended, self._in_transaction = self._in_transaction or [], None
                 for delayed in ended:
-                    self._apply(delayed)
+                    self.apply(delayed)
             case _ if self._in_transaction is not None:
                 self._in_transaction.append(record)
             case _:
-                self._apply(record)
+                self.apply(record)
 
-    def _apply(self, record: MetadataRecord) -> None:
+    def apply(self, record: MetadataRecord) -> None:
+        """Take the effect of a record whose transaction, if there is one, has ended."""
         match record:
             case TopicCreated(name, topic_id):
                 self.topic_names[topic_id] = name
@@ -164,9 +184,8 @@ def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
     return sorted(snapshots, reverse=True), sorted(segments)
 
 
-def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
+def _replay_snapshot(snapshot: _Snapshot, replay: _R) -> _R | None:
     """Read the state of a snapshot; None if it is not complete from header to footer."""
-    replay = _Replay(snapshot.end_offset)
     controls: list[ControlType] = []
     batches = _Batches(snapshot.path, may_be_torn=True)
     for batch in batches:
@@ -184,7 +203,7 @@ def _replay_snapshot(snapshot: _Snapshot) -> _Replay | None:
     return replay if is_complete else None
 
 
-def _replay_log(replay: _Replay, segments: list[tuple[int, Path]]) -> int:
+def _replay_log(replay: Replay, segments: list[tuple[int, Path]]) -> int:
     """Replay the records at and behind ``replay.end_offset``; returns the size of the torn tail."""
     torn_bytes = 0
     for place, (base_offset, path) in enumerate(segments):
@@ -200,7 +219,7 @@ def _replay_log(replay: _Replay, segments: list[tuple[int, Path]]) -> int:
     return torn_bytes
 
 
-def _replay_segment(replay: _Replay, batches: _Batches, base_offset: int) -> None:
+def _replay_segment(replay: Replay, batches: _Batches, base_offset: int) -> None:
     due_offset = base_offset
     for batch in batches:
         if batch.base_offset != due_offset:  # the CRC does not cover it
@@ -213,11 +232,11 @@ def _replay_segment(replay: _Replay, batches: _Batches, base_offset: int) -> Non
         replay.end_offset = max(replay.end_offset, due_offset)
 
 
-def _take_records(replay: _Replay, batch: Batch, *, from_offset: int) -> None:
+def _take_records(replay: Replay, batch: Batch, *, from_offset: int) -> None:
     try:
         for record in batch.records():
-            if record.offset >= from_offset and (known := parse_metadata_record(record.value or b"")):
-                replay.take(known)
+            if record.offset >= from_offset:
+                replay.read(record.value or b"")
     except InvalidRecord as error:
         raise CorruptBatch(batch.path, batch.position, str(error)) from error
 

@@ -1,4 +1,4 @@
-"""What is stopped: a clean, a ``free``, a restore, a sweep; each is run the same way again by who goes on."""
+"""What is stopped: a clean, a ``free``, a restore, repairs, a sweep; each is run the same way again by who goes on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.doctor.sweeping import Named, Sweeper
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
+from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
+from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.repairs import DERIVED
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir, Space
+from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
 from storage.segment import BLOCK_BYTES
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, FakeClock, a_cleaner, configured, request
 
@@ -76,3 +82,37 @@ def sweep(log_dir: Path, fs: FileSystem) -> object:
     """Files that wait, a stray directory, and one of a deleted topic."""
     named = [Named(LogDir(log_dir), name) for name in SWEPT]
     return Sweeper(Means(fs, FakeClock(AT_MS), Silent()), lambda: LAYERS).sweep(named)
+
+
+def damage(log_dir: Path, _fs: FileSystem) -> object:
+    """One file of each kind that can be made anew, in each partition. All still parse, or their damage shows."""
+    for path in _to_mend(log_dir):
+        match path.suffix:
+            case ".index" | ".timeindex":
+                path.write_bytes(path.read_bytes() + bytes(24))
+            case ".snapshot":
+                path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
+            case ".txnindex":
+                path.write_bytes(path.read_bytes()[:-1] + b"\x55")  # of a last stable offset
+            case _:
+                path.write_bytes(b"0\n1\n0 0\n")
+    return None
+
+
+def repair(log_dir: Path, fs: FileSystem) -> object:
+    """What was damaged; a file that is as it would be made is left alone."""
+    paths = map(str, _to_mend(log_dir))
+    found = [Finding(FindingCode.INDEX_MISSING, Harm.NO_START, path, "", "", repair="index") for path in paths]
+    with a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).locked() as opened:
+        return repair_log_dirs(opened, RepairRequest(CheckRequest(), DERIVED), lambda *_: Checked(found))
+
+
+def _to_mend(log_dir: Path) -> list[Path]:
+    paths = []
+    for _, directory in LogDir(log_dir).partitions():
+        listing = list_partition(directory)
+        base_offset = listing.segments[-2].base_offset
+        paths += [directory / segment_file_name(base_offset, kind) for kind in (FileKind.INDEX, FileKind.TIME_INDEX)]
+        paths += [directory / segment_file_name(base_offset, FileKind.TXN_INDEX), directory / LEADER_EPOCH_CHECKPOINT]
+        paths += [snapshot.path for snapshot in listing.snapshots[-1:]]
+    return paths

@@ -30,7 +30,7 @@ from storage.names import (
     segment_file_name,
 )
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
-from tests.crash.acts import AT_MS, DELETE, FS, STRAY, Act, clean, clean_at_once, free, restore, sweep
+from tests.crash.acts import AT_MS, DELETE, FS, STRAY, Act, clean, clean_at_once, damage, free, repair, restore, sweep
 from tests.partition_dirs import DAY_MS
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
@@ -218,6 +218,11 @@ class Scene:
         return log_dir
 
     @property
+    def mends(self) -> bool:
+        """Whether the log stays, and what is derived from it changes."""
+        return self.act is repair
+
+    @property
     def grows(self) -> bool:
         """Whether something comes back."""
         return self.act is restore
@@ -231,6 +236,7 @@ SCENES: Final = {
     "transactions": Scene(clean_at_once, (payments,)),
     "both": Scene(clean, (accounts, clicks)),
     "free": Scene(free, (accounts, clicks)),
+    "repair": Scene(repair, (clicks, payments), prepare=damage),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
     "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }

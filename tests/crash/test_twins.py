@@ -10,6 +10,8 @@ import pytest
 from cleaner.engine import deletion
 from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
+from cleaner.engine.repair import mending
+from cleaner.engine.repair.observing import PlannedRepair
 from cleaner.engine.undo import restore
 from policies.plan import PartitionPlan
 from policies.restoring import Restoration
@@ -59,6 +61,7 @@ def without_fsync(left_out: Purpose) -> type[RecordingFileSystem]:
         ("retention at once", without_fsync(Purpose.REMOVE)),
         ("restore", without_fsync(Purpose.RESTORE)),
         ("restore", WithoutFileFsync),
+        ("repair", WithoutFileFsync),
     ],
 )
 def test_a_missing_fsync_is_caught(scene: str, twin: type[RecordingFileSystem], scratch: Path) -> None:
@@ -109,6 +112,17 @@ def never_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner.engine.cleaner.recover_log_dir", lambda *_: iter(()))
 
 
+def takes_the_old_file_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:
+        if present is not None:
+            fs.rename(planned.path, planned.path.with_name(planned.path.name + ".deleted"), Purpose.REPAIR)
+        with fs.create(planned.path.with_name("a.logcleaner"), planned.path.parent, Purpose.REPAIR) as file:
+            file.write(content)
+        fs.rename(file.path, planned.path, Purpose.REPAIR)
+
+    monkeypatch.setattr(mending, "_replace", replace)
+
+
 @pytest.mark.parametrize(
     ("scene", "breaks"),
     [
@@ -119,6 +133,7 @@ def never_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
         ("retention at once", indexes_go_first),
         ("free", indexes_go_first),
         ("restore", logs_come_back_first),
+        ("repair", takes_the_old_file_away_first),
     ],
 )
 def test_a_wrong_order_is_caught(

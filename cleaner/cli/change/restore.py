@@ -37,6 +37,7 @@ def add_arguments(parser: Parser) -> None:
         help="the partition to restore; without it, restore only lists restorable deletions and holds",
     )
     parser.add_argument("--all", action="store_true", help="restore every partition, or those that --topic names")
+    parser.add_argument("--repairs", action="store_true", help="take back repairs of verify, and no deletions")
     parser.add_argument("--release", action="store_true", help="end the hold: retention and compaction go on")
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
     group = parser.add_argument_group("danger")
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     hold_failures(listener, as_json=args.json)
     locks = OwnLocks(forced=args.force_lock, patience=Waiting())
     restorer = Restorer(log_dirs, Means(listener=listener), locks)
+    if args.repairs:
+        return _revert(args, restorer, listener)
     return _release(args, restorer) if args.release else _restore(args, restorer, listener)
 
 
@@ -69,6 +72,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise InvalidConfig("--all", None, f"names every partition already: leave {OPERAND} out")
     if args.release and not (args.all or args.topic_partition):
         raise InvalidConfig("--release", None, f"needs {OPERAND} or --all")
+    if args.release and args.repairs:
+        raise InvalidConfig("--release", None, "a repair puts no partition on hold: leave out --release or --repairs")
 
 
 def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog) -> int:
@@ -86,6 +91,21 @@ def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog) -
     failed = any(result.error for result in results)
     refused = is_asked and any(result.restoration and result.restoration.refused for result in results)
     return ExitStatus.FAILED if failed or refused else ExitStatus.DONE
+
+
+def _revert(args: argparse.Namespace, restorer: Restorer, listener: EventLog) -> int:
+    from cleaner.report.restores import RevertReport
+
+    wanted = wanted_partitions(args)
+    is_asked = args.all or args.topic_partition is not None
+    acts = is_asked and not args.dry_run
+    results = restorer.revert(wanted) if acts else restorer.repairs(wanted)
+    told = show(RevertReport(results, dry_run=not acts), as_json=args.json, pager=args.pager and not acts)
+    listener.release_failures(told)
+    failed = any(result.error or (is_asked and len(result.revertible) < len(result.verdicts)) for result in results)
+    if args.topic_partition and not results:
+        complain(f"{args.topic_partition}: nothing waits of a repair; see logcleaner history")
+    return ExitStatus.FAILED if failed or (args.topic_partition and not results) else ExitStatus.DONE
 
 
 def _release(args: argparse.Namespace, restorer: Restorer) -> int:

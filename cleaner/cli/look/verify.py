@@ -12,6 +12,7 @@ from time import monotonic as stopwatch
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cleaner.cli.change.repair import add_repair_arguments, check_repair_usage, run_repairs
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_partition, check_topics, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
@@ -36,8 +37,8 @@ _METADATA_DIR: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``verify``."""
     parser.epilog = help_on(
-        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
-        ExitStatus.SIGINT, ExitStatus.SIGTERM,
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED,
+        ExitStatus.REFUSED, ExitStatus.NOT_YET, ExitStatus.SIGINT, ExitStatus.SIGTERM,
         also={ExitStatus.DONE: "nothing is damaged", ExitStatus.FAILED: "something could not be read"},
     )  # fmt: skip
     parser.add_argument(
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--notes", type=Path, metavar="FILE", help="keep the notes for --resume in this file, and not in the cache"
     )
+    add_repair_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.verify/1")
 
 
@@ -87,8 +89,11 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.report.checking.verified import VerifyReport
     from storage.kernels import check_usable
 
+    check_repair_usage(args)
     log_dirs, request = _asked(args)
     check_usable()
+    if args.repair:
+        return run_repairs(args, log_dirs, request, check)
     began_seconds = stopwatch()
     checked = check(args, log_dirs, request)
     if isinstance(checked, ExitStatus):

@@ -22,6 +22,8 @@ class CheckRequest:
     threads: int = 1
     topic_ids: Mapping[str, str] | None = None
     """The topic ids that the cluster metadata has; None where there is none."""
+    is_locked_by_us: bool = False
+    """Whether the caller holds the locks of the log dirs: then no broker runs, though the locks are taken."""
 
 
 @dataclass(slots=True)

@@ -126,9 +126,13 @@ class _Check:
         self._checked.problems = list(dict.fromkeys(self._checked.problems))
         return self._checked
 
+    def _is_live(self, log_dir: LogDir) -> bool:
+        """Return whether another process, a broker perhaps, holds the lock of a log dir."""
+        return not self._request.is_locked_by_us and log_dir.locked_by() is not None
+
     def _open(self, log_dir: LogDir) -> _Dir | None:
         try:
-            is_live = log_dir.locked_by() is not None
+            is_live = self._is_live(log_dir)
             is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
             return _Dir(log_dir, is_live, is_clean, read_checkpoints(log_dir.path), read_meta_properties(log_dir.path))
         except UnreadableFile as error:
@@ -193,7 +197,7 @@ class _Check:
         """Judge one partition; look again where it changed, or where something was found beside a broker."""
         found, facts = self._found(place, group)
         if found and not place.dir.is_live:
-            place.dir.is_live = place.dir.log_dir.locked_by() is not None  # a broker may have started since
+            place.dir.is_live = self._is_live(place.dir.log_dir)  # a broker may have started since
         for _ in range(_LOOKS_MAX - 1):
             if found is not None and not (found and place.dir.is_live):
                 break

@@ -23,6 +23,7 @@ from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.locks import Locks, OwnLocks, guarded
 from cleaner.engine.means import Means
+from cleaner.engine.repair.reverting import RevertResult, revert_in, survey_reverts
 from cleaner.engine.undo.restorable import RestoreResult, epochs_before, survey_restores
 from cleaner.errors import told
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts
@@ -90,6 +91,16 @@ class Restorer:
         """
         with self._locked():
             return tuple(sorted({tp for log_dir in self._log_dirs for tp in self._release_in(log_dir, wanted)}))
+
+    def repairs(self, wanted: Wanted) -> tuple[RevertResult, ...]:
+        """Return the repairs of the wanted partitions that can be taken back; takes no lock. Raises: UnreadableFile."""
+        return tuple(result for log_dir in self._log_dirs for result in survey_reverts(log_dir, wanted))
+
+    def revert(self, wanted: Wanted) -> tuple[RevertResult, ...]:
+        """Take the repairs of the wanted partitions back. Raises: as ``restore``."""
+        with self._locked():
+            means = replace(self._means, fs=self._fs)
+            return tuple(result for log_dir in self._log_dirs for result in revert_in(log_dir, wanted, means))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cleaner.engine.checking.checked import Checked
+from cleaner.engine.repair.repairing import Repairs
 from cleaner.report.checking.findings import finding_document, tell_findings
+from cleaner.report.checking.mended import repair_document, tell_repairs
 from cleaner.report.page import Lines, Page, counted, size
 
 SCHEMA: Final = "logcleaner.verify/1"
@@ -19,6 +21,8 @@ class VerifyReport:
 
     checked: Checked
     seconds: float
+    repairs: Repairs | None = None
+    """What was mended of it; None if nobody asked for that."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``verify --json`` prints: findings worst first, sizes in bytes."""
@@ -28,6 +32,7 @@ class VerifyReport:
             "damaged": checked.is_damaged,
             "findings": [finding_document(finding) for finding in checked.findings],
             "problems": checked.problems,
+            **self._repairs_document(),
             "totals": {
                 "partitions": checked.partitions,
                 "segments": checked.segments,
@@ -37,10 +42,18 @@ class VerifyReport:
             },
         }
 
+    def _repairs_document(self) -> dict[str, Any]:
+        if self.repairs is None:
+            return {}
+        results = [repair_document(result) for result in self.repairs.results]
+        return {"dry_run": self.repairs.dry_run, "remaining": len(self.repairs.remaining), "repairs": results}
+
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the findings, worst first, and the sum."""
         checked = self.checked
         tell_findings(page, checked.findings)
+        if self.repairs:
+            tell_repairs(page, self.repairs)
         read_bytes = checked.size_bytes - checked.noted_bytes
         noted = f", {size(checked.noted_bytes)} of them by an earlier check" if checked.noted_bytes else ""
         rate = f", {size(int(read_bytes / self.seconds))}/s" if self.seconds and read_bytes else ""

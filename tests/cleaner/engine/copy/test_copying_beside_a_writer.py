@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.beginning import LogDirsChange
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
-from cleaner.engine.locks import LentLocks
+from cleaner.engine.locks import LentLocks, LogDirsChange
 from cleaner.engine.means import Means
 from policies.config.configured import Configured
 from storage.checkpoints import format_offset_checkpoint

@@ -1,0 +1,147 @@
+"""The new content of files that are to be mended, derived from the log of their partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from policies.checking.repairs import RepairKind, Target
+from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs
+from storage.errors import CorruptBatch, LogCleanerError
+from storage.log.leader_epochs import read_leader_epochs
+from storage.log.listing import Listing
+from storage.log.producer_state import ProducerState
+from storage.log.read import last_offset_entry
+from storage.log.rebuild import (
+    Producers,
+    Rebuilt,
+    Terms,
+    epochs_in,
+    rebuild_epochs,
+    rebuild_segment,
+    with_due_offsets,
+)
+from storage.names import SegmentFileName, parse_segment_file_name
+from storage.segment import Segment
+
+
+class Made(NamedTuple):
+    """The new content of a file, or why there is none."""
+
+    content: bytes | None
+    because: str | None = None
+
+
+def _name(target: Target) -> SegmentFileName:
+    name = parse_segment_file_name(target.name)
+    assert name is not None
+    return name
+
+
+def in_order(targets: Iterable[Target]) -> list[Target]:
+    """Return targets by offset, so that each state of the producers is made from the one before; cuts come last.
+
+    Snapshots come first of their offset. A cut changes the log that the others are derived from.
+    """
+    return sorted(targets, key=_place)
+
+
+def _place(target: Target) -> tuple[bool, int, bool, str]:
+    found = parse_segment_file_name(target.name)
+    offset = found.base_offset if found else -1
+    return target.kind is RepairKind.ZERO_TAIL, offset, target.kind is not RepairKind.SNAPSHOT, target.name
+
+
+class Deriving:
+    """Derives files of one partition.
+
+    Each is derived by itself: damage in one segment leaves the indexes of another one alone. Snapshots that are to be
+    made anew are not believed for anything.
+    """
+
+    def __init__(self, listing: Listing, targets: Iterable[Target], terms: Terms) -> None:
+        """Read nothing yet.
+
+        Args:
+            listing: of the partition.
+            targets: the files that are missing or wrong; ``made`` is best asked for them ``in_order``.
+            terms: of the partition.
+        """
+        doubted = {_name(target).base_offset for target in targets if target.kind is RepairKind.SNAPSHOT}
+        believed = [snapshot for snapshot in listing.snapshots if snapshot.name.base_offset not in doubted]
+        self._listing, self._terms = listing, terms
+        self._producers = Producers(listing.segments, believed, terms)
+        self._segments = {s.base_offset: (s, due) for s, due in with_due_offsets(listing.segments)}
+
+    def made(self, target: Target) -> Made:
+        """Return the new content of a file."""
+        try:
+            return Made(self._makers[target.kind](self, target))
+        except LogCleanerError as error:
+            return Made(None, str(error))
+
+    def _index(self, target: Target) -> bytes:
+        rebuilt = self._rebuild(target, ProducerState())
+        return rebuilt.offset_index if target.kind is RepairKind.INDEX else rebuilt.time_index
+
+    def _txn_index(self, target: Target) -> bytes:
+        state = self._producers.at(_name(target).base_offset)
+        rebuilt = self._rebuild(target, state)
+        self._producers.note(rebuilt.next_offset, state)
+        return rebuilt.txn_index
+
+    def _rebuild(self, target: Target, state: ProducerState) -> Rebuilt:
+        base_offset = _name(target).base_offset
+        if base_offset not in self._segments:
+            raise CorruptBatch(Path(target.path), 0, "there is no .log of this name")
+        segment, due_offset = self._segments[base_offset]
+        rebuilt = rebuild_segment(segment, due_offset, state, self._terms)
+        _check_index(segment, rebuilt)
+        return rebuilt
+
+    def _snapshot(self, target: Target) -> bytes:
+        offset, end_offset = _name(target).base_offset, self._end_offset()
+        if offset > end_offset:
+            cause = f"offset {offset} is above the end of the log, {end_offset}"
+            raise CorruptBatch(Path(target.path), 0, cause)
+        return self._producers.at(offset).to_snapshot_bytes()
+
+    def _end_offset(self) -> int:
+        if not self._listing.segments:
+            return -1
+        segment, due_offset = self._segments[self._listing.segments[-1].base_offset]
+        return rebuild_segment(segment, due_offset, ProducerState(), self._terms).next_offset
+
+    def _leader_epochs(self, _target: Target) -> bytes:
+        seen = epochs_in(self._listing.segments)
+        entries = rebuild_epochs(_stated_epochs(self._listing.directory), seen, self._terms.log_start_offset)
+        return format_leader_epochs(entries)
+
+    _makers: Mapping[RepairKind, Callable[[Deriving, Target], bytes]] = {
+        RepairKind.INDEX: _index,
+        RepairKind.TIME_INDEX: _index,
+        RepairKind.TXN_INDEX: _txn_index,
+        RepairKind.SNAPSHOT: _snapshot,
+        RepairKind.LEADER_EPOCHS: _leader_epochs,
+    }
+
+
+def _check_index(segment: Segment, rebuilt: Rebuilt) -> None:
+    """Refuse zeros at the end of a log where its present index names a batch in them: that batch is lost.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    if rebuilt.end_bytes == segment.size_bytes:
+        return
+    entry = last_offset_entry(segment)
+    if entry and entry.position >= rebuilt.end_bytes:
+        cause = f"zeros, where the offset index names a batch at byte {entry.position}"
+        raise CorruptBatch(segment.log.path, rebuilt.end_bytes, cause)
+
+
+def _stated_epochs(directory: Path) -> list[LeaderEpochEntry] | None:
+    try:
+        return read_leader_epochs(directory)
+    except CorruptCheckpoint:
+        return None

@@ -1,0 +1,32 @@
+"""The names of replaced files. What a repair replaced waits as ``.deleted``, as a deleted segment does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from storage.log_dir import read_file
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileState
+
+_OTHERS: Final = frozenset(
+    name + FileState.DELETED.value for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE)
+)
+
+
+def kept_name(name: str) -> str:
+    """Return the name under which a replaced file waits."""
+    return name + FileState.DELETED.value
+
+
+def kept_others(names: Iterable[str]) -> list[str]:
+    """Return the replaced files among names that are no segment files."""
+    return sorted(_OTHERS.intersection(names))
+
+
+def is_kept_already(path: Path, present: bytes) -> bool:
+    """Return whether an interrupted repair has kept the present content of a file. Raises: UnreadableFile."""
+    with suppress(FileNotFoundError):
+        return read_file(path.with_name(kept_name(path.name))) == present
+    return False

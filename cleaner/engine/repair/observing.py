@@ -1,0 +1,210 @@
+"""Findings in, facts about the files that they would have mended out. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.engine.repair.deriving import Deriving, in_order
+from cleaner.engine.repair.kept import is_kept_already, kept_name
+from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
+from policies.checking.repairs import Repair, RepairFacts, RepairKind, TailFacts, Target, repair
+from policies.config.config_layers import ConfigLayers
+from policies.exemptions import exemption_from_repairs
+from storage.checkpoints import format_partition_metadata
+from storage.directory import status_of
+from storage.errors import LogCleanerError
+from storage.log.listing import Listing, list_partition
+from storage.log.producer_state import ProducerState
+from storage.log.read import last_offset_entry
+from storage.log.rebuild import Terms, rebuild_segment, with_due_offsets
+from storage.log_dir import LogDir, read_file
+from storage.metadata.assignments import Assignments
+from storage.names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    FileIdentity,
+    FileKind,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+)
+from storage.segment import identity_of
+
+_NEVER_MS: Final = 1 << 62
+"""No producer is forgotten: a broker forgets expired ones itself when it reads a snapshot."""
+_INDEXES: Final = (RepairKind.INDEX, RepairKind.TIME_INDEX)
+
+
+class PlannedRepair(NamedTuple):
+    """A repair, and what carries it out."""
+
+    repair: Repair
+    topic_partition: TopicPartition | None
+    """None where the file lies in no live partition directory."""
+    path: Path
+    identity: FileIdentity | None = None
+    """Of the file as it was looked at; None if it is missing."""
+    content: bytes | None = None
+    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
+    sources: tuple[tuple[Path, FileIdentity], ...] = ()
+    """The ``.log`` files that the content was derived from, as they were before."""
+
+
+@dataclass(frozen=True)  # no slots: it keeps the metadata log
+class Surroundings:
+    """The log dirs of a broker, and their configuration."""
+
+    log_dirs: Sequence[LogDir]
+    layers: ConfigLayers
+
+    @cached_property
+    def assigned(self) -> Assignments | None:
+        """The assignments by the metadata log; None where it cannot be read."""
+        return read_assigned(self.log_dirs, self.layers.broker_policy().metadata_log_dir)
+
+
+def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
+    """Yield what becomes of each target, partition after partition. Each may be carried out before the next is planned:
+    the new contents of all would not fit into memory.
+
+    Raises: UnreadableFile of a whole log dir.
+    """
+    by_directory: defaultdict[Path, list[Target]] = defaultdict(list)
+    for target in targets:
+        by_directory[Path(target.path).parent].append(target)
+    for directory, found in sorted(by_directory.items()):
+        yield from _plan(directory, found, surroundings)
+
+
+def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
+    log_dir = next((d for d in surroundings.log_dirs if d.path == directory.parent), None)
+    found = {path: tp for tp, path in log_dir.partitions()} if log_dir else {}
+    partition: _Partition | None = None
+    because: str | None = "only partitions that a broker serves are mended, and never the cluster metadata"
+    if log_dir is not None and directory in found:
+        try:
+            partition = _Partition(log_dir, found[directory], targets, surroundings)
+            because = partition.untouchable_because()
+        except LogCleanerError as error:
+            because = str(error)
+    for target in in_order(targets):
+        yield _untouched(target, because) if because or partition is None else partition.plan(target)
+
+
+def _untouched(target: Target, because: str | None) -> PlannedRepair:
+    path = Path(target.path)
+    size_bytes = path.lstat().st_size if path.is_file() else None
+    named = parse_partition_dir_name(path.parent.name)
+    facts = RepairFacts(target, size_bytes, untouchable_because=because)
+    return PlannedRepair(repair(facts), named.topic_partition if named else None, path)
+
+
+class _Partition:
+    def __init__(
+        self,
+        log_dir: LogDir,
+        topic_partition: TopicPartition,
+        targets: Sequence[Target],
+        surroundings: Surroundings,
+    ) -> None:
+        self._log_dir, self._topic_partition, self._surroundings = log_dir, topic_partition, surroundings
+        self._listing = list_partition(log_dir.path / str(topic_partition))
+        self._policy = surroundings.layers.policy_for(topic_partition.topic)
+        start = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
+        self._terms = Terms(self._policy.index_interval_bytes, start, 0, _NEVER_MS)
+        self._deriving = Deriving(self._listing, targets, self._terms)
+
+    def untouchable_because(self) -> str | None:
+        """Return why nothing of the partition may be touched; None if it may be."""
+        if self._listing.needs_recovery:
+            return "an interrupted compaction left files here: run logcleaner clean, which recovers first"
+        return exemption_from_repairs(self._policy)
+
+    def plan(self, target: Target) -> PlannedRepair:
+        """Return what becomes of a file."""
+        path = Path(target.path)
+        identity = look(path)
+        facts, content = self._observed(RepairFacts(target, identity.size_bytes if identity else None))
+        sources = () if target.kind is RepairKind.ZERO_TAIL else self._sources(target)
+        return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, sources)
+
+    def _sources(self, target: Target) -> tuple[tuple[Path, FileIdentity], ...]:
+        """Return the logs that a file is derived from: an index of its own segment, all else of any."""
+        own = Path(target.path).with_suffix(FileKind.LOG)
+        logs = [(segment.log.path, segment.log.identity) for segment in self._listing.segments]
+        return tuple(log for log in logs if target.kind not in _INDEXES or log[0] == own)
+
+    def _observed(self, facts: RepairFacts) -> tuple[RepairFacts, bytes | None]:
+        """Return the facts about a file, and its new content."""
+        content: bytes | None = None
+        try:
+            if facts.target.kind is RepairKind.ZERO_TAIL:
+                return self._with_tail(facts), None
+            if facts.target.kind is RepairKind.TOPIC_ID:
+                facts, content = self._with_topic(facts)
+            else:
+                content, because = self._deriving.made(facts.target)
+                facts = replace(facts, unmade_because=because)
+            return self._with_content(facts, content), content
+        except LogCleanerError as error:
+            return replace(facts, unmade_because=str(error)), None
+
+    def _with_content(self, facts: RepairFacts, content: bytes | None) -> RepairFacts:
+        path = Path(facts.target.path)
+        present = read_file(path) if facts.size_bytes is not None else None
+        return replace(
+            facts,
+            made_bytes=None if content is None else len(content),
+            is_same=present is not None and present == content,
+            is_name_taken=present is not None and _is_taken(path, present),
+            bytes_max=self._policy.segment_index_bytes if facts.target.kind in _INDEXES else None,
+        )
+
+    def _with_topic(self, facts: RepairFacts) -> tuple[RepairFacts, bytes | None]:
+        around = self._surroundings
+        topic = observe_topic(self._log_dir, self._topic_partition, around.log_dirs, around.assigned)
+        content = format_partition_metadata(topic.topic_id) if topic.topic_id else None
+        return replace(facts, topic=topic), content
+
+    def _with_tail(self, facts: RepairFacts) -> RepairFacts:
+        name = parse_segment_file_name(facts.target.name)
+        assert name is not None
+        segment, due_offset = next(
+            (segment, due)
+            for segment, due in with_due_offsets(self._listing.segments)
+            if segment.base_offset == name.base_offset
+        )
+        rebuilt = rebuild_segment(segment, due_offset, ProducerState(), self._terms)
+        entry = last_offset_entry(segment)
+        is_last = due_offset is None
+        known = tuple(_known_offsets(self._log_dir, self._topic_partition, self._listing)) if is_last else ()
+        tail = TailFacts(rebuilt.end_bytes, rebuilt.next_offset, entry.position if entry else None, known)
+        return replace(facts, tail=tail, made_bytes=rebuilt.end_bytes)
+
+
+def look(path: Path) -> FileIdentity | None:
+    """Return the identity of a file; None if it is missing."""
+    with suppress(FileNotFoundError):
+        return identity_of(status_of(path))
+    return None
+
+
+def _is_taken(path: Path, present: bytes) -> bool:
+    """Return whether another file has the name that the present one would be kept under."""
+    return path.with_name(kept_name(path.name)).exists() and not is_kept_already(path, present)
+
+
+def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, int]]:
+    """Yield the offsets that files state the log to have reached. Raises: CorruptCheckpoint, UnreadableFile."""
+    for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+        if topic_partition in (offsets := log_dir.offsets(name)):
+            yield name, offsets[topic_partition]
+    for snapshot in listing.snapshots[-1:]:
+        yield snapshot.file_name, snapshot.name.base_offset

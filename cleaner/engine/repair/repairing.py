@@ -1,0 +1,131 @@
+"""Repairs of some log dirs: check, decide, mend; the plan without the last step is the dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from cleaner.engine.checking.checked import Checked, CheckRequest
+from cleaner.engine.journal import Journal
+from cleaner.engine.means import Means, OpenLogDirs
+from cleaner.engine.repair.mending import mend
+from cleaner.engine.repair.observing import PlannedRepair, Surroundings, plan_repairs
+from cleaner.errors import told
+from policies.checking.findings import Finding, Harm
+from policies.checking.repairs import RepairKind, targets_of
+from storage.errors import LogCleanerError
+from storage.log_dir import LogDir
+
+Check = Callable[[Sequence[LogDir], CheckRequest, Means], Checked]
+"""Finds what is wrong in log dirs."""
+
+
+class RepairRequest(NamedTuple):
+    """The repairs that were asked for."""
+
+    check: CheckRequest
+    """What is checked: only files that it finds wrong are mended."""
+    kinds: frozenset[RepairKind]
+
+
+class RepairResult(NamedTuple):
+    """The outcome of the repair of one file."""
+
+    planned: PlannedRepair
+    is_done: bool = False
+    error: str | None = None
+    """Why the file is as it was, although it was to be mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """The findings of a check, and the repairs that followed, or would follow."""
+
+    checked: Checked
+    results: tuple[RepairResult, ...]
+    dry_run: bool
+
+    @property
+    def remaining(self) -> tuple[Finding, ...]:
+        """The findings that no repair ends, worst first."""
+        mended = {
+            result.planned.repair.target.path
+            for result in self.results
+            if result.planned.repair.is_repairable and not result.error
+        }
+        return tuple(finding for finding in self.checked.findings if finding.path not in mended)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether a finding worse than waste remains."""
+        return any(finding.harm < Harm.WASTE for finding in self.remaining)
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a repair that may be done was not."""
+        return any(result.error for result in self.results)
+
+
+def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
+    """Return what ``repair_log_dirs`` would do. Nothing is changed, and no lock is needed.
+
+    Args:
+        opened: log dirs of one broker, with their configuration.
+        request: what is checked, and which kinds of repairs were asked for.
+        check: finds what is wrong.
+
+    Raises: Stopped, UnreadableFile.
+    """
+    checked, planned = _planned(opened, request, check)
+    return Repairs(checked, tuple(RepairResult(one._replace(content=None)) for one in planned), dry_run=True)
+
+
+def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
+    """Carry out the repairs that may be done. The caller holds the locks. Arguments and errors as for ``plan_of``."""
+    request = request._replace(check=replace(request.check, is_locked_by_us=True))
+    checked, planned = _planned(opened, request, check)
+    with ExitStack() as journals:
+        repairing = _Repairing(opened.means, journals)
+        return Repairs(checked, tuple(repairing.result(one) for one in planned), dry_run=False)
+
+
+def _planned(opened: OpenLogDirs, request: RepairRequest, check: Check) -> tuple[Checked, Iterator[PlannedRepair]]:
+    checked = check(opened.log_dirs, request.check, opened.means)
+    targets = targets_of(checked.findings, request.kinds)
+    return checked, plan_repairs(targets, Surroundings(opened.log_dirs, opened.layers))
+
+
+class _Repairing:
+    def __init__(self, means: Means, journals: ExitStack) -> None:
+        self._means, self._closing = means, journals
+        self._journals: dict[Path, Journal] = {}
+
+    def result(self, planned: PlannedRepair) -> RepairResult:
+        """Carry out a repair if it may be done, and return what became of it."""
+        may_begin = planned.repair.is_repairable and not self._means.stopping()
+        result = RepairResult(planned._replace(content=None))
+        return self._attempt(planned, result) if may_begin else result
+
+    def _journal(self, log_dir: Path) -> Journal:
+        if log_dir not in self._journals:
+            means = self._means
+            self._journals[log_dir] = self._closing.enter_context(
+                closing(Journal(log_dir, means.fs, means.clock.boot()))
+            )
+        return self._journals[log_dir]
+
+    def _attempt(self, planned: PlannedRepair, result: RepairResult) -> RepairResult:
+        """Carry out one repair; its failure stops nobody else."""
+        assert planned.topic_partition is not None
+        means, place = self._means, planned.topic_partition._asdict()
+        try:
+            mend(means.fs, self._journal(planned.path.parent.parent), planned, means.clock.now_ms())
+        except (LogCleanerError, OSError) as error:
+            means.listener.event("partition_failed", **place, error=told(error))
+            return result._replace(error=told(error))
+        fields = {"path": str(planned.path), "kind": planned.repair.target.kind.value}
+        means.listener.event("file_repaired", **place, **fields, bytes=planned.repair.made_bytes)
+        return result._replace(is_done=True)

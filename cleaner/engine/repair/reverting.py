@@ -1,0 +1,150 @@
+"""Take repairs back: what they replaced, and still waits, becomes the file again. What they made can be made again.
+
+Each is one rename over the present file, behind a line in the journal; cut zeros come back as a hole. So a crash
+leaves the file as it was, or as it is to be.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from cleaner.engine.inventory import Wanted
+from cleaner.engine.journal import Journal, partition_of, read_journal
+from cleaner.engine.means import Means
+from cleaner.engine.repair.kept import kept_name
+from cleaner.errors import told
+from policies.checking.repairs import RepairKind, kind_of
+from policies.checking.reverting import Content, FoundContent, RepairNote, RevertCode, RevertVerdict, revert_verdicts
+from storage.directory import open_sized
+from storage.errors import LogCleanerError, as_unreadable
+from storage.filesystem import FileSystem, Purpose
+from storage.log_dir import LogDir
+from storage.names import TopicPartition
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RevertResult:
+    """The repairs of one partition that something waits of, and what became of them."""
+
+    topic_partition: TopicPartition
+    log_dir: str
+    verdicts: tuple[RevertVerdict, ...]
+    is_done: bool = False
+    """Whether those that can be taken back were."""
+    error: str | None = None
+
+    @property
+    def revertible(self) -> tuple[RevertVerdict, ...]:
+        """The repairs that can be taken back."""
+        return tuple(verdict for verdict in self.verdicts if verdict.code is RevertCode.REVERTIBLE)
+
+
+def survey_reverts(log_dir: LogDir, wanted: Wanted) -> list[RevertResult]:
+    """Return the wanted partitions with repairs that something waits of. Raises: UnreadableFile."""
+    notes = _notes(log_dir.path)
+    found = ((tp, path) for tp, path in log_dir.partitions() if tp in notes and wanted(tp))
+    results = (RevertResult(tp, str(log_dir.path), _verdicts(path, notes[tp].values())) for tp, path in found)
+    return [result for result in results if result.verdicts]
+
+
+def revert_in(log_dir: LogDir, wanted: Wanted, means: Means) -> Iterator[RevertResult]:
+    """Take repairs back. The caller holds the lock of the log dir. Raises: UnreadableFile."""
+    with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
+        for result in survey_reverts(log_dir, wanted):
+            yield _attempt(log_dir, result, journal, means)
+
+
+def _attempt(log_dir: LogDir, result: RevertResult, journal: Journal, means: Means) -> RevertResult:
+    """Take the repairs of one partition back; its failure stops nobody else."""
+    place = result.topic_partition._asdict()
+    try:
+        for verdict in result.revertible:
+            fields = {"partition": str(result.topic_partition), "file": verdict.note.file_name}
+            journal.record("revert", means.clock.now_ms(), **fields, kind=verdict.note.kind)
+            _revert(means.fs, log_dir.path / str(result.topic_partition) / verdict.note.file_name, verdict.note)
+            means.listener.event("repair_reverted", **place, path=verdict.note.file_name)
+    except (LogCleanerError, OSError) as error:
+        means.listener.event("partition_failed", **place, error=told(error))
+        return replace(result, error=told(error))
+    return replace(result, is_done=True)
+
+
+def _revert(fs: FileSystem, path: Path, note: RepairNote) -> None:
+    if note.cut_from is not None:
+        fs.truncate(path, note.cut_from, Purpose.RESTORE)
+        with fs.open_to_append(path, Purpose.RESTORE) as file:
+            file.fsync()
+        return
+    fs.rename(path.with_name(kept_name(path.name)), path, Purpose.RESTORE)
+    fs.fsync_dir(path.parent, Purpose.RESTORE)
+
+
+def _notes(log_dir: Path) -> Mapping[TopicPartition, dict[str, RepairNote]]:
+    """Return the newest repair of each file that the journal tells of."""
+    found: dict[TopicPartition, dict[str, RepairNote]] = {}
+    for entry in read_journal(log_dir):
+        topic_partition = partition_of(entry)
+        if topic_partition and entry["what"] == "repair" and (note := _note(entry)):
+            found.setdefault(topic_partition, {})[note.file_name] = note
+    return found
+
+
+def _note(entry: Mapping[str, Any]) -> RepairNote | None:
+    """Return a repair; None if the line holds something unexpected: nothing is done by it then."""
+    try:
+        kind = RepairKind(entry["kind"])
+        name = str(entry["file"])
+        if kind_of(name) is not kind or "/" in name:
+            return None
+        undo = entry["undo"]
+        kept, made = undo.get("kept"), undo.get("made")
+        cut_from, cut_to = (undo["cut_from"], entry["bytes"]) if made is None else (None, None)
+        return RepairNote(
+            entry["time_ms"],
+            name,
+            kind.value,
+            Content(_whole(kept[0]), _whole(kept[2])) if kept else None,
+            Content(_whole(made[0]), _whole(made[1])) if made else None,
+            None if made else _whole(cut_from),
+            None if made else _whole(cut_to),
+        )
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise TypeError(number)
+    return number
+
+
+def _verdicts(directory: Path, notes: Iterable[RepairNote]) -> tuple[RevertVerdict, ...]:
+    return revert_verdicts((note, _found(directory / note.file_name, note)) for note in notes)
+
+
+def _found(path: Path, note: RepairNote) -> FoundContent:
+    if note.made is None:  # of a .log the size tells enough, and it may be large
+        with suppress(FileNotFoundError):
+            return FoundContent(Content(path.lstat().st_size, 0), None)
+        return FoundContent(None, None)
+    waiting = _content(path.with_name(kept_name(path.name)))
+    return FoundContent(_content(path) if waiting else None, waiting)
+
+
+def _content(path: Path) -> Content | None:
+    with as_unreadable(path), suppress(FileNotFoundError):
+        descriptor, size_bytes = open_sized(path)
+        with os.fdopen(descriptor, "rb") as file:
+            crc = 0
+            while piece := file.read(_PIECE_BYTES):
+                crc = zlib.crc32(piece, crc)
+        return Content(size_bytes, crc)
+    return None

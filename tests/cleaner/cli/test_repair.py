@@ -1,0 +1,122 @@
+"""``verify --repair``: asks, mends, says what it did; ``verify`` is silent behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.cli import main as command_line
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from tests.conftest import Samples
+
+PARTITIONS = ("orders-0", "payments-0", "ledger-0")
+
+
+def run(*words: object) -> int:
+    return command_line.main([str(word) for word in words])
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def log_dir(samples: Samples, tmp_path: Path) -> Path:
+    """Of a broker that was stopped, with a damaged file of every kind that is derived, and two others."""
+    made = samples.copy("after", tmp_path / "data", PARTITIONS)
+    for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+        for path in made.glob(f"*/*{suffix}"):
+            if path.parent.name in PARTITIONS and path.stat().st_size:
+                path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
+    (made / "orders-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    (made / "payments-0" / "leader-epoch-checkpoint").write_bytes(b"garbage")
+    return made
+
+
+def test_repair_needs_a_yes_and_then_verify_is_silent(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", "--log-dir", log_dir) == 4
+    before = {path: path.read_bytes() for path in log_dir.glob("*/*")}
+    assert run("verify", "--repair", "--log-dir", log_dir) == 5
+    assert run("verify", "--repair", "--dry-run", "--log-dir", log_dir) == 0
+    assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
+    capsys.readouterr()
+    assert run("verify", "--repair", "--yes", "--json", "--log-dir", log_dir) == 0
+    document = said(capsys)
+    assert document["dry_run"] is False
+    assert document["remaining"] == sum(one["code"] == "CHECKPOINT_STALE" for one in document["findings"])
+    assert {repair["kind"] for repair in document["repairs"]} == {
+        "index", "time-index", "txn-index", "snapshot", "leader-epochs"
+    }  # fmt: skip
+    assert all(repair["repaired"] for repair in document["repairs"])
+    assert run("verify", "--json", "--log-dir", log_dir) == 0
+    assert {one["code"] for one in said(capsys)["findings"]} == {"CHECKPOINT_STALE"}, "partitions that are not here"
+    logs = [path for path in before if path.suffix == ".log"]
+    assert {path: path.read_bytes() for path in logs} == {path: before[path] for path in logs}
+
+
+def test_a_dry_run_says_what_the_run_then_does(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("verify", "--repair", "-n", "--json", "--log-dir", log_dir)
+    would = said(capsys)["repairs"]
+    run("verify", "--repair", "-y", "--json", "--log-dir", log_dir)
+    did = said(capsys)["repairs"]
+    assert [{**repair, "repaired": True} for repair in would] == did
+
+
+def test_other_kinds_only_by_name(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("verify", "--repair", "-y", "--log-dir", log_dir)
+    log = sorted((log_dir / "ledger-0").glob("*.log"))[-1]
+    healthy, topic_id = log.read_bytes(), (log_dir / "ledger-0" / "partition.metadata").read_bytes()
+    log.write_bytes(healthy + bytes(4096))
+    (log_dir / "ledger-0" / "partition.metadata").unlink()
+    assert run("verify", "--repair", "-y", "--log-dir", log_dir) == 4
+    assert log.stat().st_size == len(healthy) + 4096
+    assert run("verify", "ledger-0", "--repair=zero-tail", "-y", "--log-dir", log_dir) == 4, "the topic id is missing"
+    assert log.read_bytes() == healthy
+    assert run("verify", "--repair=zero-tail", "--repair=topic-id", "-y", "--log-dir", log_dir) == 0
+    assert (log_dir / "ledger-0" / "partition.metadata").read_bytes() == topic_id
+    assert run("verify", "--log-dir", log_dir) == 0
+    capsys.readouterr()
+    assert run("history", "--log-dir", log_dir, "--json") == 0
+    (journal,) = said(capsys)["log_dirs"]
+    assert {entry["kind"] for entry in journal["entries"]} >= {"topic-id", "zero-tail", "index"}
+
+
+def test_what_stands_behind_repair_and_is_no_kind_is_a_partition(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("verify", "--log-dir", log_dir, "--repair", "orders-0", "-n", "--json") == 0
+    assert {Path(repair["path"]).parent.name for repair in said(capsys)["repairs"]} == {"orders-0"}
+    assert run("verify", "--log-dir", log_dir, "--repair=everything", "-n") == 2
+    assert "is no KIND: derived, topic-id or zero-tail" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--yes", "--force-lock"])
+def test_options_of_repairs_need_repair(log_dir: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", "--log-dir", log_dir, option) == 2
+    assert "goes with --repair only" in capsys.readouterr().err
+
+
+def test_a_broker_at_work_refuses_repairs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner.cli.change.repair.Waiting", lambda: lambda take: take())
+    before = {path: path.read_bytes() for path in log_dir.glob("*/*")}
+    with LogDir(log_dir).lock(FileSystem()):
+        assert run("verify", "--repair", "-y", "--log-dir", log_dir) == 3
+    assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
+
+
+def test_repairs_are_taken_back_by_restore(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in log_dir.glob("*/*")}
+    run("verify", "--repair", "-y", "--log-dir", log_dir)
+    capsys.readouterr()
+    assert run("restore", "--repairs", "--log-dir", log_dir, "--json") == 0
+    listed = said(capsys)["repairs"]
+    assert {repair["code"] for repair in listed} == {"REVERTIBLE"}
+    assert run("restore", "orders-0", "--repairs", "--log-dir", log_dir) == 0
+    assert run("restore", "orders-0", "--repairs", "--log-dir", log_dir) == 1, "nothing waits any more"
+    assert run("restore", "--all", "--repairs", "--log-dir", log_dir) == 0
+    assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
+    assert run("restore", "--all", "--repairs", "--release", "--log-dir", log_dir) == 2
