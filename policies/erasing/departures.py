@@ -78,7 +78,7 @@ class Departure(NamedTuple):
         return self.at_ms is not None and not self.needs
 
 
-class KeyHolding(NamedTuple):
+class FileHolding(NamedTuple):
     """The records of one key in one file of a log, beside those in the rest of the log."""
 
     base_offset: int
@@ -94,7 +94,7 @@ class KeyHolding(NamedTuple):
     """Whether all of them belong to aborted transactions; ``latest_offset`` is then the last of them."""
 
 
-def departure(case: Case, holding: KeyHolding) -> Departure:
+def departure(case: Case, holding: FileHolding) -> Departure:
     """Return when a segment of a log no longer holds a key."""
     fate = next((one for one in case.fates if one.facts.base_offset == holding.base_offset), None)
     if fate is None:
@@ -149,7 +149,7 @@ def _expiry(case: Case, fate: SegmentFate, expires_ms: int) -> tuple[int, str]:
     return last_ms, f"{text} It is the active one: if somebody writes to it, it goes by {moment(last_ms)}."
 
 
-def _by_compaction(case: Case, holding: KeyHolding) -> Iterator[Departure]:
+def _by_compaction(case: Case, holding: FileHolding) -> Iterator[Departure]:
     if not case.planned.policy.cleanup_compact:
         return
     if holding.has_latest and not holding.latest_is_tombstone:
@@ -170,7 +170,7 @@ def _by_compaction(case: Case, holding: KeyHolding) -> Iterator[Departure]:
     yield Departure(DepartureCode.SUPERSEDED, _after_delay(case, at_ms), needs, text)
 
 
-def _tombstone(case: Case, holding: KeyHolding) -> Departure:
+def _tombstone(case: Case, holding: FileHolding) -> Departure:
     """Return when a tombstone goes: in the first round behind its horizon, which the first round sets that meets it."""
     policy, offset = case.planned.policy, holding.latest_offset
     if holding.horizon_ms is not None:

@@ -44,7 +44,7 @@ class Rebuilt(NamedTuple):
     """Where the last whole batch ends; what follows are zeros."""
 
 
-class Terms(NamedTuple):
+class RebuildTerms(NamedTuple):
     """The values that hold for a partition. Times in epoch ms."""
 
     index_interval_bytes: int
@@ -131,7 +131,7 @@ def with_due_offsets(segments: Sequence[Segment]) -> list[tuple[Segment, int | N
     return [*zip_longest(segments, [segment.base_offset for segment in segments[1:]])]
 
 
-def rebuild_segment(segment: Segment, due_offset: int | None, state: ProducerState, terms: Terms) -> Rebuilt:
+def rebuild_segment(segment: Segment, due_offset: int | None, state: ProducerState, terms: RebuildTerms) -> Rebuilt:
     """Make the index files of a segment from its batches.
 
     Args:
@@ -163,7 +163,7 @@ class Producers:
     ascending order.
     """
 
-    def __init__(self, segments: Sequence[Segment], snapshots: Iterable[SegmentFile], terms: Terms) -> None:
+    def __init__(self, segments: Sequence[Segment], snapshots: Iterable[SegmentFile], terms: RebuildTerms) -> None:
         """Read nothing yet.
 
         Args:

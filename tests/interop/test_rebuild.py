@@ -9,7 +9,7 @@ import pytest
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition
 from storage.log.producer_state import ProducerEntry, parse_snapshot
-from storage.log.rebuild import Producers, Terms, epochs_in, rebuild_epochs, rebuild_segment, with_due_offsets
+from storage.log.rebuild import Producers, RebuildTerms, epochs_in, rebuild_epochs, rebuild_segment, with_due_offsets
 from storage.log_dir import LogDir, read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind
 from storage.segment import Segment
@@ -23,7 +23,7 @@ WHOLE = ("orders-0", "payments-0", "ledger-0", "empty-0", "single-0")
 INTERVALS = (4096, 0, 700)
 
 
-def derived_by_us(directory: Path, terms: Terms) -> dict[str, object]:
+def derived_by_us(directory: Path, terms: RebuildTerms) -> dict[str, object]:
     """Everything, from the ``.log`` files alone."""
     segments = list_partition(directory).segments
     producers, found = Producers(segments, (), terms), dict[str, object]()
@@ -97,7 +97,7 @@ def compare(referee: Referee, log_dir: Path, interval_bytes: int, now_ms: int) -
             if file.name.kind is not FileKind.LOG:
                 file.path.unlink()
         (path / LEADER_EPOCH_CHECKPOINT).unlink(missing_ok=True)
-        ours[tp] = derived_by_us(path, Terms(interval_bytes, starts.get(tp, 0), now_ms, 86_400_000))
+        ours[tp] = derived_by_us(path, RebuildTerms(interval_bytes, starts.get(tp, 0), now_ms, 86_400_000))
     settings = {"index.interval.bytes": interval_bytes}
     directories = [*partitions.values()]
     referee.read(directories, now_ms=now_ms, shutdown="unclean", checkpoints=True, config=settings, batches_only=True)

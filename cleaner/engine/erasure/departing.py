@@ -15,7 +15,7 @@ from cleaner.engine.explaining.observing import Look, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.undo_notes import rename_times
 from policies.config.config_layers import ConfigLayers
-from policies.erasing.departures import Departure, DepartureCode, KeyHolding, Need, departure
+from policies.erasing.departures import Departure, DepartureCode, FileHolding, Need, departure
 from policies.explaining.fates import Case, case_of
 from policies.explaining.observations import TopicHere
 from policies.facts import LogDirFacts
@@ -140,14 +140,14 @@ class _LogWithKeys:
                     latest[hits.key] = hits
         return latest
 
-    def _holding(self, path: Path, hits: KeyHits, latest: KeyHits) -> KeyHolding:
+    def _holding(self, path: Path, hits: KeyHits, latest: KeyHits) -> FileHolding:
         last, own = latest.last, hits.last
         assert last is not None
         assert own is not None
         is_tombstone, base = last.value_bytes is None, self._bases[path]
         if own.is_aborted and (last.is_aborted or own.offset > last.offset):
-            return KeyHolding(base, own.offset, False, False, None, is_aborted=True)
-        return KeyHolding(base, last.offset, hits is latest, is_tombstone, last.horizon_ms)
+            return FileHolding(base, own.offset, False, False, None, is_aborted=True)
+        return FileHolding(base, last.offset, hits is latest, is_tombstone, last.horizon_ms)
 
     def _leftover(self, place: FilePlace, now_ms: int) -> Departure:
         file: SegmentFile | None = self._files.get(place.path)

@@ -15,8 +15,8 @@ from storage.log.producer_state import ProducerState
 from storage.log.read import last_offset_entry
 from storage.log.rebuild import (
     Producers,
+    RebuildTerms,
     Rebuilt,
-    Terms,
     epochs_in,
     rebuild_epochs,
     rebuild_segment,
@@ -60,7 +60,7 @@ class Deriving:
     made anew are not believed for anything.
     """
 
-    def __init__(self, listing: Listing, targets: Iterable[Target], terms: Terms) -> None:
+    def __init__(self, listing: Listing, targets: Iterable[Target], terms: RebuildTerms) -> None:
         """Read nothing yet.
 
         Args:

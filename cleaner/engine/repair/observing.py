@@ -22,7 +22,7 @@ from storage.errors import LogCleanerError
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.read import last_offset_entry
-from storage.log.rebuild import Terms, rebuild_segment, with_due_offsets
+from storage.log.rebuild import RebuildTerms, rebuild_segment, with_due_offsets
 from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
 from storage.names import (
@@ -118,7 +118,7 @@ class _Partition:
         self._listing = list_partition(log_dir.path / str(topic_partition))
         self._policy = surroundings.layers.policy_for(topic_partition.topic)
         start = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(topic_partition, 0)
-        self._terms = Terms(self._policy.index_interval_bytes, start, 0, _NEVER_MS)
+        self._terms = RebuildTerms(self._policy.index_interval_bytes, start, 0, _NEVER_MS)
         self._deriving = Deriving(self._listing, targets, self._terms)
 
     def untouchable_because(self) -> str | None:
