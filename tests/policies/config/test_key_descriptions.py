@@ -17,8 +17,8 @@ def test_every_key_has_a_meaning_and_a_type(key) -> None:
 
 
 def test_a_key_without_a_meaning_is_said_to_change_nothing() -> None:
-    assert "local.retention.ms" not in MEANINGS
-    assert meaning_of(TOPIC_KEY["local.retention.ms"]) == "logcleaner reads and checks it, and does not act on it"
+    assert "local.retention.bytes" not in MEANINGS
+    assert meaning_of(TOPIC_KEY["local.retention.bytes"]) == "logcleaner reads and checks it, and does not act on it"
 
 
 @pytest.mark.parametrize(
