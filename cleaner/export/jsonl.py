@@ -6,11 +6,11 @@ Bytes are text if they are UTF-8, else base64. ``keyEncoding`` and ``valueEncodi
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
+from cleaner.export.fields import Fields, told
 from storage.arrays import Table
 from storage.codecs.compression import Compression
 from storage.kernels.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
@@ -19,8 +19,6 @@ from storage.records.v2 import decode_headers
 from storage.scan.chunks import Chunk
 from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
-
-Fields = dict[str, Any]
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _CODECS: Final = tuple(codec.name.lower() for codec in Compression)
@@ -60,25 +58,15 @@ def _records(chunk: Chunk, extent: Extent, *, with_metadata: bool) -> Iterator[F
             "offset": offset,
             "timestamp": time_ms,
             "timestampType": batch.timestamp_type,
-            **_told("key", _field(view, key_at, key_bytes)),
-            **_told("value", _field(view, value_at, value_bytes)),
-            "headers": [_told("key", key) | _told("value", value) for key, value in headers],
+            **told("key", _field(view, key_at, key_bytes)),
+            **told("value", _field(view, value_at, value_bytes)),
+            "headers": [told("key", key) | told("value", value) for key, value in headers],
             **(batch.metadata(offset) if with_metadata else {}),
         }
 
 
 def _field(view: memoryview, at: int, size_bytes: int) -> bytes | None:
     return None if size_bytes < 0 else bytes(view[at : at + size_bytes])
-
-
-def _told(name: str, data: bytes | None) -> Fields:
-    """Return the fields for some bytes: their text, and its encoding."""
-    if data is None:
-        return {name: None, f"{name}Encoding": None}
-    try:
-        return {name: data.decode(), f"{name}Encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {name: base64.b64encode(data).decode(), f"{name}Encoding": "base64"}
 
 
 class _LineBatch:

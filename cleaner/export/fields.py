@@ -1,0 +1,18 @@
+"""Bytes as fields of a JSON object: text if they are UTF-8, else base64."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+Fields = dict[str, Any]
+
+
+def told(name: str, data: bytes | None) -> Fields:
+    """Return the fields for some bytes: their text, and its encoding."""
+    if data is None:
+        return {name: None, f"{name}Encoding": None}
+    try:
+        return {name: data.decode(), f"{name}Encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {name: base64.b64encode(data).decode(), f"{name}Encoding": "base64"}
