@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "storage/kernels/status.py": set(),
     "storage/codecs": {"storage.codecs", "storage.kernels", "storage.machine", "storage.arrays", "storage.errors"},
     "storage/records": {"storage.records", "storage.codecs", *FILES},
+    "storage/schemas": {"storage.schemas", "storage.errors"},
     "storage/metadata": {"storage.metadata", "storage.records", *FILES},
     "storage/log": {"storage.log", "storage.records", "storage.codecs", *FILES},
     "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},

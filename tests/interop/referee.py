@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Literal, Self
+from typing import IO, Any, Final, Literal, Self
 
 from tests.interop.kafka_jars import KafkaUnavailable, cache_dir, java
 from tests.interop.tally import TALLY
@@ -24,6 +24,8 @@ SOURCES: Final = Path(__file__).parent
 KAFKA_4: Final = "Referee"
 KAFKA_2: Final = "OldReferee"
 """Answers ``read``, ``clean`` and ``workload``, about logs without producer ids."""
+KAFKA_MESSAGES: Final = "Messages"
+"""Answers ``encode`` alone."""
 SHARED_SOURCES: Final = ("Conversation", "DeferredTasks", "RandomRecords", "SetTime")
 # What kafka-server-start.sh and kafka-run-class.sh give a broker.
 BROKER_JVM_OPTIONS: Final = (
@@ -248,6 +250,16 @@ class Referee:
         flags += [word for codec in codecs for word in ("--codec", codec)]
         flags += [] if steps is None else ["--steps", str(steps)]
         return [Generated(**line) for _, line in self._ask("workload", partition_dirs, *flags)]
+
+    def encode(self, message_class: str, version: int, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Messages in Kafka's JSON, encoded by its own class: ``bytes`` in hexadecimal, and ``json`` as Kafka shows it.
+
+        Only for ``KAFKA_MESSAGES``.
+        """
+        words = [word for text in texts for word in ("--json", text)]
+        return [
+            line for _, line in self._ask("encode", [], "--class", message_class, "--version", str(version), *words)
+        ]
 
     def _ask(self, command: str, partition_dirs: Sequence[Path], *options: str) -> list[Line]:
         """The answer's lines, each as its kind and its fields."""
