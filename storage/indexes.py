@@ -234,3 +234,20 @@ class IndexBuilder:
         if not 0 <= relative_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptBatch(self._path, position, f"offset {offset} in a segment of base {self._base_offset}")
         return relative_offset
+
+
+def stored_offset_entries(data: bytes, base_offset: int) -> list[OffsetIndexEntry]:
+    """Return every entry of an ``.index`` as it lies there, zeros and what cannot be, too. A torn last one is left out.
+
+    For who shows an index. ``parse_offset_index`` is for who uses it.
+    """
+    whole = len(data) - len(data) % _OFFSET_ENTRY.size
+    return [OffsetIndexEntry(base_offset + relative, at) for relative, at in _OFFSET_ENTRY.iter_unpack(data[:whole])]
+
+
+def stored_time_entries(data: bytes, base_offset: int) -> list[TimeIndexEntry]:
+    """Return every entry of a ``.timeindex`` as it lies there: see ``stored_offset_entries``."""
+    whole = len(data) - len(data) % _TIME_ENTRY.size
+    return [
+        TimeIndexEntry(time_ms, base_offset + relative) for time_ms, relative in _TIME_ENTRY.iter_unpack(data[:whole])
+    ]

@@ -5,9 +5,10 @@ Source: Kafka ``DumpLogSegments.printControlRecord``, ``ControlRecordUtils``.
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
+from cleaner.dump.java_json import java_json
+from cleaner.dump.topic_records import decode_control_message
 from storage.errors import InvalidRecord
 from storage.records import ControlType, Record, parse_control_type
 from storage.records.control import parse_txn_marker
@@ -37,8 +38,6 @@ def parse_control_record(record: Record) -> ControlRecord:
 def _quorum_message(kind: ControlType, value: bytes | None) -> dict[str, Any]:
     if value is None:
         raise InvalidRecord(f"the control record {kind.name} has no value")
-    from cleaner.dump.decoders import decode_control_message
-
     return decode_control_message(kind, value)
 
 
@@ -56,5 +55,5 @@ def control_text(control: ControlRecord) -> str:
     if control.data is None:
         return f" controlType: {control.type.name}({control.type_id})"
     if label := _LABELS.get(control.type):
-        return f" {label} {json.dumps(control.data, ensure_ascii=False, separators=(',', ':'))}"
+        return f" {label} {java_json(control.data)}"
     return f" endTxnMarker: {control.type.name} coordinatorEpoch: {control.data['coordinatorEpoch']}"

@@ -22,11 +22,11 @@ from storage.names import (
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 _PARTIAL_SNAPSHOT: Final = ".part"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
-_BASE_OFFSET: Final = re.compile(r"\d{1,19}", re.ASCII)
+_BASE_OFFSET: Final = re.compile(r"\d{1,20}", re.ASCII)
 _STATES: Final = tuple(state.value for state in FileState if state.value)
 
 
-class FileType(Enum):
+class DumpedKind(Enum):
     """What a file holds, in the order in which the files of a partition are shown."""
 
     LOG = auto()
@@ -44,21 +44,21 @@ class FileType(Enum):
     @property
     def holds_batches(self) -> bool:
         """Return whether the file is made of record batches."""
-        return self in (FileType.LOG, FileType.SNAPSHOT_LOG)
+        return self in (DumpedKind.LOG, DumpedKind.SNAPSHOT_LOG)
 
 
 _BY_SUFFIX: Final = {
-    ".log": FileType.LOG,
-    ".checkpoint": FileType.SNAPSHOT_LOG,
-    ".index": FileType.OFFSET_INDEX,
-    ".timeindex": FileType.TIME_INDEX,
-    ".txnindex": FileType.TXN_INDEX,
-    ".snapshot": FileType.PRODUCER_SNAPSHOT,
+    ".log": DumpedKind.LOG,
+    ".checkpoint": DumpedKind.SNAPSHOT_LOG,
+    ".index": DumpedKind.OFFSET_INDEX,
+    ".timeindex": DumpedKind.TIME_INDEX,
+    ".txnindex": DumpedKind.TXN_INDEX,
+    ".snapshot": DumpedKind.PRODUCER_SNAPSHOT,
 }
 _BY_NAME: Final = {
-    LEADER_EPOCH_CHECKPOINT: FileType.LEADER_EPOCHS,
-    PARTITION_METADATA_FILE: FileType.PARTITION_METADATA,
-    META_PROPERTIES_FILE: FileType.META_PROPERTIES,
+    LEADER_EPOCH_CHECKPOINT: DumpedKind.LEADER_EPOCHS,
+    PARTITION_METADATA_FILE: DumpedKind.PARTITION_METADATA,
+    META_PROPERTIES_FILE: DumpedKind.META_PROPERTIES,
     **dict.fromkeys(
         (
             RECOVERY_POINT_CHECKPOINT,
@@ -66,7 +66,7 @@ _BY_NAME: Final = {
             LOG_START_OFFSET_CHECKPOINT,
             CLEANER_OFFSET_CHECKPOINT,
         ),
-        FileType.OFFSET_CHECKPOINT,
+        DumpedKind.OFFSET_CHECKPOINT,
     ),
 }
 
@@ -76,7 +76,10 @@ class DumpedFile:
     """A file whose name says what it holds."""
 
     path: Path
-    type: FileType
+    """As the user names it."""
+    location: Path
+    """The same file, without a symlink on the way."""
+    kind: DumpedKind
     state: str
     """``.deleted``, ``.swap``, ``.cleaned``, ``.part``, or nothing."""
 
@@ -94,18 +97,18 @@ class DumpedFile:
 
     def sibling(self, suffix: str) -> Path:
         """Return the path of the segment's file of another kind, in the same state."""
-        return self.path.with_name(f"{self.path.name.partition('.')[0]}{suffix}{self.state}")
+        return self.location.with_name(f"{self.path.name.partition('.')[0]}{suffix}{self.state}")
 
 
-def recognised(path: Path) -> DumpedFile | None:
-    """Return what a file is; None for a name that says nothing."""
+def recognised(path: Path, location: Path | None = None) -> DumpedFile | None:
+    """Return what a file is; None for a name that says nothing. Without a location, symlinks are followed."""
     name, state = path.name, ""
     for ending in (*_STATES, _PARTIAL_SNAPSHOT):
         if name.endswith(ending):
             name, state = name.removesuffix(ending), ending
             break
     kind = _BY_NAME.get(name) or _BY_SUFFIX.get(Path(name).suffix)
-    return None if kind is None else DumpedFile(path, kind, state)
+    return None if kind is None else DumpedFile(path, location or path.resolve(), kind, state)
 
 
 def files_in(directory: Path, *, only_batches: bool) -> list[DumpedFile]:
@@ -117,6 +120,11 @@ def files_in(directory: Path, *, only_batches: bool) -> list[DumpedFile]:
 
     Raises: OSError.
     """
-    found = (recognised(path) for path in directory.iterdir() if not path.is_dir() or path.is_symlink())
-    files = [file for file in found if file and (file.type.holds_batches or not only_batches)]
-    return sorted(files, key=lambda file: (file.base_offset is None, file.base_offset or 0, file.type.value, file.path.name))
+    location = directory.resolve()
+    found = (recognised(path, location / path.name) for path in directory.iterdir() if not path.is_dir())
+    return sorted((file for file in found if file and (file.kind.holds_batches or not only_batches)), key=_order)
+
+
+def _order(file: DumpedFile) -> tuple[bool, int, int, str]:
+    base_offset = file.base_offset
+    return base_offset is None, base_offset or 0, file.kind.value, file.path.name

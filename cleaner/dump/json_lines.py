@@ -9,6 +9,7 @@ from typing import Any, Final
 from cleaner.dump.control_records import parse_control_record
 from cleaner.dump.decoders import decode_json
 from cleaner.dump.files import DumpedFile
+from cleaner.dump.java_json import plain_json
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
 from cleaner.export.fields import told
@@ -33,7 +34,7 @@ class JsonDumpLines:
             {
                 "schema": SCHEMA,
                 "path": str(file.path),
-                "kind": file.type.name.lower().replace("_", "-"),
+                "kind": file.kind.name.lower().replace("_", "-"),
                 "state": file.state[1:] or None,
                 "baseOffset": file.base_offset if snapshot is None else None,
                 "snapshotEndOffset": snapshot[0] if snapshot else None,
@@ -51,7 +52,7 @@ class JsonDumpLines:
                 "lastOffset": header.last_offset,
                 "count": None if batch.is_legacy else header.record_count,  # type: ignore[union-attr]
                 "baseSequence": header.base_sequence,
-                "lastSequence": batch.last_sequence,
+                "lastSequence": header.last_sequence,
                 "producerId": header.producer_id,
                 "producerEpoch": header.producer_epoch,
                 "leaderEpoch": header.partition_leader_epoch,
@@ -125,4 +126,4 @@ def _control(batch: Stored, stored: StoredRecord) -> dict[str, Any]:
         control = parse_control_record(stored.record)
     except InvalidRecord as error:
         raise CorruptBatch(batch.path, batch.position, error.cause) from error
-    return {"controlType": control.type.name, "controlTypeId": control.type_id, "controlData": control.data}
+    return {"controlType": control.type.name, "controlTypeId": control.type_id, "controlData": plain_json(control.data)}

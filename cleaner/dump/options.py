@@ -53,6 +53,10 @@ class RecordSelection:
         """Return whether nothing is left out."""
         return self == EVERYTHING
 
+    def may_take(self, base_offset: int, last_offset: int) -> bool:
+        """Return whether a record of a batch with these offsets may be shown."""
+        return last_offset >= self.first_offset and base_offset <= self.last_offset
+
     def takes(self, offset: int, timestamp_ms: int, key: bytes | None) -> bool:
         """Return whether a record is shown."""
         if not self.first_offset <= offset <= self.last_offset or not self.since_ms <= timestamp_ms <= self.until_ms:

@@ -18,10 +18,9 @@ from storage.records.header import (
     MAGIC_V2,
     V2_HEADER,
     V2_HEADER_BYTES,
-    sequence_after,
 )
 from storage.records.legacy import iter_messages, parse_legacy_header
-from storage.records.record import DECOMPRESSED_BYTES_MAX, NO_SEQUENCE, Record
+from storage.records.record import DECOMPRESSED_BYTES_MAX, Record
 from storage.records.v2 import iter_records
 
 _TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
@@ -68,6 +67,11 @@ class Stored:
         return isinstance(self.header, LegacyHeader)
 
     @property
+    def base_offset(self) -> int:
+        """The least offset that a record can have, as far as the header says it."""
+        return 0 if isinstance(self.header, LegacyHeader) else self.header.base_offset
+
+    @property
     def is_valid(self) -> bool:
         """Return whether the checksum agrees."""
         if isinstance(self.header, LegacyHeader):
@@ -85,13 +89,6 @@ class Stored:
     def timestamp_type_name(self) -> str:
         """The type of the timestamps, as Kafka names it."""
         return _TIMESTAMP_TYPES[self.timestamp_type]
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last record that the batch had; -1 for none."""
-        if isinstance(self.header, LegacyHeader) or self.header.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return sequence_after(self.header.base_sequence, self.header.last_offset_delta)
 
     def records(self) -> Iterator[StoredRecord]:
         """Read the records one by one. Raises: CorruptBatch, behind those that can be read."""

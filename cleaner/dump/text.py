@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cleaner.dump.control_records import control_text, parse_control_record
-from cleaner.dump.decoders import Contents, decode
-from cleaner.dump.files import DumpedFile, FileType
+from cleaner.dump.decoders import Contents, decode_text
+from cleaner.dump.files import DumpedFile, DumpedKind
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
@@ -32,11 +32,13 @@ class TextLines:
     def heading(self, file: DumpedFile) -> Iterator[str]:
         """Return the lines in front of what a file holds."""
         yield f"Dumping {file.path}"
-        if file.type is FileType.LOG and file.base_offset is not None:
+        if file.kind is DumpedKind.LOG and file.base_offset is not None:
             yield f"Log starting offset: {file.base_offset}"
-        elif file.type is FileType.SNAPSHOT_LOG:
+        elif file.kind is DumpedKind.SNAPSHOT_LOG:
             snapshot = file.snapshot_id
-            yield f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}" if snapshot else "KRaft bootstrap snapshot"
+            yield (
+                f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}" if snapshot else "KRaft bootstrap snapshot"
+            )
 
     def batch(self, batch: Stored, is_valid: bool) -> str:
         """Return the line of a batch."""
@@ -51,7 +53,7 @@ class TextLines:
             if batch.header.is_control:
                 parts.append(_control(batch, stored))
         if options.shows_contents and not batch.header.is_control:
-            contents = decode(options, record)
+            contents = decode_text(options, record)
             parts.append(_contents_text(contents, options))
         return "".join(parts)
 
@@ -71,7 +73,7 @@ def _before_position(batch: Stored) -> str:
     horizon = _optional(header.delete_horizon_ms)
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"  # type: ignore[union-attr]
-        f" baseSequence: {header.base_sequence} lastSequence: {batch.last_sequence} producerId: {header.producer_id}"
+        f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} producerId: {header.producer_id}"
         f" producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.partition_leader_epoch}"
         f" isTransactional: {_boolean(header.is_transactional)} isControl: {_boolean(header.is_control)}"
         f" deleteHorizonMs: {horizon}"

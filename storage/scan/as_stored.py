@@ -109,7 +109,9 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
         wanted = min(max(size_bytes, _WINDOW_BYTES), self._end - self.position)
         buf, filled = np.empty(wanted, np.uint8), 0
         with as_unreadable(self._path):
-            while filled < wanted and (read := os.preadv(self._descriptor, [buf[filled:].data], self.position + filled)):
+            while filled < wanted and (
+                read := os.preadv(self._descriptor, [buf[filled:].data], self.position + filled)
+            ):
                 filled += read
         self._buf, self._window_start, self._window_end = buf[:filled], self.position, self.position + filled
         if filled < wanted:  # the file shrank: what is there is shown
