@@ -19,7 +19,7 @@ from storage.log_dir import read_file
 def dump(
     files: Iterable[DumpedFile],
     options: DumpOptions,
-    write: Callable[[bytes], None],
+    write: Callable[[bytes | memoryview], object],
     failed: Callable[[LogCleanerError], None],
     *,
     as_json: bool,

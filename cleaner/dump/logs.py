@@ -16,7 +16,7 @@ from cleaner.dump.files import DumpedFile
 from cleaner.dump.findings import DumpFindings
 from cleaner.dump.json_lines import JsonDumpLines
 from cleaner.dump.options import INT32_MAX, DumpOptions
-from cleaner.dump.printing import RowPrinter, may_print
+from cleaner.dump.printing import Printed, ReadOffsets, RowPrinter, may_print
 from cleaner.dump.stored import Stored
 from cleaner.dump.text import TextLines
 from storage.arrays import Integers
@@ -32,7 +32,7 @@ class Dumping(NamedTuple):
 
     options: DumpOptions
     lines: TextLines | JsonDumpLines
-    write: Callable[[bytes], None]
+    write: Callable[[bytes | memoryview], object]
     """Takes lines for stdout."""
     damaged: Callable[[LogCleanerError], None]
     """Hears what cannot be read; the dump goes on behind it."""
@@ -76,11 +76,15 @@ class LogDump:
                 self._batch(batch)
             return
         for found in self._printer.print(rows):
-            if isinstance(found, StoredBatch):
-                self._batch(found)
-                continue
-            self._dumping.write(found.text)
-            self._note_gaps(found.offsets)
+            match found:
+                case Printed(text):
+                    self._dumping.write(text.data)
+                case ReadOffsets(offsets):
+                    self._note_gaps(offsets)
+                case StoredBatch():
+                    self._batch(found)
+                case CorruptBatch():
+                    self._dumping.damaged(found)
 
     def _batch(self, found: StoredBatch) -> None:
         """Show a batch record by record."""

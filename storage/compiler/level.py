@@ -33,7 +33,7 @@ def entry_points(level: str) -> list[Kernel]:
 
 def _kernels() -> Iterator[Kernel]:
     for room in _ROOMS:
-        for path in sorted((_ROOT / room).glob("*.py")):
+        for path in sorted((_ROOT / room).rglob("*.py")):
             if "@kernel(" in path.read_text("utf-8"):
                 module = importlib.import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts))
                 yield from (value for value in vars(module).values() if isinstance(value, Kernel))
