@@ -6,6 +6,7 @@ Source: Kafka ``DumpLogSegments.dumpIndex``, ``dumpTimeIndex``; ``AbstractIndex.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from cleaner.dump.files import DumpedFile
 from cleaner.dump.logs import Dumping
+from cleaner.dump.newest import NO_TIMESTAMP, NewestReader
 from cleaner.dump.stored import Stored
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
@@ -20,7 +22,6 @@ from storage.indexes import OffsetIndexEntry, stored_offset_entries, stored_time
 from storage.log_dir import read_file
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
-_NO_TIMESTAMP: Final = -1
 _WARM_BYTES: Final = 8192
 """Kafka looks an offset up in that much of an index's end first."""
 _OFFSET_ENTRY_BYTES: Final = 8
@@ -65,7 +66,8 @@ def dump_time_index(file: DumpedFile, dumping: Dumping) -> None:
         return
     log = _IndexedLog(file.sibling(".log"), dumping)
     offsets = _OffsetLookup(file.sibling(".index"), base_offset)
-    findings, path, previous_ms = dumping.findings, file.path.absolute(), _NO_TIMESTAMP
+    findings, path, previous_ms = dumping.findings, file.path.absolute(), NO_TIMESTAMP
+    reader = NewestReader()
     for place, (timestamp_ms, offset) in enumerate(entries):
         if offset == base_offset and place > 0:
             return
@@ -73,7 +75,7 @@ def dump_time_index(file: DumpedFile, dumping: Dumping) -> None:
         if log.is_there and (found is None or found.header.last_offset != offset):
             findings.offset_not_found(path, offset, -1 if found is None else found.header.last_offset)
         elif found is not None:
-            newest_ms = _newest_ms(found, dumping)
+            newest_ms = _newest_ms(found, reader, dumping)
             if newest_ms != timestamp_ms:
                 findings.timestamp_mismatch(path, timestamp_ms, newest_ms)
             if previous_ms >= timestamp_ms:
@@ -167,7 +169,7 @@ class _OffsetLookup:
         return _search(entries, offset, 0, first_hot)
 
 
-def _search(entries: list[OffsetIndexEntry], offset: int, low: int, high: int) -> int:
+def _search(entries: Sequence[OffsetIndexEntry], offset: int, low: int, high: int) -> int:
     while low < high:
         middle = (low + high + 1) >> 1
         found = entries[middle].offset
@@ -188,14 +190,12 @@ def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[in
     return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
 
 
-def _newest_ms(batch: Stored, dumping: Dumping) -> int:
-    newest_ms = _NO_TIMESTAMP
+def _newest_ms(batch: Stored, reader: NewestReader, dumping: Dumping) -> int:
     try:
-        for record, _ in batch.records():
-            newest_ms = max(newest_ms, record.timestamp_ms)
+        return reader.newest_ms(batch)
     except CorruptBatch as error:
         dumping.damaged(error)
-    return newest_ms
+        return NO_TIMESTAMP
 
 
 def _bytes_of(path: Path) -> bytes:
