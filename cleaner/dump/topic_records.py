@@ -56,7 +56,6 @@ class Decoded(NamedTuple):
 class UnknownRecordType(InvalidRecord):
     """The key of a record of a kind that a later Kafka added."""
 
-    cause: str
     number: int
 
 
