@@ -28,7 +28,7 @@ _TAIL_ENTRIES: Final = 64
 """How much of an index's end is read at first when its last entry is wanted."""
 
 
-Entry = TypeVar("Entry")
+AnyEntry = TypeVar("AnyEntry")
 
 
 class OffsetIndexEntry(NamedTuple):
@@ -239,26 +239,26 @@ class IndexBuilder:
         return relative_offset
 
 
-class StoredEntries(Sequence[Entry]):
+class StoredEntries(Sequence[AnyEntry]):
     """Every entry of an index as it lies there, zeros and what cannot be, too; a torn last one is left out.
 
     For who shows an index: ``parse_offset_index`` and ``parse_time_index`` are for who uses it. An entry is read when
     it is asked for, since a preallocated index has a million zeros.
     """
 
-    def __init__(self, data: bytes, layout: struct.Struct, entry: Callable[[int, int], Entry]) -> None:
+    def __init__(self, data: bytes, layout: struct.Struct, entry: Callable[[int, int], AnyEntry]) -> None:
         self._data, self._layout, self._entry = data, layout, entry
 
     def __len__(self) -> int:
         return len(self._data) // self._layout.size
 
     @overload
-    def __getitem__(self, place: int) -> Entry: ...
+    def __getitem__(self, place: int) -> AnyEntry: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, place: slice) -> Sequence[AnyEntry]: ...
 
-    def __getitem__(self, place: int | slice) -> Entry | Sequence[Entry]:
+    def __getitem__(self, place: int | slice) -> AnyEntry | Sequence[AnyEntry]:
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
         if not -len(self) <= place < len(self):

@@ -37,14 +37,20 @@ def dump(
         What is told on stderr behind all files.
     """
     lines = JsonDumpLines(options) if as_json else TextLines(options)
-    dumping = Dumping(options, lines, write, failed, DumpFindings())
+
+    def damaged(error: LogCleanerError) -> None:
+        if isinstance(lines, JsonDumpLines):
+            write(_encoded(lines.damage(error)))
+        failed(error)
+
+    dumping = Dumping(options, lines, write, damaged, DumpFindings())
     for file in files:
         try:
             for line in lines.heading(file):
                 write(_encoded(line))
             _dump_file(file, dumping)
         except LogCleanerError as error:
-            failed(error)
+            damaged(error)
     if isinstance(lines, JsonDumpLines):
         for document in dumping.findings.documents():
             write(_encoded(lines.entry("finding", document)))

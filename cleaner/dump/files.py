@@ -1,4 +1,4 @@
-"""What a file of a log dir is, by its name, and which files a directory stands for."""
+"""The kinds of files in a log dir, told by their names, and the files that a directory stands for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATES: Final = tuple(state.value for state in FileState if state.value)
 
 
 class DumpedKind(Enum):
-    """What a file holds, in the order in which the files of a partition are shown."""
+    """The kinds of files, in the order in which the files of a partition are shown."""
 
     LOG = auto()
     SNAPSHOT_LOG = auto()

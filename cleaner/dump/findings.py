@@ -1,4 +1,4 @@
-"""What a dump finds wrong with indexes and offsets, told behind all files, as Kafka's own tool tells it.
+"""Findings about indexes and offsets, told behind all files, as Kafka's own tool tells them.
 
 Source: Kafka ``DumpLogSegments``: what ``main`` and ``TimeIndexDumpErrors`` print.
 """
@@ -14,8 +14,8 @@ import numpy as np
 from storage.arrays import Integers
 
 
-class Mismatch(NamedTuple):
-    """What an index says of a batch or a record, and what the log says."""
+class IndexMismatch(NamedTuple):
+    """A number as an index says it, and as the log says it."""
 
     index: int
     log: int
@@ -26,9 +26,9 @@ class DumpFindings:
 
     def __init__(self) -> None:
         self._offset_index: dict[Path, dict[int, int]] = {}
-        self._timestamps: dict[Path, list[Mismatch]] = {}
-        self._out_of_order: dict[Path, list[Mismatch]] = {}
-        self._not_found: dict[Path, list[Mismatch]] = {}
+        self._timestamps: dict[Path, list[IndexMismatch]] = {}
+        self._out_of_order: dict[Path, list[IndexMismatch]] = {}
+        self._not_found: dict[Path, list[IndexMismatch]] = {}
         self._gaps: dict[Path, list[Integers]] = {}
 
     def offset_mismatch(self, path: Path, index_offset: int, log_offset: int) -> None:
@@ -37,15 +37,15 @@ class DumpFindings:
 
     def timestamp_mismatch(self, path: Path, index_ms: int, log_ms: int) -> None:
         """Note that a time index names a batch with another largest timestamp."""
-        self._timestamps.setdefault(path, []).append(Mismatch(index_ms, log_ms))
+        self._timestamps.setdefault(path, []).append(IndexMismatch(index_ms, log_ms))
 
     def timestamp_out_of_order(self, path: Path, index_ms: int, previous_ms: int) -> None:
         """Note that a timestamp of a time index is not above the one before it."""
-        self._out_of_order.setdefault(path, []).append(Mismatch(index_ms, previous_ms))
+        self._out_of_order.setdefault(path, []).append(IndexMismatch(index_ms, previous_ms))
 
     def offset_not_found(self, path: Path, index_offset: int, log_offset: int) -> None:
         """Note that no batch ends at the offset that a time index names. The log's is -1 if there is none at all."""
-        self._not_found.setdefault(path, []).append(Mismatch(index_offset, log_offset))
+        self._not_found.setdefault(path, []).append(IndexMismatch(index_offset, log_offset))
 
     def gaps(self, path: Path, pairs: Integers) -> None:
         """Note records that do not follow the one before them by one: two columns of offsets."""

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cleaner.dump.control_records import parse_control_record
-from cleaner.dump.decoders import decode_json
+from cleaner.dump.decoding.control_records import parse_control_record
+from cleaner.dump.decoding.decoders import decode_json
+from cleaner.dump.decoding.java_json import plain_json
 from cleaner.dump.files import DumpedFile
-from cleaner.dump.java_json import plain_json
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
 from cleaner.export.fields import told
-from storage.errors import CorruptBatch, InvalidRecord
+from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError
 
 SCHEMA: Final = "logcleaner.dump/1"
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -105,6 +105,12 @@ class JsonDumpLines:
     def entry(self, kind: str, fields: Mapping[str, object]) -> str:
         """Return the line of an entry of another file than a log."""
         return _line(kind, fields)
+
+    def damage(self, error: LogCleanerError) -> str:
+        """Return the line of an error, in the place of what cannot be read."""
+        position = getattr(error, "position", None)
+        fields = {"path": str(getattr(error, "path", "")), "position": position}
+        return _line("damage", {**fields, "cause": getattr(error, "cause", None) or str(error)})
 
     def remark(self, _text: str, fields: Mapping[str, object]) -> str:
         """Return a line that says something of the file as a whole."""

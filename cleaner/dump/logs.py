@@ -28,7 +28,7 @@ NO_OFFSET: Final = -1
 
 
 class Dumping(NamedTuple):
-    """What reading a file works with."""
+    """The means of a dump: what is asked for, who makes the lines, and who takes them."""
 
     options: DumpOptions
     lines: TextLines | JsonDumpLines

@@ -1,4 +1,4 @@
-"""What is asked of a dump: which records, and what is shown of them."""
+"""The options of a dump: which records are wanted, and what is shown of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MESSAGE_BYTES_MAX: Final = 5 << 20
 
 
 class Redaction(StrEnum):
-    """What is left out of a dump that is sent to others."""
+    """The parts that can be left out of a dump that is sent to others."""
 
     KEYS = "keys"
     VALUES = "values"
@@ -31,7 +31,7 @@ class TopicDecoder(StrEnum):
 
 
 class PlainDecoder(StrEnum):
-    """How a key or a value is shown: the decoders of ``org.apache.kafka.tools.api``."""
+    """The decoders of a key or a value, those of ``org.apache.kafka.tools.api``."""
 
     STRING = "string"
     LONG = "long"
@@ -40,7 +40,7 @@ class PlainDecoder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordSelection:
-    """Which records are shown. Both ends of a range are in it."""
+    """The records that are shown. Both ends of a range are in it."""
 
     first_offset: int = INT64_MIN
     last_offset: int = INT64_MAX

@@ -32,10 +32,10 @@ from storage.kernels.layout import (
     VALUE_BYTES,
 )
 from storage.kernels.locate import locate_records
-from storage.kernels.printing.flags import Print
-from storage.kernels.printing.json_lines import print_json
-from storage.kernels.printing.text_lines import print_text
 from storage.kernels.status import Status
+from storage.printing.flags import Print
+from storage.printing.json_lines import print_json
+from storage.printing.text_lines import print_text
 from storage.records import Record
 from storage.records.header import sequence_after
 from storage.records.v2 import decode_headers

@@ -16,20 +16,20 @@ from storage.txn_index import parse_txn_index
 _TXN_INDEX_VERSION: Final = 0
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """An entry of a file: its type, as JSON names it, and its fields, in the order of the text."""
 
     kind: str
     fields: Mapping[str, object]
 
 
-def _producers(data: bytes, path: Path) -> Iterator[Entry]:
+def _producers(data: bytes, path: Path) -> Iterator[FileEntry]:
     for producer in parse_snapshot(data, path):
-        yield Entry("producer", _producer(producer))
+        yield FileEntry("producer", _producer(producer))
 
 
 def _producer(producer: ProducerEntry) -> dict[str, object]:
-    """Source: Kafka DumpLogSegments.dumpProducerIdSnapshot."""
+    """Return the fields of a producer. Source: Kafka DumpLogSegments.dumpProducerIdSnapshot."""
     fields: dict[str, object] = {
         "producerId": producer.producer_id,
         "producerEpoch": producer.epoch,
@@ -48,9 +48,9 @@ def _producer(producer: ProducerEntry) -> dict[str, object]:
     return fields
 
 
-def _aborted(data: bytes, path: Path) -> Iterator[Entry]:
+def _aborted(data: bytes, path: Path) -> Iterator[FileEntry]:
     for found in parse_txn_index(data, path):
-        yield Entry(
+        yield FileEntry(
             "aborted-transaction",
             {
                 "version": _TXN_INDEX_VERSION,
@@ -62,26 +62,26 @@ def _aborted(data: bytes, path: Path) -> Iterator[Entry]:
         )
 
 
-def _offsets(data: bytes, path: Path) -> Iterator[Entry]:
+def _offsets(data: bytes, path: Path) -> Iterator[FileEntry]:
     for (topic, partition), offset in parse_offset_checkpoint(data, path).items():
-        yield Entry("checkpoint", {"topic": topic, "partition": partition, "offset": offset})
+        yield FileEntry("checkpoint", {"topic": topic, "partition": partition, "offset": offset})
 
 
-def _leader_epochs(data: bytes, path: Path) -> Iterator[Entry]:
+def _leader_epochs(data: bytes, path: Path) -> Iterator[FileEntry]:
     for epoch, start_offset in parse_leader_epochs(data, path):
-        yield Entry("leader-epoch", {"epoch": epoch, "startOffset": start_offset})
+        yield FileEntry("leader-epoch", {"epoch": epoch, "startOffset": start_offset})
 
 
-def _topic_id(data: bytes, path: Path) -> Iterator[Entry]:
-    yield Entry("partition-metadata", {"topicId": parse_partition_metadata(data, path)})
+def _topic_id(data: bytes, path: Path) -> Iterator[FileEntry]:
+    yield FileEntry("partition-metadata", {"topicId": parse_partition_metadata(data, path)})
 
 
-def _properties(data: bytes, path: Path) -> Iterator[Entry]:
+def _properties(data: bytes, path: Path) -> Iterator[FileEntry]:
     for name, (value, _) in parse_properties(data, str(path)).items():
-        yield Entry("property", {"name": name, "value": value})
+        yield FileEntry("property", {"name": name, "value": value})
 
 
-ENTRIES: Final[Mapping[DumpedKind, Callable[[bytes, Path], Iterator[Entry]]]] = {
+ENTRIES: Final[Mapping[DumpedKind, Callable[[bytes, Path], Iterator[FileEntry]]]] = {
     DumpedKind.PRODUCER_SNAPSHOT: _producers,
     DumpedKind.TXN_INDEX: _aborted,
     DumpedKind.OFFSET_CHECKPOINT: _offsets,

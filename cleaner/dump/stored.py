@@ -76,7 +76,7 @@ class Stored:
         """Return whether the checksum agrees."""
         if isinstance(self.header, LegacyHeader):
             return zlib.crc32(self.data[MAGIC_POSITION:]) == self.header.crc
-        from crc32c import crc32c
+        from crc32c import crc32c  # noqa: PLC0415
 
         return bool(crc32c(self.data[CRC_START:]) == self.header.crc)
 
@@ -92,6 +92,8 @@ class Stored:
 
     def records(self) -> Iterator[StoredRecord]:
         """Read the records one by one. Raises: CorruptBatch, behind those that can be read."""
+        if isinstance(self.header, BatchHeader) and self.header.record_count < 0:
+            raise CorruptBatch(self.path, self.position, f"negative record count {self.header.record_count}")
         try:
             if isinstance(self.header, LegacyHeader):
                 batch = LegacyBatch(self.header, self.data, self.path, self.position)
@@ -99,8 +101,6 @@ class Stored:
                     yield StoredRecord(record, Checksum(crc, is_valid))
             elif self.header.record_count:
                 payload = Batch(self.header, self.data, self.path, self.position).payload
-                if self.header.record_count < 0:
-                    raise InvalidRecord(f"negative record count {self.header.record_count}")
                 plain = decompress(self.header.compression, payload, DECOMPRESSED_BYTES_MAX)
                 for record in iter_records(memoryview(plain), self.header):
                     yield StoredRecord(record, None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cleaner.dump.control_records import control_text, parse_control_record
-from cleaner.dump.decoders import Contents, decode_text
+from cleaner.dump.decoding.control_records import control_text, parse_control_record
+from cleaner.dump.decoding.decoders import Contents, decode_text
 from cleaner.dump.files import DumpedFile, DumpedKind
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions

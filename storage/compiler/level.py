@@ -19,7 +19,7 @@ from storage.machine.kernel import Kernel
 from storage.machine.library import BUILD_ID_SYMBOL, CPU_LEVEL_SYMBOL
 
 _ROOT: Final = Path(__file__).parents[2]
-_ROOMS: Final = ("storage/kernels", "storage/codecs")
+_ROOMS: Final = ("storage/kernels", "storage/codecs", "storage/printing")
 
 
 def entry_points(level: str) -> list[Kernel]:
@@ -33,7 +33,7 @@ def entry_points(level: str) -> list[Kernel]:
 
 def _kernels() -> Iterator[Kernel]:
     for room in _ROOMS:
-        for path in sorted((_ROOT / room).rglob("*.py")):
+        for path in sorted((_ROOT / room).glob("*.py")):
             if "@kernel(" in path.read_text("utf-8"):
                 module = importlib.import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts))
                 yield from (value for value in vars(module).values() if isinstance(value, Kernel))

@@ -16,8 +16,8 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.dump.options import TopicDecoder
-from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
+from tests.cleaner.dump.batches import random_batch, random_log
 from tests.conftest import Samples
 from tests.interop.dump_referee import Dumped, DumpReferee
 from tests.interop.referee import KAFKA_MESSAGES, OLD_JVM_OPTIONS, Referee
@@ -120,47 +120,11 @@ def test_random_logs(referee: Referee, kafkas: DumpReferee, ours: Ours, tmp_path
     assert lines > 1_000
 
 
-BYTES: Final = [bytes([byte]) for byte in (*b'A "\\\n\x01\x1f\x7f', *range(0x80, 0x100, 5), 0xC2, 0xE0, 0xED, 0xF0, 0xF4)]
-CHARACTERS: Final = [text.encode() for text in ("é", "漢", "\U0001f600")]
-
-
-def random_text(source: random.Random) -> bytes:
-    return b"".join(source.choices(BYTES + CHARACTERS, k=source.choice((0, 1, 2, 3, 4, 5, 9, 40))))
-
-
-def random_batch(source: random.Random, offset: int) -> bytes:
-    """A batch with bytes that are no UTF-8 in keys, values and headers."""
-    records = []
-    for _ in range(source.randint(1, 20)):
-        offset += source.choice((1, 1, 1, 5))
-        time_ms = source.choice((-1, 0, 1_700_000_000_000, (1 << 63) - 1, -1 << 63))
-        key, value = (source.choice((None, random_text(source))) for _ in range(2))
-        header = (random_text(source), source.choice((None, random_text(source))))
-        records.append(Record(offset, time_ms, key, value, (header,) * source.choice((0, 0, 1, 3))))
-    batch = bytearray(
-        encode_batch(
-            records,
-            last_offset=offset + source.choice((0, 3)),
-            compression=source.choice(list(Compression)),
-            producer_id=source.choice((-1, 5, 1 << 62)),
-            base_sequence=source.choice((-1, 0, (1 << 31) - 3)),
-            delete_horizon_ms=source.choice((None, None, 5)),
-            log_append_time_ms=source.choice((None, None, 1_700_000_000_001)),
-            is_transactional=source.random() < 0.2,
-            partition_leader_epoch=source.choice((-1, 7)),
-        )
-    )
-    if source.random() < 0.05:
-        batch[17] ^= 1  # the checksum
-    return bytes(batch)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_random_bytes_and_a_torn_tail(seed: int, kafkas: DumpReferee, ours: Ours, tmp_path: Path) -> None:
     source = random.Random(seed)
-    batches = b"".join(random_batch(source, place * 200) for place in range(400))
     path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(batches + random_batch(source, 400 * 200)[: source.choice((0, 5, 17, 40))])
+    path.write_bytes(random_log(seed, 400) + random_batch(source, 400 * 200)[: source.choice((0, 5, 17, 40))])
     found, lines = differences([path], kafkas, ours)
     assert found == []
     assert lines > 1_000

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on, lines_of
+from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
-from cleaner.cli.selecting import add_selection_arguments, selection_of
 from cleaner.journald import Level
 from storage.errors import LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Told:
-    """What was told on stderr, and the exit status that follows from it."""
+    """The lines for stderr, and the exit status that follows from what was told."""
 
     def __init__(self) -> None:
         self.status: int = ExitStatus.DONE

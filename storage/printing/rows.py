@@ -1,4 +1,4 @@
-"""What the printing kernels share: the room that a record may take, and whether its fields lie where they say."""
+"""The common part of the printing kernels: the room that a record may take, and the check of where its fields lie."""
 
 from __future__ import annotations
 

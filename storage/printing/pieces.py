@@ -173,7 +173,7 @@ def _has_escapes(bits: np.uint64) -> bool:
 
 @kernel()
 def _put_escaped(out: Bytes, at: int, byte: int) -> int:
-    if byte >= 0x20 and byte != 0x22 and byte != 0x5C:
+    if byte >= 0x20 and byte != 0x22 and byte != 0x5C:  # noqa: PLR1714 - no set in a kernel
         store_u8(out, at, byte)
         return at + 1
     store_u8(out, at, 0x5C)

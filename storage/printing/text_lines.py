@@ -24,9 +24,14 @@ from storage.kernels.layout import (
     VALUE_AT,
     VALUE_BYTES,
 )
-from storage.kernels.printing.flags import Print
-from storage.kernels.printing.pieces import put_boolean, put_java_text, put_number, put_word, word
-from storage.kernels.printing.rows import (
+from storage.kernels.records import read_varint
+from storage.kernels.status import Status
+from storage.machine.intrinsics import load_be16, load_be32, store_u8
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
+from storage.printing.flags import Print
+from storage.printing.pieces import put_boolean, put_java_text, put_number, put_word, word
+from storage.printing.rows import (
     BATCH_BYTES_MAX,
     check_record,
     next_header,
@@ -34,11 +39,6 @@ from storage.kernels.printing.rows import (
     record_sequence,
     sequence_after,
 )
-from storage.kernels.records import read_varint
-from storage.kernels.status import Status
-from storage.machine.intrinsics import load_be16, load_be32, store_u8
-from storage.machine.kernel import kernel
-from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
 
 _LOCATED: Final = Array(np.dtype(np.int64), is_readonly=True)
 _TRANSACTIONAL: Final = 0x10

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cleaner.dump.java_json import java_json
-from cleaner.dump.topic_records import decode_control_message
+from cleaner.dump.decoding.java_json import java_json
+from cleaner.dump.decoding.topic_records import decode_control_message
 from storage.errors import InvalidRecord
 from storage.records import ControlType, Record, parse_control_type
 from storage.records.control import parse_txn_marker

@@ -24,8 +24,13 @@ from storage.kernels.layout import (
     VALUE_AT,
     VALUE_BYTES,
 )
-from storage.kernels.printing.flags import Print
-from storage.kernels.printing.pieces import (
+from storage.kernels.records import read_varint
+from storage.kernels.status import Status
+from storage.machine.intrinsics import store_u8
+from storage.machine.kernel import kernel
+from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
+from storage.printing.flags import Print
+from storage.printing.pieces import (
     is_utf8,
     put_base64,
     put_boolean,
@@ -34,7 +39,7 @@ from storage.kernels.printing.pieces import (
     put_word,
     word,
 )
-from storage.kernels.printing.rows import (
+from storage.printing.rows import (
     BATCH_BYTES_MAX,
     check_record,
     next_header,
@@ -42,11 +47,6 @@ from storage.kernels.printing.rows import (
     record_sequence,
     sequence_after,
 )
-from storage.kernels.records import read_varint
-from storage.kernels.status import Status
-from storage.machine.intrinsics import store_u8
-from storage.machine.kernel import kernel
-from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
 
 _LOCATED: Final = Array(np.dtype(np.int64), is_readonly=True)
 _TRANSACTIONAL: Final = 0x10

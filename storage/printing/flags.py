@@ -1,4 +1,4 @@
-"""What a printing kernel is asked to print; importable without numba."""
+"""The parts that a printing kernel is asked to print; importable without numba."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from cleaner.dump.java_json import java_json, plain_json
+from cleaner.dump.decoding.java_json import java_json, plain_json
+from cleaner.dump.decoding.remote_log_text import remote_log_text
+from cleaner.dump.decoding.topic_records import UnknownRecordType, decode_framed, decode_key, decode_value
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions, PlainDecoder, TopicDecoder
-from cleaner.dump.remote_log_text import remote_log_text
-from cleaner.dump.topic_records import UnknownRecordType, decode_framed, decode_key, decode_value
 from storage.errors import InvalidRecord
 from storage.records import Record
 
@@ -96,9 +96,7 @@ def _keyed_text(decoder: TopicDecoder, record: Record) -> Contents:
 def _framed_text(decoder: TopicDecoder, record: Record) -> str:
     is_metadata = decoder is TopicDecoder.CLUSTER_METADATA
     try:
-        if record.value is None:
-            raise InvalidRecord("the record has no value")
-        found = decode_framed(decoder, record.value, with_defaults=not is_metadata)
+        found = decode_framed(decoder, record.value or b"", with_defaults=not is_metadata)
         if is_metadata:
             return java_json({"type": found.record_type, "version": found.version, "data": found.data})
         return remote_log_text(found.name, found.data)
