@@ -40,14 +40,16 @@ def dump(
 
     def damaged(error: LogCleanerError) -> None:
         if isinstance(lines, JsonDumpLines):
-            write(_encoded(lines.damage(error)))
+            output.write(_encoded(lines.damage(error)))
         failed(error)
 
-    dumping = Dumping(options, lines, write, damaged, DumpFindings())
+    output = _Output(write)
+    dumping = Dumping(options, lines, output.write, damaged, DumpFindings())
     for file in files:
         try:
-            for line in lines.heading(file):
-                write(_encoded(line))
+            output.heading = b"".join(map(_encoded, lines.heading(file)))
+            if options.selection.takes_all:
+                output.write(b"")
             _dump_file(file, dumping)
         except LogCleanerError as error:
             damaged(error)
@@ -56,6 +58,20 @@ def dump(
             write(_encoded(lines.entry("finding", document)))
         return []
     return list(dumping.findings.lines())
+
+
+class _Output:
+    """The output, with the heading of a file in front of the first line that is shown of it."""
+
+    def __init__(self, write: Callable[[bytes | memoryview], object]) -> None:
+        self._write, self.heading = write, b""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write lines, behind the heading if it was not written yet."""
+        if self.heading:
+            self._write(self.heading)
+            self.heading = b""
+        self._write(data)
 
 
 def _dump_file(file: DumpedFile, dumping: Dumping) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
+from cleaner.dump.options import RecordSelection
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -123,6 +125,23 @@ def files_in(directory: Path, *, only_batches: bool) -> list[DumpedFile]:
     location = directory.resolve()
     found = (recognised(path, location / path.name) for path in directory.iterdir() if not path.is_dir())
     return sorted((file for file in found if file and (file.kind.holds_batches or not only_batches)), key=_order)
+
+
+def within(files: Sequence[DumpedFile], selection: RecordSelection) -> Iterator[DumpedFile]:
+    """Leave out the segments of a log that begin behind the selected offsets, or end before them."""
+    segments = [file.base_offset for file in files if _is_segment(file)]
+    ends = dict(zip(segments, [*segments[1:], None], strict=True))
+    for file in files:
+        if _is_segment(file):
+            base_offset, end = file.base_offset, ends[file.base_offset]
+            is_behind = base_offset is not None and base_offset > selection.last_offset
+            if is_behind or (end is not None and end <= selection.first_offset):
+                continue
+        yield file
+
+
+def _is_segment(file: DumpedFile) -> bool:
+    return file.kind is DumpedKind.LOG and not file.state and file.base_offset is not None
 
 
 def _order(file: DumpedFile) -> tuple[bool, int, int, str]:

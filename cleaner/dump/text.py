@@ -57,8 +57,10 @@ class TextLines:
             parts.append(_contents_text(contents, options))
         return "".join(parts)
 
-    def entry(self, _kind: str, fields: Fields) -> str:
+    def entry(self, kind: str, fields: Fields) -> str:
         """Return the line of an entry of another file than a log."""
+        if kind == "property":
+            return f"{fields['name']}={fields['value']}"
         return " ".join(f"{name}: {_value(name, value)}" for name, value in fields.items())
 
     def remark(self, text: str, _fields: Fields) -> str:

@@ -12,7 +12,7 @@ from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.journald import Level
-from storage.errors import LogCleanerError
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
 
 if TYPE_CHECKING:
@@ -153,22 +153,24 @@ class _Told:
 
 def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Iterator[DumpedFile]:
     """Return the files to show, those of an operand as they are reached."""
-    from cleaner.dump.files import files_in, recognised
+    from cleaner.dump.files import files_in, recognised, within
 
     only_batches = options.reads_records or options.only_batches
     for word in args.what:
         path = Path(word)
         if path.is_dir():
-            yield from files_in(path, only_batches=only_batches)
-        elif path.exists() or parse_topic_partition(word) is None:
+            yield from within(files_in(path, only_batches=only_batches), options.selection)
+        elif path.exists() or recognised(path) or parse_topic_partition(word) is None:
             file = recognised(path)
+            if file is None and not path.exists():
+                raise InvalidConfig(_OPERAND, word, "is no file, no directory and no partition such as orders-3")
             if file is None:
                 told.unknown(path)
             else:
                 yield file
         else:
             for directory in _directories(args, word, with_strays=options.selection.key is not None):
-                yield from files_in(directory, only_batches=only_batches)
+                yield from within(files_in(directory, only_batches=only_batches), options.selection)
 
 
 def _directories(args: argparse.Namespace, word: str, *, with_strays: bool) -> Iterator[Path]:

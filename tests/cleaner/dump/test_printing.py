@@ -60,9 +60,7 @@ def readable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_random_logs_print_the_same(
-    name: str, as_json: bool, dumped: Dump, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_logs_print_the_same(name: str, as_json: bool, dumped: Dump, monkeypatch: pytest.MonkeyPatch) -> None:
     data = [random_log(seed, 40) for seed in range(4)]
     by_kernels = [dumped(one, OPTIONS[name], as_json=as_json) for one in data]
     readable(monkeypatch)
@@ -72,9 +70,7 @@ def test_random_logs_print_the_same(
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_a_small_buffer_grows_for_a_large_record(
-    as_json: bool, dumped: Dump, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_buffer_grows_for_a_large_record(as_json: bool, dumped: Dump, monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_log(5, 40)
     whole = dumped(data, ALL_PARTS, as_json=as_json)
     monkeypatch.setattr(printing, "_OUT_BYTES", 64)
