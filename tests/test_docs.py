@@ -22,7 +22,7 @@ README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 COMMANDS = PAGES["docs/commands.md"]
 REACHED_FROM_OTHERS = {
-    "docs/conventions.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md", "docs/testing.md",
+    "docs/conventions.md", "docs/dependencies.md", "docs/diff.md", "docs/dump.md", "docs/events.md", "docs/testing.md",
 }  # fmt: skip
 """Pages that the README leads to by another page, or that are for developers."""
 README_WORDS_MAX = 1600

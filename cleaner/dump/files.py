@@ -9,7 +9,6 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from cleaner.dump.options import RecordSelection
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -20,6 +19,7 @@ from storage.names import (
     RECOVERY_POINT_CHECKPOINT,
     FileState,
 )
+from storage.scan.selected import RecordSelection
 
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 _PARTIAL_SNAPSHOT: Final = ".part"

@@ -12,12 +12,11 @@ from cleaner.dump.decoding.java_json import plain_json
 from cleaner.dump.files import DumpedFile
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
-from cleaner.export.fields import told
+from cleaner.export.fields import shown, told
 from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError
 
 SCHEMA: Final = "logcleaner.dump/1"
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_REDACTED: Final = "redacted"
 
 
 class JsonDumpLines:
@@ -93,13 +92,13 @@ class JsonDumpLines:
 
     def _contents(self, stored: StoredRecord) -> dict[str, Any]:
         record, options = stored.record, self._options
-        shown = [
-            told("key", key) | _shown("value", value, is_hidden=options.hides_values) for key, value in record.headers
+        headers = [
+            told("key", key) | shown("value", value, is_hidden=options.hides_values) for key, value in record.headers
         ]
         return {
-            **_shown("key", record.key, is_hidden=options.hides_keys),
-            **_shown("value", record.value, is_hidden=options.hides_values),
-            "headers": shown,
+            **shown("key", record.key, is_hidden=options.hides_keys),
+            **shown("value", record.value, is_hidden=options.hides_values),
+            "headers": headers,
         }
 
     def entry(self, kind: str, fields: Mapping[str, object]) -> str:
@@ -119,12 +118,6 @@ class JsonDumpLines:
 
 def _line(kind: str, fields: Mapping[str, object]) -> str:
     return _ENCODE({"type": kind, **fields})
-
-
-def _shown(name: str, data: bytes | None, *, is_hidden: bool) -> dict[str, Any]:
-    if is_hidden and data is not None:
-        return {name: None, f"{name}Encoding": _REDACTED}
-    return told(name, data)
 
 
 def _control(batch: Stored, stored: StoredRecord) -> dict[str, Any]:

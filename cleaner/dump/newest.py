@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.dump.options import INT64_MAX, INT64_MIN
 from cleaner.dump.stored import Stored
 from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, LOCATED_FIELDS, TIMESTAMP
@@ -14,6 +13,7 @@ from storage.kernels.locate import locate_records
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.scan.arena import Arena
+from storage.scan.selected import INT64_MAX, INT64_MIN
 from storage.scan.slices import Slice
 
 NO_TIMESTAMP: Final = -1

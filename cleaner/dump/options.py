@@ -1,4 +1,4 @@
-"""The options of a dump: which records are wanted, and what is shown of them."""
+"""The options of a dump: what is shown of files, batches and records."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from storage.scan.selected import EVERY_RECORD, RecordSelection
+
 INT32_MAX: Final = (1 << 31) - 1
-INT64_MIN: Final = -(1 << 63)
-INT64_MAX: Final = (1 << 63) - 1
 MESSAGE_BYTES_MAX: Final = 5 << 20
 """Kafka's default of ``--max-message-size``."""
 
@@ -39,35 +39,6 @@ class PlainDecoder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordSelection:
-    """The records that are shown. Both ends of a range are in it."""
-
-    first_offset: int = INT64_MIN
-    last_offset: int = INT64_MAX
-    since_ms: int = INT64_MIN
-    until_ms: int = INT64_MAX
-    key: bytes | None = None
-
-    @property
-    def takes_all(self) -> bool:
-        """Return whether nothing is left out."""
-        return self == EVERYTHING
-
-    def may_take(self, base_offset: int, last_offset: int) -> bool:
-        """Return whether a record of a batch with these offsets may be shown."""
-        return last_offset >= self.first_offset and base_offset <= self.last_offset
-
-    def takes(self, offset: int, timestamp_ms: int, key: bytes | None) -> bool:
-        """Return whether a record is shown."""
-        if not self.first_offset <= offset <= self.last_offset or not self.since_ms <= timestamp_ms <= self.until_ms:
-            return False
-        return self.key is None or self.key == key
-
-
-EVERYTHING: Final = RecordSelection()
-
-
-@dataclass(frozen=True, slots=True)
 class DumpOptions:
     """The options of one dump. Kafka's have Kafka's names."""
 
@@ -81,7 +52,7 @@ class DumpOptions:
     decoder: TopicDecoder | None = None
     key_decoder: PlainDecoder = PlainDecoder.STRING
     value_decoder: PlainDecoder = PlainDecoder.STRING
-    selection: RecordSelection = EVERYTHING
+    selection: RecordSelection = EVERY_RECORD
     only_batches: bool = False
     redact: frozenset[Redaction] = frozenset()
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner.dump.json_lines import JsonDumpLines
-from cleaner.dump.options import INT64_MAX, INT64_MIN, DumpOptions, PlainDecoder, RecordSelection
+from cleaner.dump.options import DumpOptions, PlainDecoder
 from cleaner.dump.stored import Stored, StoredRecord
 from cleaner.dump.text import TextLines
 from storage.arrays import Bytes, Integers, Table
@@ -41,6 +41,7 @@ from storage.records.header import sequence_after
 from storage.records.v2 import decode_headers
 from storage.scan.arena import Arena
 from storage.scan.as_stored import StoredBatch, StoredRows
+from storage.scan.selected import INT64_MAX, INT64_MIN
 from storage.scan.slices import CAUSES
 
 _OUT_BYTES: Final = 4 << 20
@@ -100,7 +101,7 @@ class RowPrinter:
             yield from self._printed(_Part(rows, _NO_BYTES, table, is_valid, _NOTHING, 0, 0))
             return
         is_pythons = (table["attributes"] & CONTROL != 0) & (table["producer_id"] < 0)
-        is_left_out = ~_may_take(self._selection, table)
+        is_left_out = ~self._selection.batches_taken(table)
         row = 0
         while row < table.size:
             if is_left_out[row]:
@@ -148,7 +149,7 @@ class RowPrinter:
             yield from self._printed(part)
             yield ReadOffsets(self._located[OFFSET, : part.records])
             return
-        is_taken = _taken(self._selection, part.buf, self._located[:, : part.records])
+        is_taken = self._selection.records_taken(part.buf, self._located[:, : part.records])
         if not is_taken.all():
             some = np.ascontiguousarray(self._located[:, : part.records][:, is_taken])
             part = part._replace(located=some.reshape(-1), records=some.shape[1])
@@ -215,37 +216,6 @@ def _batch(rows: StoredRows, row: int) -> StoredBatch:
 def _first(flags: npt.NDArray[np.bool_]) -> int:
     """Return the first place that is set, else the size."""
     return int(flags.argmax()) if flags.any() else flags.size
-
-
-def _may_take(selection: RecordSelection, table: Table) -> npt.NDArray[np.bool_]:
-    """Tell by the headers alone which batches may have a record that is taken."""
-    is_there: npt.NDArray[np.bool_] = table["last_offset"] >= selection.first_offset
-    is_there &= table["base_offset"] <= selection.last_offset
-    is_there &= table["max_timestamp"] >= selection.since_ms
-    return is_there
-
-
-def _taken(selection: RecordSelection, buf: Bytes, located: Integers) -> npt.NDArray[np.bool_]:
-    offsets, times = located[OFFSET], located[TIMESTAMP]
-    is_taken: npt.NDArray[np.bool_] = (offsets >= selection.first_offset) & (offsets <= selection.last_offset)
-    is_taken &= (times >= selection.since_ms) & (times <= selection.until_ms)
-    if selection.key is not None:
-        is_taken &= _has_key(selection.key, buf, located)
-    return is_taken
-
-
-def _has_key(key: bytes, buf: Bytes, located: Integers) -> npt.NDArray[np.bool_]:
-    """Compare all keys of that length, from the last byte on: keys differ there most."""
-    has_key: npt.NDArray[np.bool_] = located[KEY_BYTES] == len(key)
-    starts = located[KEY_AT]
-    places = np.flatnonzero(has_key)
-    for at in range(len(key) - 1, -1, -1):
-        if not places.size:
-            break
-        places = places[buf[starts[places] + at] == key[at]]
-    has_key[:] = False
-    has_key[places] = True
-    return has_key
 
 
 def _record(buf: Bytes, fields: list[int], batch: Stored) -> Record:

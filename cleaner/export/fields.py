@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, Final
 
 Fields = dict[str, Any]
+
+
+REDACTED: Final = "redacted"
+"""The encoding of what is left out."""
+
+
+def shown(name: str, data: bytes | None, *, is_hidden: bool) -> Fields:
+    """Return the fields for some bytes, which are left out if they are hidden."""
+    if is_hidden and data is not None:
+        return {name: None, f"{name}Encoding": REDACTED}
+    return told(name, data)
 
 
 def told(name: str, data: bytes | None) -> Fields:

@@ -10,8 +10,9 @@ from typing import Final
 
 from cleaner.dump.dumping import dump
 from cleaner.dump.files import recognised
-from cleaner.dump.options import DumpOptions, RecordSelection, Redaction, TopicDecoder
+from cleaner.dump.options import DumpOptions, Redaction, TopicDecoder
 from storage.errors import LogCleanerError
+from storage.scan.selected import RecordSelection
 from tests.cleaner.dump.batches import random_log
 
 _OPTIONS: Final = (

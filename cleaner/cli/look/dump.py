@@ -173,19 +173,18 @@ def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Itera
                 yield from within(files_in(directory, only_batches=only_batches), options.selection)
 
 
-def _directories(args: argparse.Namespace, word: str, *, with_strays: bool) -> Iterator[Path]:
+def _directories(args: argparse.Namespace, word: str, *, with_strays: bool) -> list[Path]:
     """Return the directories of a partition. Raises: InvalidConfig if no log dir has it."""
     wanted = parse_topic_partition(word)
     assert wanted is not None
     log_dirs = open_log_dirs(args)
-    here = [(name, directory) for log_dir in log_dirs for name, directory in log_dir.partitions()]
-    strays = []
-    for log_dir in log_dirs if with_strays else ():
-        for entry in sorted(log_dir.path.iterdir()):
-            found = parse_partition_dir_name(entry.name)
-            if found and found.topic_partition == wanted and found.state.value and not entry.is_symlink():
-                strays.append(entry)
-    if not strays:
-        check_partition(wanted, (name for name, _ in here), log_dirs)
-    yield from (directory for name, directory in here if name == wanted)
-    yield from strays
+    found = []
+    for log_dir in log_dirs:
+        for path in sorted(log_dir.path.iterdir()):
+            name = parse_partition_dir_name(path.name)
+            is_wanted = name is not None and name.topic_partition == wanted and (with_strays or not name.state.value)
+            if is_wanted and path.is_dir() and not path.is_symlink():
+                found.append(path)
+    if not found:
+        check_partition(wanted, (name for log_dir in log_dirs for name, _ in log_dir.partitions()), log_dirs)
+    return found

@@ -12,7 +12,8 @@ from cleaner.cli.values import moment
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from cleaner.dump.options import RecordSelection, Redaction
+    from cleaner.dump.options import Redaction
+    from storage.scan.selected import RecordSelection
 
 _RANGE: Final = ".."
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -40,8 +41,9 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
 
 def selection_of(args: argparse.Namespace) -> tuple[RecordSelection, frozenset[Redaction]]:
     """Return which records are wanted, and what is left out of them. Raises: InvalidConfig."""
-    from cleaner.dump.options import RecordSelection, Redaction
+    from cleaner.dump.options import Redaction
     from cleaner.engine.clock import SystemClock
+    from storage.scan.selected import RecordSelection
 
     def time_ms(text: str) -> int:
         return moment(text)(SystemClock().now_ms())

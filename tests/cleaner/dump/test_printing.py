@@ -12,8 +12,9 @@ from cleaner.dump import logs, printing
 from cleaner.dump.dumping import dump
 from cleaner.dump.files import recognised
 from cleaner.dump.java_text import java_text
-from cleaner.dump.options import DumpOptions, RecordSelection, Redaction
+from cleaner.dump.options import DumpOptions, Redaction
 from storage.errors import LogCleanerError
+from storage.scan.selected import RecordSelection
 from tests.cleaner.dump.batches import random_log, random_text
 from tests.conftest import Samples
 
