@@ -17,8 +17,8 @@ from storage.arrays import Integers
 class IndexMismatch(NamedTuple):
     """A number as an index says it, and as the log says it."""
 
-    index: int
-    log: int
+    in_index: int
+    in_log: int
 
 
 class DumpFindings:

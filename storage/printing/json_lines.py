@@ -37,6 +37,7 @@ from storage.printing.pieces import (
     put_json_text,
     put_number,
     put_word,
+    widened,
     word,
 )
 from storage.printing.rows import (
@@ -117,15 +118,15 @@ def _put_codec(out: Bytes, at: int, codec: int) -> int:
 @kernel()
 def _put_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_position: int) -> int:
     batch, delta = table[row], table[row].last_offset - table[row].base_offset
-    attributes = np.int64(batch.attributes)
+    attributes = widened(batch.attributes)
     at = put_number(out, put_word(out, at, _BATCH), batch.base_offset)
     at = put_number(out, put_word(out, at, _LAST_OFFSET), batch.last_offset)
-    at = put_number(out, put_word(out, at, _COUNT), np.int64(batch.record_count))
-    at = put_number(out, put_word(out, at, _BASE_SEQUENCE), np.int64(batch.base_sequence))
-    at = put_number(out, put_word(out, at, _LAST_SEQUENCE), sequence_after(np.int64(batch.base_sequence), delta))
+    at = put_number(out, put_word(out, at, _COUNT), widened(batch.record_count))
+    at = put_number(out, put_word(out, at, _BASE_SEQUENCE), widened(batch.base_sequence))
+    at = put_number(out, put_word(out, at, _LAST_SEQUENCE), sequence_after(widened(batch.base_sequence), delta))
     at = put_number(out, put_word(out, at, _PRODUCER_ID), batch.producer_id)
-    at = put_number(out, put_word(out, at, _PRODUCER_EPOCH), np.int64(batch.producer_epoch))
-    at = put_number(out, put_word(out, at, _LEADER_EPOCH), np.int64(batch.leader_epoch))
+    at = put_number(out, put_word(out, at, _PRODUCER_EPOCH), widened(batch.producer_epoch))
+    at = put_number(out, put_word(out, at, _LEADER_EPOCH), widened(batch.leader_epoch))
     at = put_boolean(out, put_word(out, at, _IS_TRANSACTIONAL), attributes & _TRANSACTIONAL)
     at = put_boolean(out, put_word(out, at, _IS_CONTROL), attributes & CONTROL)
     if attributes & DELETE_HORIZON:
@@ -137,7 +138,7 @@ def _put_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_
     at = put_number(out, put_word(out, at, _MAX_TIMESTAMP), batch.max_timestamp)
     at = put_number(out, put_word(out, at, _SIZE), batch.size)
     at = _put_codec(out, at, attributes & CODEC_MASK)
-    at = put_number(out, put_word(out, at, _CRC), np.int64(batch.crc))
+    at = put_number(out, put_word(out, at, _CRC), widened(batch.crc))
     at = put_boolean(out, put_word(out, at, _IS_VALID), is_valid)
     return put_word(out, at, _END)
 
@@ -210,7 +211,7 @@ def _put_record(
 ) -> tuple[int, int]:
     """Return status and the next position, which counts only if the status is OK."""
     room = located.size // LOCATED_FIELDS
-    attributes = np.int64(table[located[ROW * room + place]].attributes)
+    attributes = widened(table[located[ROW * room + place]].attributes)
     if attributes & CONTROL:
         return Status.NEEDS_PYTHON, at
     at = put_number(out, put_word(out, at, _RECORD), located[OFFSET * room + place])

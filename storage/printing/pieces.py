@@ -32,6 +32,12 @@ _FALSE: Final = word("false")
 
 
 @kernel(inline=True)
+def widened(value: int) -> int:
+    """Return a field of a table as int64: one number type, one machine code."""
+    return np.int64(value)  # type: ignore[return-value]
+
+
+@kernel(inline=True)
 def put_word(out: Bytes, at: int, text: Bytes) -> int:
     """Put a constant. Return the next position."""
     copy_bytes(out, at, text, 0, text.size)
@@ -168,7 +174,7 @@ def _has_escapes(bits: np.uint64) -> bool:
     """Tell whether one of eight bytes below 0x80 is a control character, a quote or a backslash."""
     quotes, backslashes = bits ^ _QUOTES, bits ^ _BACKSLASHES
     found = (bits - _BLANKS) | (quotes - _ONES) | (backslashes - _ONES)
-    return (found & ~bits & _HIGH_BITS) != np.uint64(0)
+    return bool((found & ~bits & _HIGH_BITS) != np.uint64(0))
 
 
 @kernel()
@@ -202,8 +208,7 @@ def _put_escaped(out: Bytes, at: int, byte: int) -> int:
 
 @kernel()
 def put_json_text(out: Bytes, at: int, buf: Bytes, start: int, end: int) -> int:
-    """Put UTF-8 as what stands between the quotes of a JSON string, at most six bytes for one, and eight more that are
-    overwritten. Return the next position."""
+    """Put UTF-8 as it stands between the quotes of a JSON string, at most six bytes for one. Return the next position."""
     while start + 8 <= end:
         bits = load_le64(buf, start)
         if _has_escapes(bits):

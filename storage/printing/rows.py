@@ -57,8 +57,10 @@ def check_record(buf: Bytes, table: Table, located: Integers, place: int) -> int
 def record_room(located: Integers, place: int) -> int:
     """Return the most bytes that the line of a record can take."""
     room = located.size // LOCATED_FIELDS
-    headers_bytes = located[HEADERS_BYTES * room + place]
-    fields = max(located[KEY_BYTES * room + place], 0) + max(located[VALUE_BYTES * room + place], 0) + headers_bytes
+    headers_bytes: int = located[HEADERS_BYTES * room + place]
+    fields: int = (
+        max(located[KEY_BYTES * room + place], 0) + max(located[VALUE_BYTES * room + place], 0) + headers_bytes
+    )
     return _RECORD_BYTES + _FIELD_BYTES * fields + _HEADER_BYTES * headers_bytes
 
 

@@ -30,7 +30,7 @@ from storage.machine.intrinsics import load_be16, load_be32, store_u8
 from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
 from storage.printing.flags import Print
-from storage.printing.pieces import put_boolean, put_java_text, put_number, put_word, word
+from storage.printing.pieces import put_boolean, put_java_text, put_number, put_word, widened, word
 from storage.printing.rows import (
     BATCH_BYTES_MAX,
     check_record,
@@ -112,15 +112,15 @@ def _put_timestamp_type(out: Bytes, at: int, attributes: int) -> int:
 @kernel()
 def _put_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_position: int) -> int:
     batch, delta = table[row], table[row].last_offset - table[row].base_offset
-    attributes = np.int64(batch.attributes)
+    attributes = widened(batch.attributes)
     at = put_number(out, put_word(out, at, _BASE_OFFSET), batch.base_offset)
     at = put_number(out, put_word(out, at, _LAST_OFFSET), batch.last_offset)
-    at = put_number(out, put_word(out, at, _COUNT), np.int64(batch.record_count))
-    at = put_number(out, put_word(out, at, _BASE_SEQUENCE), np.int64(batch.base_sequence))
-    at = put_number(out, put_word(out, at, _LAST_SEQUENCE), sequence_after(np.int64(batch.base_sequence), delta))
+    at = put_number(out, put_word(out, at, _COUNT), widened(batch.record_count))
+    at = put_number(out, put_word(out, at, _BASE_SEQUENCE), widened(batch.base_sequence))
+    at = put_number(out, put_word(out, at, _LAST_SEQUENCE), sequence_after(widened(batch.base_sequence), delta))
     at = put_number(out, put_word(out, at, _PRODUCER_ID), batch.producer_id)
-    at = put_number(out, put_word(out, at, _PRODUCER_EPOCH), np.int64(batch.producer_epoch))
-    at = put_number(out, put_word(out, at, _LEADER_EPOCH), np.int64(batch.leader_epoch))
+    at = put_number(out, put_word(out, at, _PRODUCER_EPOCH), widened(batch.producer_epoch))
+    at = put_number(out, put_word(out, at, _LEADER_EPOCH), widened(batch.leader_epoch))
     at = put_boolean(out, put_word(out, at, _IS_TRANSACTIONAL), attributes & _TRANSACTIONAL)
     at = put_boolean(out, put_word(out, at, _IS_CONTROL), attributes & CONTROL)
     if attributes & DELETE_HORIZON:
@@ -131,7 +131,7 @@ def _put_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_
     at = put_number(out, _put_timestamp_type(out, at, attributes), batch.max_timestamp)
     at = put_number(out, put_word(out, at, _SIZE), batch.size)
     at = _put_codec(out, put_word(out, at, _CODECS), attributes & CODEC_MASK)
-    at = put_number(out, put_word(out, at, _CRC), np.int64(batch.crc))
+    at = put_number(out, put_word(out, at, _CRC), widened(batch.crc))
     at = put_boolean(out, put_word(out, at, _IS_VALID), is_valid)
     store_u8(out, at, _NEW_LINE)
     return at + 1
@@ -167,7 +167,7 @@ def _put_marker(
     if load_be16(buf, key) < 0 or load_be16(buf, value) < 0 or (kind != 0 and kind != 1):  # noqa: PLR1714 - no tuple
         return Status.NEEDS_PYTHON, at
     at = put_word(out, at, _COMMIT) if kind == 1 else put_word(out, at, _ABORT)
-    return Status.OK, put_number(out, at, np.int64(load_be32(buf, value + 2)))
+    return Status.OK, put_number(out, at, widened(load_be32(buf, value + 2)))
 
 
 @kernel()
@@ -218,7 +218,7 @@ def _put_record(
 ) -> tuple[int, int]:
     """Return status and the next position, which counts only if the status is OK."""
     room = located.size // LOCATED_FIELDS
-    attributes = np.int64(table[located[ROW * room + place]].attributes)
+    attributes = widened(table[located[ROW * room + place]].attributes)
     if flags & _METADATA_FLAG:
         status, at = _put_metadata(out, at, buf, table, located, place, attributes)
         if status != Status.OK:

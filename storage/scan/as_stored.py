@@ -98,7 +98,7 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
 
     def _size_bytes(self, start: int) -> int:
         """Return the size of the batch that starts at a byte of the window. Raises: CorruptBatch."""
-        (length,) = _LENGTH.unpack_from(self._buf, start + _LENGTH_POSITION)
+        (length,) = _LENGTH.unpack_from(self._buf.data, start + _LENGTH_POSITION)
         if length < _LENGTH_MIN:
             raise CorruptBatch(self._path, self.position, f"batch length {length} is less than {_LENGTH_MIN}")
         size_bytes: int = LOG_OVERHEAD_BYTES + length
