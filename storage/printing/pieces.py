@@ -208,7 +208,7 @@ def _put_escaped(out: Bytes, at: int, byte: int) -> int:
 
 @kernel()
 def put_json_text(out: Bytes, at: int, buf: Bytes, start: int, end: int) -> int:
-    """Put UTF-8 as it stands within the quotes of a JSON string, at most six bytes for one. Return the next position."""
+    """Put UTF-8 as it stands within the quotes of a JSON string, six bytes for one at most. Return the next place."""
     while start + 8 <= end:
         bits = load_le64(buf, start)
         if _has_escapes(bits):
