@@ -6,11 +6,11 @@ Bytes are text if they are UTF-8, else base64. ``keyEncoding`` and ``valueEncodi
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
+from cleaner.export.fields import Fields, shown, told
 from storage.arrays import Table
 from storage.codecs.compression import Compression
 from storage.kernels.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
@@ -20,8 +20,6 @@ from storage.scan.chunks import Chunk
 from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE
 
-Fields = dict[str, Any]
-
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _CODECS: Final = tuple(codec.name.lower() for codec in Compression)
 
@@ -29,13 +27,15 @@ _CODECS: Final = tuple(codec.name.lower() for codec in Compression)
 class JsonLinesWriter:
     """Writes JSON lines, each chunk at once."""
 
-    def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
-        self._file, self._with_metadata = file, with_metadata
+    def __init__(self, file: BinaryIO, *, with_metadata: bool, hidden: frozenset[str] = frozenset()) -> None:
+        """Prepare to write. ``keys`` and ``values`` can be hidden."""
+        self._file, self._with_metadata, self._hidden = file, with_metadata, hidden
 
     def write(self, chunk: Chunk, extent: Extent) -> None:
         """Take the records of a chunk. Raises: OSError."""
         self._file.writelines(
-            f"{_ENCODE(fields)}\n".encode() for fields in _records(chunk, extent, with_metadata=self._with_metadata)
+            f"{_ENCODE(fields)}\n".encode()
+            for fields in _records(chunk, extent, with_metadata=self._with_metadata, hidden=self._hidden)
         )
 
     def finish(self) -> None:
@@ -46,8 +46,9 @@ class JsonLinesWriter:
         """Do nothing: only the file is open, and it belongs to the caller."""
 
 
-def _records(chunk: Chunk, extent: Extent, *, with_metadata: bool) -> Iterator[Fields]:
+def _records(chunk: Chunk, extent: Extent, *, with_metadata: bool, hidden: frozenset[str]) -> Iterator[Fields]:
     topic, partition = extent.topic_partition
+    hides_keys, hides_values = "keys" in hidden, "values" in hidden
     view, row, batch = chunk.buf.data, -1, _LineBatch(chunk, extent, 0)
     for located in zip(*chunk.located.tolist(), strict=True):
         offset, time_ms, key_at, key_bytes, value_at, value_bytes, headers_at, headers_bytes, of_row = located
@@ -60,25 +61,15 @@ def _records(chunk: Chunk, extent: Extent, *, with_metadata: bool) -> Iterator[F
             "offset": offset,
             "timestamp": time_ms,
             "timestampType": batch.timestamp_type,
-            **_told("key", _field(view, key_at, key_bytes)),
-            **_told("value", _field(view, value_at, value_bytes)),
-            "headers": [_told("key", key) | _told("value", value) for key, value in headers],
+            **shown("key", _field(view, key_at, key_bytes), is_hidden=hides_keys),
+            **shown("value", _field(view, value_at, value_bytes), is_hidden=hides_values),
+            "headers": [told("key", key) | shown("value", value, is_hidden=hides_values) for key, value in headers],
             **(batch.metadata(offset) if with_metadata else {}),
         }
 
 
 def _field(view: memoryview, at: int, size_bytes: int) -> bytes | None:
     return None if size_bytes < 0 else bytes(view[at : at + size_bytes])
-
-
-def _told(name: str, data: bytes | None) -> Fields:
-    """Return the fields for some bytes: their text, and its encoding."""
-    if data is None:
-        return {name: None, f"{name}Encoding": None}
-    try:
-        return {name: data.decode(), f"{name}Encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {name: base64.b64encode(data).decode(), f"{name}Encoding": "base64"}
 
 
 class _LineBatch:

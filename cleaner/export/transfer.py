@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
+
+import numpy as np
 
 from storage.directory import despite_vanishing
 from storage.errors import UnreadableFile
@@ -14,6 +16,7 @@ from storage.scan.extents import Extent, Wanted, cut_partition
 from storage.scan.files import SegmentGone
 from storage.scan.partitions import FoundPartition, OffsetRange, readable_end
 from storage.scan.segments import open_extent
+from storage.scan.selected import EVERY_RECORD, INT64_MIN, RecordSelection
 from storage.scan.slices import Damage
 
 SLICE_BYTES: Final = 8 << 20
@@ -38,29 +41,35 @@ class Reading:
     """The offsets, files and lengths to read of a partition, as of one moment."""
 
     partition: FoundPartition
+    selection: RecordSelection
     offsets: OffsetRange
     extents: tuple[Extent, ...]
 
 
-def plan_reading(partition: FoundPartition, *, read_committed: bool, now_ms: int) -> Reading:
+def plan_reading(
+    partition: FoundPartition, *, read_committed: bool, now_ms: int, selection: RecordSelection = EVERY_RECORD
+) -> Reading:
     """Fix the offsets, files and lengths to read.
 
     Args:
         partition: the partition, with its place.
         read_committed: leave out aborted records, and records behind the last stable offset.
         now_ms: epoch ms, for the expiry of producers.
+        selection: the records that are wanted.
 
     Raises: CorruptBatch, CorruptIndex of a transaction index, UnreadableFile.
     """
-    return despite_vanishing(partial(_plan, partition, read_committed, now_ms))
+    return despite_vanishing(partial(_plan, partition, read_committed, now_ms, selection))
 
 
-def _plan(partition: FoundPartition, read_committed: bool, now_ms: int) -> Reading:
+def _plan(partition: FoundPartition, read_committed: bool, now_ms: int, selection: RecordSelection) -> Reading:
     log = partition.open()
     end = readable_end(log, read_committed=read_committed, now_ms=now_ms)
-    offsets = OffsetRange(min(log.log_start_offset, end), end)
-    wanted = Wanted(offsets, None, SLICE_BYTES, read_committed)
-    return Reading(partition, offsets, tuple(cut_partition(partition.topic_partition, log.segments, wanted)))
+    end = min(end, selection.last_offset + 1)
+    offsets = OffsetRange(min(max(log.log_start_offset, selection.first_offset), end), end)
+    since_ms = None if selection.since_ms == INT64_MIN else selection.since_ms
+    wanted = Wanted(offsets, since_ms, SLICE_BYTES, read_committed)
+    return Reading(partition, selection, offsets, tuple(cut_partition(partition.topic_partition, log.segments, wanted)))
 
 
 def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: Callable[[int], None]) -> int:
@@ -78,7 +87,8 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
     records = 0
     try:
         for extent in reading.extents:
-            for chunk in _chunks(extent, with_control=with_control):
+            for found in _chunks(extent, with_control=with_control):
+                chunk = _selected(found, reading.selection)
                 writer.write(chunk, extent)
                 records += int(chunk.located.shape[1])
             advance(extent.size_bytes)
@@ -87,6 +97,14 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
         writer.abandon()
         raise
     return records
+
+
+def _selected(chunk: Chunk, selection: RecordSelection) -> Chunk:
+    """Leave out the records that are not wanted."""
+    if selection.takes_all:
+        return chunk
+    is_taken = selection.records_taken(chunk.buf, chunk.located)
+    return replace(chunk, located=np.ascontiguousarray(chunk.located[:, is_taken]))
 
 
 def _chunks(extent: Extent, *, with_control: bool) -> Iterator[Chunk]:

@@ -120,6 +120,11 @@ def sequence_after(base_sequence: int, delta: int) -> int:
     return NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % _SEQUENCE_MODULUS
 
 
+def sequence_before(sequence: int, delta: int) -> int:
+    """Subtract ``delta`` from ``sequence``, wrapping below 0 to 2^31-1. Source: Kafka decrementSequence."""
+    return sequence - delta if sequence >= delta else _SEQUENCE_MODULUS - (delta - sequence)
+
+
 def parse_header(buf: bytes | memoryview, position: int, path: Path, buf_position: int = 0) -> BatchHeader:
     """Read the header of the v2 batch that starts at ``position`` of ``buf``.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -187,11 +188,36 @@ def _parse_field(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[start : start + length]), start + length
 
 
+def iter_messages(batch: LegacyBatch) -> Iterator[tuple[Record, int, bool]]:
+    """Read the messages with the CRC-32 that each states, and whether it agrees.
+
+    Raises: InvalidRecord, CorruptCompressedData.
+    """
+    header, message = batch.header, _parse_message(batch.data, batch.header)
+    if header.compression is Compression.NONE:
+        yield message, header.crc, batch.is_valid_crc()
+        return
+    data = _decompressed(message, header, DECOMPRESSED_BYTES_MAX)
+    position = 0
+    for record in _records_of(data, header):
+        _, length, crc, _, _ = PREFIX.unpack_from(data, position)
+        after = position + LOG_OVERHEAD_BYTES + length
+        yield record, crc, zlib.crc32(data[position + MAGIC_POSITION : after]) == crc
+        position = after
+
+
 def _unwrap(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) -> list[Record]:
+    return _records_of(_decompressed(wrapper, header, decompressed_bytes_max), header)
+
+
+def _decompressed(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) -> memoryview:
     if wrapper.key is not None or wrapper.value is None:
         raise InvalidRecord("a wrapper message has no key and has a value")
-    data = decompress(header.compression, wrapper.value, decompressed_bytes_max, header.magic)
-    inner = _parse_inner_messages(memoryview(data), header)
+    return memoryview(decompress(header.compression, wrapper.value, decompressed_bytes_max, header.magic))
+
+
+def _records_of(data: memoryview, header: LegacyHeader) -> list[Record]:
+    inner = _parse_inner_messages(data, header)
     if not inner:
         raise InvalidRecord("a wrapper message with no message in it")
     shift = _offset_shift(header, inner[-1].offset)

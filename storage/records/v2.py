@@ -5,6 +5,7 @@ Source: Kafka ``DefaultRecordBatch``, ``DefaultRecord``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,14 +85,24 @@ class Batch(NamedTuple):
 
 
 def _decode_records(data: memoryview, header: BatchHeader) -> list[Record]:
-    records = []
+    return list(iter_records(data, header))
+
+
+def iter_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
+    """Read records one by one, so that those in front of damage are read, too.
+
+    Args:
+        data: the plain records of the batch.
+        header: of the batch.
+
+    Raises: InvalidRecord, where ``Batch.records`` raises CorruptBatch.
+    """
     position = 0
     for _ in range(header.record_count):
         record, position = _decode_record(data, position, header)
-        records.append(record)
+        yield record
     if position != len(data):
         raise InvalidRecord(f"{len(data) - position} bytes behind the last of {header.record_count} records")
-    return records
 
 
 def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, int]:

@@ -14,7 +14,7 @@ READS_BESIDE = "from tests.fuzz.guarded import Guarded; a = Guarded(9).of(b'ab',
 TOUCH = "; import ctypes; ctypes.string_at(a.ctypes.data + ({1}), 1)"
 
 
-@pytest.mark.parametrize("target", ["parse", *TARGETS])
+@pytest.mark.parametrize("target", ["parse", "dump", *TARGETS])
 def test_damaged_bytes_end_in_a_status_and_nothing_beside_them_is_touched(target: str) -> None:
     ran = run(target, 0, 150, 60)
     assert (ran.executions > 0, ran.findings) == (True, 0)

@@ -21,6 +21,7 @@ from typing import Final
 
 from tests.fuzz import kernels, parsers
 from tests.fuzz.damage import Damage, Kind, drawn
+from tests.fuzz.dumps import Dumper
 from tests.fuzz.samples import subjects
 from tests.fuzz.seeds import make_log_dir
 from tests.fuzz.sight import forget
@@ -31,7 +32,8 @@ HANG_SECONDS: Final = 120
 LOG_DIR: Final = "log-dir"
 SAMPLES: Final = "samples"
 PARSE: Final = "parse"
-TARGETS: Final = (LOG_DIR, SAMPLES, PARSE, *kernels.TARGETS)
+DUMP: Final = "dump"
+TARGETS: Final = (LOG_DIR, SAMPLES, PARSE, DUMP, *kernels.TARGETS)
 
 Execution = Callable[[Random], object]
 
@@ -75,6 +77,8 @@ def _execution(target: str, scratch: Path) -> Execution:
     if target == PARSE:
         corpus = list(parsers.corpus(make_log_dir(scratch / "undamaged log dir")))
         return lambda random: parsers.parse(_mutated(random, corpus))
+    if target == DUMP:
+        return Dumper(make_log_dir(scratch / "undamaged log dir"), scratch).try_damaged
     bench = kernels.Bench()
     feed: Callable[[bytes, Random], None] = getattr(bench, target)
     return lambda random: feed(kernels.a_log(random), random)

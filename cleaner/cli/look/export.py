@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import OPERAND
 from cleaner.cli.opening import add_place_arguments, one_partition
 from cleaner.cli.progress import ProgressBar
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_ISOLATION_LEVELS[0],
         help="read_committed leaves out aborted records, and those from the last stable offset on",
     )
+    add_selection_arguments(parser)
     add_place_arguments(parser, with_topics=False)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.export/1")
 
@@ -69,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.export.transfer import plan_reading, transfer
 
     read_committed = args.isolation_level == _ISOLATION_LEVELS[1]
-    reading = plan_reading(one_partition(args), read_committed=read_committed, now_ms=SystemClock().now_ms())
+    selection, _ = selection_of(args)
+    now_ms = SystemClock().now_ms()
+    reading = plan_reading(one_partition(args), read_committed=read_committed, now_ms=now_ms, selection=selection)
     with _target(args, reading) as file, ProgressBar("exporting") as bar:
         writer = _writer(args, file)
         bar.expect(sum(extent.size_bytes for extent in reading.extents))
@@ -82,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
 def _check_usage(args: argparse.Namespace) -> None:
     if args.file == _STDOUT and args.to != "jsonl":
         raise InvalidConfig("FILE", "-", f"needs --to jsonl: name a file for {args.to}")
+    if args.redact and args.to != "jsonl":
+        reason = "needs --to jsonl: in Parquet a value that is left out would look like none"
+        raise InvalidConfig("--redact", ",".join(args.redact), reason)
     if args.file == _STDOUT and args.json:
         raise InvalidConfig("--json", None, "needs a file: the records go to stdout")
 
@@ -99,7 +106,7 @@ def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:
     if args.to == "jsonl":
         from cleaner.export.jsonl import JsonLinesWriter
 
-        return JsonLinesWriter(file, with_metadata=args.include_metadata)
+        return JsonLinesWriter(file, with_metadata=args.include_metadata, hidden=frozenset(args.redact))
     try:
         from cleaner.export.parquet import ParquetWriter
     except ImportError as error:

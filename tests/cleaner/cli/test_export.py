@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from cleaner.cli.main import main
@@ -221,3 +222,38 @@ def test_whoever_reads_stdout_may_go_away(orders: PartitionDir) -> None:
     command = f"{sys.executable} -m cleaner export orders-0 --to jsonl - --log-dir {orders.path.parent} | true"
     done = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        (("--offset", "1..2"), ["2", "3"]),
+        (("--offset", "2.."), ["3"]),
+        (("--offset", "7.."), []),
+        (("--key", "b"), ["2"]),
+        (("--timestamp", "..2100-01-01"), ["1", "2", "3"]),
+        (("--timestamp", "2100-01-01.."), []),
+    ],
+)
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+def test_selected_records_are_exported(
+    orders: PartitionDir, out: Path, to: str, options: tuple[str, ...], values: list[str]
+) -> None:
+    file = out / "selected"
+    assert run(orders, to, file, *options) == 0
+    if to == "parquet":
+        found = [value.decode() for value in pq.read_table(file).column("value").to_pylist()]
+    else:
+        found = [json.loads(line)["value"] for line in file.read_text().splitlines()]
+    assert found == values
+
+
+def test_what_others_must_not_see_is_left_out_of_json_lines(
+    orders: PartitionDir, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(orders, "jsonl", out / "redacted", "--redact", "values", "--offset", "0") == 0
+    (line,) = map(json.loads, (out / "redacted").read_text().splitlines())
+    assert (line["key"], line["value"], line["valueEncoding"]) == ("a", None, "redacted")
+    capsys.readouterr()
+    assert run(orders, "parquet", out / "no", "--redact", "values") == 2
+    assert "needs --to jsonl" in told(capsys)

@@ -1,0 +1,218 @@
+"""An ``.index`` or a ``.timeindex``, entry by entry, each compared with the log beside it.
+
+Source: Kafka ``DumpLogSegments.dumpIndex``, ``dumpTimeIndex``; ``AbstractIndex.indexSlotRangeFor``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from cleaner.dump.files import DumpedFile
+from cleaner.dump.logs import Dumping
+from cleaner.dump.newest import NO_TIMESTAMP, NewestReader
+from cleaner.dump.stored import Stored
+from storage.directory import open_sized
+from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
+from storage.indexes import OffsetIndexEntry, stored_offset_entries, stored_time_entries
+from storage.log_dir import read_file
+from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
+
+_WARM_BYTES: Final = 8192
+"""Kafka looks an offset up in that much of an index's end first."""
+_OFFSET_ENTRY_BYTES: Final = 8
+
+
+def dump_offset_index(file: DumpedFile, dumping: Dumping) -> None:
+    """Show an offset index. Raises: UnreadableFile, CorruptIndex if it fails the sanity check."""
+    options, data = dumping.options, _bytes_of(file.location)
+    base_offset = file.base_offset or 0
+    entries = stored_offset_entries(data, base_offset)
+    if not entries:
+        _remark(dumping, f"{file.path} is empty.", {"empty": True})
+        return
+    if options.index_sanity_check:
+        _check(file.location, len(data) % _OFFSET_ENTRY_BYTES == 0, "its size is no multiple of an entry's 8 bytes")
+        _check(file.location, entries[-1].offset >= base_offset, "its last offset lies below the base offset")
+        _remark(dumping, f"{file.path} passed sanity check.", {"sane": True})
+        return
+    log = _IndexedLog(file.sibling(".log"), dumping)
+    for place, entry in enumerate(entries):
+        if entry.offset == base_offset and place > 0:
+            return  # what a crash leaves of a preallocated index: zeros
+        found = log.last_offset_at(entry.position, options.max_message_size)
+        if found is not None and found != entry.offset:
+            dumping.findings.offset_mismatch(file.path.absolute(), entry.offset, found)
+        if not options.verify_index_only:
+            _entry(dumping, "offset-index", {"offset": entry.offset, "position": entry.position})
+
+
+def dump_time_index(file: DumpedFile, dumping: Dumping) -> None:
+    """Show a time index. Raises: UnreadableFile, CorruptIndex if it fails the sanity check."""
+    options, data, base_offset = dumping.options, _bytes_of(file.location), file.base_offset or 0
+    entries = stored_time_entries(data, base_offset)
+    if options.index_sanity_check:
+        if entries:
+            first, last = entries[0], entries[-1]
+            cause = f"its last timestamp {last.timestamp_ms} is below its first, {first.timestamp_ms}"
+            _check(file.location, last.timestamp_ms >= first.timestamp_ms, cause)
+            _check(file.location, last.offset >= base_offset, "its last offset lies below the base offset")
+        _check(file.location, len(data) % 12 == 0, "its size is no multiple of an entry's 12 bytes")
+        _remark(dumping, f"{file.path} passed sanity check.", {"sane": True})
+        return
+    log = _IndexedLog(file.sibling(".log"), dumping)
+    offsets = _OffsetLookup(file.sibling(".index"), base_offset)
+    findings, path, previous_ms = dumping.findings, file.path.absolute(), NO_TIMESTAMP
+    reader = NewestReader()
+    for place, (timestamp_ms, offset) in enumerate(entries):
+        if offset == base_offset and place > 0:
+            return
+        found = log.batch_with(offset, offsets.position_of(offset)) if log.is_there else None
+        if log.is_there and (found is None or found.header.last_offset != offset):
+            findings.offset_not_found(path, offset, -1 if found is None else found.header.last_offset)
+        elif found is not None:
+            newest_ms = _newest_ms(found, reader, dumping)
+            if newest_ms != timestamp_ms:
+                findings.timestamp_mismatch(path, timestamp_ms, newest_ms)
+            if previous_ms >= timestamp_ms:
+                findings.timestamp_out_of_order(path, timestamp_ms, previous_ms)
+        if not options.verify_index_only:
+            _entry(dumping, "time-index", {"timestamp": timestamp_ms, "offset": offset})
+        previous_ms = timestamp_ms
+
+
+class _IndexedLog:
+    """The log beside an index, where it is there: the headers of its batches, read as they are asked for."""
+
+    def __init__(self, path: Path, dumping: Dumping) -> None:
+        self._path, self._dumping = path, dumping
+        self._batches: list[tuple[int, int, int]] = []
+        self._positions: np.ndarray[tuple[int], np.dtype[np.int64]] = np.empty(0, np.int64)
+        self._last_offsets = self._positions
+        self._sizes = self._positions
+        self.is_there = self._read()
+
+    def _read(self) -> bool:
+        """Note where the batches are. Without the log, entries are shown and not compared."""
+        try:
+            with as_unreadable(self._path):
+                descriptor, size_bytes = open_sized(self._path)
+        except UnreadableFile as error:
+            self._dumping.damaged(error)
+            return False
+        parts: list[np.ndarray[tuple[int, int], np.dtype[np.int64]]] = []
+        try:
+            for found in StoredBatches(descriptor, self._path, size_bytes):
+                parts.append(_headers(found, self._path))
+        except CorruptBatch as error:
+            self._dumping.damaged(error)
+        finally:
+            os.close(descriptor)
+        if parts:
+            self._positions, self._last_offsets, self._sizes = np.concatenate(parts, axis=1)
+        return True
+
+    def last_offset_at(self, position: int, size_bytes_max: int) -> int | None:
+        """Return the last offset of the batch at a byte. Raises: CorruptBatch where none starts there."""
+        if not self.is_there:
+            return None
+        row = int(np.searchsorted(self._positions, position))
+        if row == self._positions.size or self._positions[row] != position:
+            raise CorruptBatch(self._path, position, "the index says that a batch starts here, and none does")
+        if self._sizes[row] > size_bytes_max:
+            cause = f"a batch of {self._sizes[row]} bytes; say --max-message-size {self._sizes[row]}"
+            raise CorruptBatch(self._path, position, cause)
+        return int(self._last_offsets[row])
+
+    def batch_with(self, offset: int, position: int) -> Stored | None:
+        """Return the first batch from a byte on that ends at an offset or behind it."""
+        first = int(np.searchsorted(self._positions, position))
+        reaching = np.flatnonzero(self._last_offsets[first:] >= offset)
+        if not reaching.size:
+            return None
+        row = first + int(reaching[0])
+        start, size_bytes = int(self._positions[row]), int(self._sizes[row])
+        with as_unreadable(self._path):
+            descriptor, _ = open_sized(self._path)
+            try:
+                data = os.pread(descriptor, size_bytes, start)
+            finally:
+                os.close(descriptor)
+        return Stored.parse(memoryview(data), self._path, start)
+
+
+class _OffsetLookup:
+    """The offset index beside a time index, looked up as Kafka does: a preallocated one ends in zeros."""
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self._entries = stored_offset_entries(read_file(path) or b"", base_offset)
+        self._base_offset = base_offset
+
+    def position_of(self, offset: int) -> int:
+        """Return the byte from which on the batch of an offset is looked for."""
+        slot = self._slot(offset)
+        return 0 if slot < 0 else self._entries[slot].position
+
+    def _slot(self, offset: int) -> int:
+        entries = self._entries
+        if not entries:
+            return -1
+        first_hot = max(0, len(entries) - 1 - _WARM_BYTES // _OFFSET_ENTRY_BYTES)
+        if entries[first_hot].offset < offset:
+            return _search(entries, offset, first_hot, len(entries) - 1)
+        if entries[0].offset > offset:
+            return -1
+        return _search(entries, offset, 0, first_hot)
+
+
+def _search(entries: Sequence[OffsetIndexEntry], offset: int, low: int, high: int) -> int:
+    while low < high:
+        middle = (low + high + 1) >> 1
+        found = entries[middle].offset
+        if found > offset:
+            high = middle - 1
+        elif found < offset:
+            low = middle
+        else:
+            return middle
+    return low
+
+
+def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    if isinstance(found, StoredRows):
+        table = found.slice.table
+        return np.stack((table["position"] + found.slice.file_position, table["last_offset"], table["size"]))
+    batch = Stored.parse(found.data, path, found.position)
+    return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
+
+
+def _newest_ms(batch: Stored, reader: NewestReader, dumping: Dumping) -> int:
+    try:
+        return reader.newest_ms(batch)
+    except CorruptBatch as error:
+        dumping.damaged(error)
+        return NO_TIMESTAMP
+
+
+def _bytes_of(path: Path) -> bytes:
+    data = read_file(path)
+    if data is None:
+        raise UnreadableFile(path, "no such file")
+    return data
+
+
+def _check(path: Path, is_sane: bool, cause: str) -> None:
+    if not is_sane:
+        raise CorruptIndex(path, 0, f"fails the sanity check: {cause}; a starting broker rebuilds it")
+
+
+def _entry(dumping: Dumping, kind: str, fields: dict[str, object]) -> None:
+    dumping.write(f"{dumping.lines.entry(kind, fields)}\n".encode())
+
+
+def _remark(dumping: Dumping, text: str, fields: dict[str, object]) -> None:
+    dumping.write(f"{dumping.lines.remark(text, fields)}\n".encode(errors="surrogateescape"))

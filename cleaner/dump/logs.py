@@ -1,0 +1,142 @@
+"""A ``.log`` or a metadata snapshot, batch by batch.
+
+What the kernels can read and print they do; the rest is read here, record by record: batches of version 0 and 1, what a
+decoder or JSON of control records needs, and damage.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cleaner.dump.files import DumpedFile
+from cleaner.dump.findings import DumpFindings
+from cleaner.dump.json_lines import JsonDumpLines
+from cleaner.dump.options import INT32_MAX, DumpOptions
+from cleaner.dump.printing import Printed, ReadOffsets, RowPrinter, may_print
+from cleaner.dump.stored import Stored
+from cleaner.dump.text import TextLines
+from storage.arrays import Integers
+from storage.directory import open_sized
+from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
+from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
+
+NO_OFFSET: Final = -1
+
+
+class Dumping(NamedTuple):
+    """The means of a dump: what is asked for, who makes the lines, and who takes them."""
+
+    options: DumpOptions
+    lines: TextLines | JsonDumpLines
+    write: Callable[[bytes | memoryview], object]
+    """Takes lines for stdout."""
+    damaged: Callable[[LogCleanerError], None]
+    """Hears what cannot be read; the dump goes on behind it."""
+    findings: DumpFindings
+
+
+class LogDump:
+    """The dump of one file of record batches."""
+
+    def __init__(self, file: DumpedFile, dumping: Dumping) -> None:
+        self._file, self._dumping, self._options = file, dumping, dumping.options
+        self._last_offset = NO_OFFSET
+        self._printer = RowPrinter(dumping.options, dumping.lines) if may_print(dumping.options) else None
+
+    def run(self) -> None:
+        """Read the file. Raises: UnreadableFile."""
+        path, options = self._file.location, self._options
+        with as_unreadable(path):
+            descriptor, size_bytes = open_sized(path)
+        try:
+            end = min(size_bytes, options.max_bytes)
+            batches = StoredBatches(descriptor, path, end)
+            try:
+                for found in batches:
+                    self._rows(found) if isinstance(found, StoredRows) else self._batch(found)
+            except CorruptBatch as error:
+                self._dumping.damaged(error)
+                return
+            if end > batches.position and options.max_bytes == INT32_MAX and options.selection.takes_all:
+                self._trailing(end - batches.position)
+        finally:
+            os.close(descriptor)
+
+    def _trailing(self, size_bytes: int) -> None:
+        text = f"Found {size_bytes} invalid bytes at the end of {self._file.path.name}"
+        self._print(self._dumping.lines.remark(text, {"invalidBytes": size_bytes}))
+
+    def _rows(self, rows: StoredRows) -> None:
+        if self._printer is None:
+            for batch in batches_of(rows):
+                self._batch(batch)
+            return
+        for found in self._printer.print(rows):
+            match found:
+                case Printed(text):
+                    self._dumping.write(text.data)
+                case ReadOffsets(offsets):
+                    self._note_gaps(offsets)
+                case StoredBatch():
+                    self._batch(found)
+                case CorruptBatch():
+                    self._dumping.damaged(found)
+
+    def _batch(self, found: StoredBatch) -> None:
+        """Show a batch record by record."""
+        path, options, write = self._file.location, self._options, self._print
+        try:
+            batch = Stored.parse(found.data, path, found.position)
+        except CorruptBatch as error:
+            self._dumping.damaged(error)
+            return
+        heading = self._dumping.lines.batch(batch, batch.is_valid)
+        is_shown = options.selection.takes_all
+        if is_shown:
+            write(heading)
+        elif not options.selection.may_take(batch.base_offset, batch.header.last_offset):
+            return
+        if not options.reads_records:
+            return
+        offsets = []
+        try:
+            for stored in batch.records():
+                record = stored.record
+                offsets.append(record.offset)
+                if not options.selection.takes(record.offset, record.timestamp_ms, record.key):
+                    continue
+                if not is_shown:
+                    write(heading)
+                    is_shown = True
+                    if not options.shows_records:
+                        break
+                if options.shows_records:
+                    write(self._dumping.lines.record(batch, stored))
+        except CorruptBatch as error:
+            self._dumping.damaged(error)
+        self._note_gaps(np.array(offsets, np.int64))
+
+    def _print(self, line: str) -> None:
+        self._dumping.write(f"{line}\n".encode())
+
+    def _note_gaps(self, offsets: Integers) -> None:
+        """Note the offsets that do not follow the one before them by one."""
+        options = self._options
+        if not offsets.size or not options.selection.takes_all or not options.shows_records:
+            return
+        before = np.concatenate(([self._last_offset], offsets[:-1]))
+        places = np.flatnonzero(offsets != before + 1)
+        if places.size:
+            self._dumping.findings.gaps(self._file.path.absolute(), np.stack((before[places], offsets[places]), axis=1))
+        self._last_offset = int(offsets[-1])
+
+
+def batches_of(rows: StoredRows) -> Iterator[StoredBatch]:
+    """Return the batches of some rows, for Python to read."""
+    found = rows.slice
+    for position, size in zip(found.table["position"].tolist(), found.table["size"].tolist(), strict=True):
+        yield StoredBatch(found.file_position + position, found.buf[position : position + size].data)

@@ -1,0 +1,108 @@
+"""A batch and its records as they lie in a file, of any version: what the lines of a dump are made of."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.codecs.compression import Compression, decompress
+from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
+from storage.records import Batch, BatchHeader, LegacyBatch, LegacyHeader
+from storage.records.header import (
+    CRC_START,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    V2_HEADER,
+    V2_HEADER_BYTES,
+)
+from storage.records.legacy import iter_messages, parse_legacy_header
+from storage.records.record import DECOMPRESSED_BYTES_MAX, Record
+from storage.records.v2 import iter_records
+
+_TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+
+class Checksum(NamedTuple):
+    """The CRC-32 that a message of version 0 or 1 states, and whether it agrees."""
+
+    crc: int
+    is_valid: bool
+
+
+class StoredRecord(NamedTuple):
+    """A record, and of one of version 0 or 1 its checksum."""
+
+    record: Record
+    checksum: Checksum | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A batch of version 2, or a message of version 0 or 1."""
+
+    header: BatchHeader | LegacyHeader
+    data: memoryview
+    path: Path
+    position: int
+
+    @classmethod
+    def parse(cls, data: memoryview, path: Path, position: int) -> Stored:
+        """Read the header. It need not be sound. Raises: CorruptBatch for one that is shorter than its version's."""
+        if data[MAGIC_POSITION] < MAGIC_V2:
+            return cls(parse_legacy_header(data, 0, path, position), data, path, position)
+        if len(data) < V2_HEADER_BYTES:
+            raise CorruptBatch(path, position, "fewer bytes than the header of a batch")
+        header = BatchHeader._make(V2_HEADER.unpack_from(data))
+        if header.attributes & 0x07 > max(Compression):
+            raise CorruptBatch(path, position, f"unknown compression codec {header.attributes & 0x07}")
+        return cls(header, data, path, position)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Return whether it is a message of version 0 or 1."""
+        return isinstance(self.header, LegacyHeader)
+
+    @property
+    def base_offset(self) -> int:
+        """The least offset that a record can have, as far as the header says it."""
+        return 0 if isinstance(self.header, LegacyHeader) else self.header.base_offset
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether the checksum agrees."""
+        if isinstance(self.header, LegacyHeader):
+            return zlib.crc32(self.data[MAGIC_POSITION:]) == self.header.crc
+        from crc32c import crc32c  # noqa: PLC0415
+
+        return bool(crc32c(self.data[CRC_START:]) == self.header.crc)
+
+    @property
+    def timestamp_type(self) -> int:
+        """-1 none, 0 CreateTime, 1 LogAppendTime. Source: Kafka TimestampType."""
+        return -1 if self.header.magic == 0 else int(self.header.is_log_append_time)
+
+    @property
+    def timestamp_type_name(self) -> str:
+        """The type of the timestamps, as Kafka names it."""
+        return _TIMESTAMP_TYPES[self.timestamp_type]
+
+    def records(self) -> Iterator[StoredRecord]:
+        """Read the records one by one. Raises: CorruptBatch, behind those that can be read."""
+        if isinstance(self.header, BatchHeader) and self.header.record_count < 0:
+            raise CorruptBatch(self.path, self.position, f"negative record count {self.header.record_count}")
+        try:
+            if isinstance(self.header, LegacyHeader):
+                batch = LegacyBatch(self.header, self.data, self.path, self.position)
+                for record, crc, is_valid in iter_messages(batch):
+                    yield StoredRecord(record, Checksum(crc, is_valid))
+            elif self.header.record_count:
+                payload = Batch(self.header, self.data, self.path, self.position).payload
+                plain = decompress(self.header.compression, payload, DECOMPRESSED_BYTES_MAX)
+                for record in iter_records(memoryview(plain), self.header):
+                    yield StoredRecord(record, None)
+        except (InvalidRecord, CorruptCompressedData, struct.error) as error:
+            raise CorruptBatch(self.path, self.position, str(error)) from error

@@ -1,0 +1,233 @@
+"""``dump`` on small log dirs: which files it shows, what it leaves out, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from cleaner.cli.main import main
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
+from storage.log.producer_state import BatchMetadata, ProducerEntry, format_snapshot
+from storage.names import TopicPartition
+from storage.records import ControlType, encode_control_batch
+from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.cleaner.dump.batches import random_log
+from tests.partition_dirs import PartitionDir, keyed
+from tests.schemas import schema
+
+NOTHING = {"out": "", "err": ""}
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> PartitionDir:
+    orders = PartitionDir(tmp_path / "data")
+    return orders.segment(0, keyed(0, "a=1", "b=2"), keyed(2, "a=3")).segment(10, keyed(10, "c=4", "a=5"))
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Any:
+    def shown(*arguments: object, status: int = 0) -> list[str]:
+        assert main(["dump", *map(str, arguments)]) == status
+        return capsys.readouterr().out.splitlines()
+
+    return shown
+
+
+def payloads(lines: list[str]) -> list[str]:
+    return [line.rpartition(" payload: ")[2] for line in lines if "payload" in line]
+
+
+def objects(lines: list[str], kind: str = "record") -> list[Any]:
+    """The JSON lines of a type; every line is held against the schema."""
+    dump_schema = schema("logcleaner.dump/1")
+    validator, found = Draft202012Validator(dump_schema), list(map(json.loads, lines))
+    for line in found:
+        validator.validate(line)
+        assert line.keys() <= dump_schema["properties"].keys()
+    return [line for line in found if line["type"] == kind]
+
+
+def in_log_dir(orders: PartitionDir) -> tuple[object, ...]:
+    return "orders-0", "--log-dir", orders.path.parent
+
+
+def test_a_partition_is_shown_segment_by_segment(orders: PartitionDir, show: Any) -> None:
+    lines = show(*in_log_dir(orders), "--print-data-log")
+    headings = [line for line in lines if line.startswith("Dumping ")]
+    assert headings == [f"Dumping {orders.log(base_offset)}" for base_offset in (0, 10)]
+    assert payloads(lines) == ["1", "2", "3", "4", "5"]
+
+
+def test_a_directory_stands_for_all_its_files(orders: PartitionDir, show: Any) -> None:
+    headings = [line for line in show(orders.path) if line.startswith("Dumping ")]
+    kinds = [Path(line.removeprefix("Dumping ")).suffix for line in headings]
+    assert kinds[:3] == [".log", ".index", ".timeindex"]
+    assert len(headings) == len(list(orders.path.iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--offset", "1"), ["2"]),
+        (("--offset", "1..10"), ["2", "3", "4"]),
+        (("--offset", "2.."), ["3", "4", "5"]),
+        (("--offset", "..1"), ["1", "2"]),
+        (("--key", "a"), ["1", "3", "5"]),
+        (("--key", "61", "--key-encoding", "hex"), ["1", "3", "5"]),
+        (("--key", "YQ==", "--key-encoding", "base64"), ["1", "3", "5"]),
+        (("--key", "a", "--offset", "1..5"), ["3"]),
+        (("--timestamp", "2100-01-01.."), []),
+        (("--timestamp", "..2100-01-01"), ["1", "2", "3", "4", "5"]),
+    ],
+)
+def test_selected_records(options: tuple[str, ...], expected: list[str], orders: PartitionDir, show: Any) -> None:
+    lines = show(*in_log_dir(orders), "--print-data-log", *options)
+    assert payloads(lines) == expected
+    assert bool(lines) == bool(expected)  # no heading of a file without a line
+    by_json = objects(show(*in_log_dir(orders), "--print-data-log", "--json", *options))
+    assert [record["value"] for record in by_json] == expected
+
+
+def test_batches_without_their_records(orders: PartitionDir, show: Any) -> None:
+    lines = show(*in_log_dir(orders), "--key", "a", "--only-batches", "--json")
+    assert [batch["baseOffset"] for batch in objects(lines, "batch")] == [0, 2, 10]
+    assert objects(lines) == []
+
+
+def test_a_key_is_found_in_leftovers_and_stray_directories_too(orders: PartitionDir, show: Any) -> None:
+    log_dir = orders.path.parent
+    orders.log(0).rename(orders.log(0).with_name(f"{0:020d}.log.deleted"))
+    stray = log_dir / f"orders-0.{'0' * 32}-stray"
+    stray.mkdir()
+    (stray / f"{5:020d}.log").write_bytes(keyed(5, "a=stray"))
+    (orders.path / f"{20:020d}.log.swap").write_bytes(keyed(20, "a=swapped"))
+    found = payloads(show("orders-0", "--log-dir", log_dir, "--key", "a"))
+    assert found == ["1", "3", "5", "swapped", "stray"]
+
+
+@pytest.mark.parametrize(
+    ("redact", "expected"),
+    [("values", ["key: a", "payload: [redacted]"]), ("keys", ["key: [redacted]", "payload: 1"])],
+)
+def test_what_others_must_not_see_is_left_out(
+    redact: str, expected: list[str], orders: PartitionDir, show: Any
+) -> None:
+    line = next(line for line in show(orders.log(0), "--print-data-log", "--redact", redact) if "payload" in line)
+    assert all(part in line for part in expected)
+    record = objects(show(orders.log(0), "--print-data-log", "--json", "--redact", redact))[0]
+    assert record[redact[:-1]] is None
+    assert record[f"{redact[:-1]}Encoding"] == "redacted"
+    assert (record["keySize"], record["valueSize"]) == (1, 1)
+
+
+def test_the_small_files(orders: PartitionDir, show: Any, tmp_path: Path) -> None:
+    log_dir, directory = orders.path.parent, orders.path
+    producer = ProducerEntry(7, 1, 2, 1_000, 5)
+    producer.batches.append(BatchMetadata(3, 11, 5, 1_000))
+    files = {
+        directory / f"{12:020d}.snapshot": format_snapshot([producer, ProducerEntry(8)]),
+        directory / f"{0:020d}.txnindex": format_aborted_txn(AbortedTxn(7, 1, 2, 3)),
+        directory / "leader-epoch-checkpoint": format_leader_epochs([LeaderEpochEntry(4, 9)]),
+        directory / "partition.metadata": b"version: 0\ntopic_id: WMzPO8fURIaxEuNp7zC_pQ\n",
+        log_dir / "recovery-point-offset-checkpoint": format_offset_checkpoint({TopicPartition("orders", 0): 12}),
+        log_dir / "meta.properties": b"version=1\nnode.id=3\n",
+    }
+    for path, data in files.items():
+        path.write_bytes(data)
+    assert [line for line in show(*files) if not line.startswith("Dumping ")] == [
+        "producerId: 7 producerEpoch: 1 coordinatorEpoch: 2 currentTxnFirstOffset: OptionalLong[5] lastTimestamp: 1000 "
+        "firstSequence: 2147483646 lastSequence: 3 lastOffset: 11 offsetDelta: 5 timestamp: 1000",
+        "producerId: 8 producerEpoch: -1 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty "
+        "lastTimestamp: -1",
+        "version: 0 producerId: 7 firstOffset: 1 lastOffset: 2 lastStableOffset: 3",
+        "epoch: 4 startOffset: 9",
+        "topicId: WMzPO8fURIaxEuNp7zC_pQ",
+        "topic: orders partition: 0 offset: 12",
+        "version=1",
+        "node.id=3",
+    ]
+    lines = show(*files, "--json")
+    assert [entry["producerId"] for entry in objects(lines, "producer")] == [7, 8]
+    assert [entry["name"] for entry in objects(lines, "property")] == ["version", "node.id"]
+
+
+def test_json_lines_keep_to_their_schema(tmp_path: Path, show: Any) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    marker = encode_control_batch(
+        ControlType.COMMIT, offset=10_000, timestamp_ms=7, producer_id=5, producer_epoch=1, coordinator_epoch=3
+    )
+    path.write_bytes(random_log(1, 30) + marker + b"torn")
+    (tmp_path / f"{0:020d}.index").write_bytes(bytes.fromhex("00000003 00000000 00000009 00000007"))
+    (tmp_path / f"{0:020d}.timeindex").write_bytes(bytes.fromhex("0000000000000005 00000003"))
+    lines = show(tmp_path, "--json", status=4)
+    assert {kind["type"] for kind in map(json.loads, lines)} >= {"file", "batch", "finding", "remark", "damage"}
+    assert objects(lines, "finding")
+    records = objects(show(path, "--print-data-log", "--json"))
+    assert records[-1]["controlType"] == "COMMIT"
+    assert records[-1]["controlData"] == {"coordinatorEpoch": 3}
+    assert {record["keyEncoding"] for record in records} == {"utf-8", "base64", None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("nowhere",), 2, "is no file, no directory and no partition"),
+        (("absent.log",), 1, "absent.log: cannot be read: No such file or directory"),
+        (("payments-0", "--log-dir", "data"), 2, "is in none of the log dirs"),
+        (("orders-0", "--log-dir", "data", "--offset", "9..3"), 2, "begins behind its end"),
+        (("orders-0", "--log-dir", "data", "--offset", "x"), 2, "is no offset"),
+        (("orders-0", "--log-dir", "data", "--offset", ".."), 2, "names no end"),
+        (("orders-0", "--log-dir", "data", "--timestamp", "soon.."), 2, "is no time"),
+        (("orders-0", "--log-dir", "data", "--key", "x", "--key-encoding", "hex"), 2, "is not hex"),
+        (("notes.txt",), 0, "Ignoring unknown file notes.txt"),
+        (("fifo.log",), 1, "is no plain file"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: tuple[str, ...],
+    status: int,
+    said: str,
+    orders: PartitionDir,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(orders.path.parent.parent)
+    Path("notes.txt").write_text("x")
+    subprocess.run(["mkfifo", "fifo.log"], check=True)
+    assert main(["dump", *arguments]) == status
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_damage_is_told_and_what_lies_behind_it_is_shown(
+    orders: PartitionDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = bytearray(keyed(0, "a=1"))
+    bad[61] = 0x7F  # the length of the record
+    orders.log(0).write_bytes(bytes(bad) + keyed(2, "a=3"))
+    assert main(["dump", "--print-data-log", str(orders.log(0)), str(orders.log(10))]) == 4
+    said = capsys.readouterr()
+    assert payloads(said.out.splitlines()) == ["3", "4", "5"]
+    assert f"{orders.log(0)} at byte 0: " in said.err
+
+
+def test_the_reader_of_a_pipe_may_leave(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(random_log(2, 400))
+    command = f"{sys.executable} -m cleaner dump --print-data-log {path} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout == f"Dumping {path}\n"
+    assert done.stderr == ""
+
+
+def test_a_file_on_the_other_side_of_a_symlink_is_shown(orders: PartitionDir, show: Any, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(orders.path)
+    assert payloads(show(link / orders.log(0).name, "--print-data-log")) == ["1", "2", "3"]

@@ -1,0 +1,58 @@
+"""Kafka's own kafka-dump-log, asked from Python: one JVM for many files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from tests.interop.kafka_jars import java
+from tests.interop.referee import OLD_JVM_OPTIONS, compiled
+from tests.interop.tally import TALLY
+
+_MAIN: Final = "DumpReferee"
+
+
+class Dumped(NamedTuple):
+    """What Kafka's tool printed, and what it threw, if it did."""
+
+    out: bytes
+    err: str
+    error: str
+    seconds: float
+
+
+class DumpReferee:
+    """A JVM with Kafka's tool; it ends with the ``with``.
+
+    Args:
+        classpath: from ``kafka_jars.kafka_classpath``.
+    """
+
+    def __init__(self, classpath: str) -> None:
+        self._scratch = tempfile.TemporaryDirectory()
+        command = [str(java()), *OLD_JVM_OPTIONS, "-cp", f"{compiled(_MAIN, classpath)}:{classpath}", _MAIN]
+        self._jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        TALLY.jvm_starts += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._jvm.communicate()
+        self._scratch.cleanup()
+
+    def dump(self, path: Path, *options: str) -> Dumped:
+        """Have the tool show one file."""
+        out, err = Path(self._scratch.name, "out"), Path(self._scratch.name, "err")
+        assert self._jvm.stdin is not None
+        assert self._jvm.stdout is not None
+        self._jvm.stdin.write(json.dumps([str(out), str(err), *options, "--files", str(path)]) + "\n")
+        self._jvm.stdin.flush()
+        answer = json.loads(self._jvm.stdout.readline())
+        return Dumped(out.read_bytes(), err.read_text("utf-8"), answer["error"], answer["seconds"])
