@@ -72,7 +72,7 @@ class TransactionAborted:
 MetadataRecord = TopicCreated | TopicRemoved | ConfigSet | TransactionBegun | TransactionEnded | TransactionAborted
 
 
-class _Message:
+class MetadataMessage:
     """Reads the fields of a message in order; every length is checked before it is used."""
 
     def __init__(self, data: bytes) -> None:
@@ -125,7 +125,7 @@ class _Message:
             raise InvalidRecord("bytes are left behind a metadata record")
 
 
-_READERS: Final[dict[int, Callable[[_Message], MetadataRecord]]] = {
+_READERS: Final[dict[int, Callable[[MetadataMessage], MetadataRecord]]] = {
     2: lambda message: TopicCreated(message.string(), message.uuid()),
     4: lambda message: ConfigSet(message.int8(), message.string(), message.string(), message.nullable_string()),
     9: lambda message: TopicRemoved(message.uuid()),
@@ -143,7 +143,7 @@ def parse_metadata_record(value: bytes) -> MetadataRecord | None:
         InvalidRecord: a frame or record version of a later Kafka, a length that reaches past the end, bytes
             left over.
     """
-    message = _Message(value)
+    message = MetadataMessage(value)
     if (frame_version := message.uvarint()) != _FRAME_VERSION:
         raise InvalidRecord(f"metadata records of frame version {frame_version} are not known")
     record_type, version = message.uvarint(), message.uvarint()

@@ -1,0 +1,199 @@
+"""The verdict on a whole start: which log dirs come up, what becomes of each partition, and what stops the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from policies.starting.facts import Failure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
+from policies.starting.files import Stopped
+from policies.starting.identity import Identities
+from policies.starting.loading import Loading
+from policies.starting.metadata import METADATA_DIR, MetadataStart
+from policies.starting.start import Dirs, Fate, LogDirStart, LogStart, Refusal, Start, StartStep, StepKind
+from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
+
+_LOG_STARTS = "log-start-offset-checkpoint"
+
+
+class Surroundings(NamedTuple):
+    """What a start depends on besides the partitions."""
+
+    release: Release
+    identities: Identities
+    metadata_dir: str
+    metadata: MetadataStart | None
+    """None where there is no metadata log, or the broker uses ZooKeeper."""
+    replicas: Replicas | None
+    """None with ZooKeeper, which tells no broker what is not its own."""
+
+
+def predict(befores: Sequence[LogDirBefore], around: Surroundings) -> Start:
+    """Return what a start does with some log dirs."""
+    refusals = [*around.identities.refusals, *_of_metadata(befores, around)]
+    log_dirs: list[LogDirStart] = []
+    for before in befores:
+        known = around.identities.offline.get(before.path) or before.failure
+        if known:
+            log_dirs.append(LogDirStart(before.path, Dirs.OFFLINE, before.is_clean, (), (), ((before.path, known),)))
+            continue
+        started, refused = _load(before, around)
+        log_dirs.append(started)
+        refusals += refused
+    refusals += _duplicates(log_dirs)
+    refusals += _without_dirs(log_dirs, around)
+    log_dirs = [_with_new_partitions(log_dir, log_dirs, around) for log_dir in log_dirs]
+    return Start(around.release, tuple(log_dirs), tuple(refusals))
+
+
+def _of_metadata(befores: Sequence[LogDirBefore], around: Surroundings) -> list[Refusal]:
+    if around.metadata is None:
+        return []
+    refusals = [around.metadata.refusal] if around.metadata.refusal else []
+    for before in befores:
+        if before.path != around.metadata_dir and before.has_metadata:
+            cause = f"the cluster metadata belong in {around.metadata_dir}"
+            refusals.append(Refusal(f"{before.path}/{METADATA_DIR}", Failure("KafkaException", cause)))
+    return refusals
+
+
+def _load(before: LogDirBefore, around: Surroundings) -> tuple[LogDirStart, list[Refusal]]:
+    refusals = [
+        Refusal(f"{before.path}/{name}", Failure("KafkaException", "no name of a partition directory"))
+        for name in before.unparsable
+    ]
+    if before.locked_by:
+        failure = Failure("KafkaException", f"{before.locked_by} holds the lock")
+        refusals.append(Refusal(f"{before.path}/.lock", failure))
+    checkpoints = (RECOVERY_POINT_CHECKPOINT, before.recovery_points), (_LOG_STARTS, before.log_starts)
+    failures = [(name, found) for name, found in checkpoints if isinstance(found, Failure) and found.is_io]
+    logs = [load_partition(partition, before, around) for partition in before.partitions]
+    for log in logs:
+        file = f"{log.name}/{log.failed_file}" if log.failed_file else log.name
+        if log.fate is Fate.REFUSES and log.failure:
+            refusals.append(Refusal(f"{before.path}/{file}", log.failure))
+        elif log.fate is Fate.TAKES_OFFLINE and log.failure:
+            failures.append((file, log.failure))
+    if isinstance(before.high_watermarks, Failure) and before.high_watermarks.is_io:
+        failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
+    state = Dirs.OFFLINE if failures else Dirs.ONLINE
+    return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
+
+
+def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Surroundings) -> LogStart:
+    """Return what a start does with one partition directory."""
+    topic_partition = partition.topic_partition
+    loading = Loading(
+        partition,
+        is_clean=before.is_clean,
+        recovery_point=_offset(before.recovery_points, topic_partition),
+        log_start=_offset(before.log_starts, topic_partition),
+    )
+    failed: tuple[Failure, str] | None = None
+    try:
+        loading.run()
+    except Stopped as stopped:
+        failed = stopped.failure, stopped.file
+    fate = _fate(partition, around, failed[0] if failed else None)
+    steps = [*loading.files.steps]
+    if fate is Fate.DELETED:
+        steps = [StartStep(StepKind.DELETE_LATER, "", "its topic was deleted", size_bytes=_bytes_of(partition))]
+    elif fate is Fate.STRAY and not partition.name.endswith(DirState.STRAY.value):
+        steps.append(StartStep(StepKind.SET_ASIDE, "", _why_stray(partition, around)))
+    return LogStart(
+        partition.name,
+        topic_partition,
+        fate,
+        tuple(steps),
+        loading.log_start,
+        loading.log_end,
+        dict(loading.files.sizes),
+        *(failed or (None, None)),
+    )
+
+
+def _offset(offsets: Offsets | Failure, topic_partition: TopicPartition) -> int:
+    return 0 if isinstance(offsets, Failure) else offsets.get(topic_partition, 0)
+
+
+def _bytes_of(partition: PartitionBefore) -> int:
+    return sum(file.size_bytes for file in partition.files)
+
+
+def _fate(partition: PartitionBefore, around: Surroundings, failure: Failure | None) -> Fate:
+    if failure:
+        return Fate.TAKES_OFFLINE if failure.is_io else Fate.REFUSES
+    if partition.name.endswith(DirState.DELETE.value):
+        return Fate.DELETED
+    if partition.name.endswith(DirState.STRAY.value) or _why_stray(partition, around):
+        return Fate.STRAY
+    return Fate.FUTURE if partition.name.endswith(DirState.FUTURE.value) else Fate.SERVED
+
+
+def _why_stray(partition: PartitionBefore, around: Surroundings) -> str:
+    """Return why a broker sets a partition aside; empty if it serves the partition."""
+    if around.replicas is None:
+        return ""
+    topic_id = partition.topic_id.id
+    if topic_id is None:
+        return "has no partition.metadata, so its topic id is not known"
+    brokers = around.replicas.brokers.get((topic_id, partition.topic_partition.partition), ())
+    if not brokers:
+        return f"the cluster metadata know no partition {partition.topic_partition.partition} of topic id {topic_id}"
+    if around.replicas.node_id not in brokers:
+        hosts = ", ".join(map(str, brokers))
+        return f"the cluster metadata place it on {hosts}, not on node {around.replicas.node_id}"
+    return ""
+
+
+def _duplicates(log_dirs: Sequence[LogDirStart]) -> list[Refusal]:
+    seen: dict[tuple[TopicPartition, Fate], str] = {}
+    refusals = []
+    for log_dir in log_dirs:
+        for log in log_dir.logs:
+            if log.fate in (Fate.SERVED, Fate.FUTURE):
+                key, path = (log.topic_partition, log.fate), f"{log_dir.path}/{log.name}"
+                if key in seen:
+                    cause = f"the same partition is in {seen[key]}"
+                    refusals.append(Refusal(path, Failure("IllegalStateException", cause)))
+                seen[key] = path
+    return refusals
+
+
+def _without_dirs(log_dirs: Sequence[LogDirStart], around: Surroundings) -> list[Refusal]:
+    offline = [log_dir for log_dir in log_dirs if log_dir.state is Dirs.OFFLINE]
+    fatal = offline if len(offline) == len(log_dirs) else [
+        log_dir for log_dir in offline if around.metadata and log_dir.path == around.metadata_dir
+    ]  # fmt: skip
+    return [
+        Refusal(f"{log_dir.path}/{file}", failure._replace(is_io=False))
+        for log_dir in fatal
+        for file, failure in log_dir.failures
+    ]
+
+
+def _with_new_partitions(
+    log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: Surroundings
+) -> LogDirStart:
+    """Add the partitions that the metadata place here and that no log dir has: they begin empty."""
+    if around.replicas is None or log_dir is not log_dirs[0] or len(log_dirs) > 1:
+        return log_dir
+    return log_dir._replace(steps=(*log_dir.steps, *_new_partitions(log_dir.logs, around.replicas)))
+
+
+def _new_partitions(logs: Sequence[LogStart], replicas: Replicas) -> list[StartStep]:
+    served = {log.topic_partition for log in logs if log.fate is Fate.SERVED}
+    return [
+        StartStep(StepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty")
+        for partition in _assigned(replicas)
+        if partition not in served
+    ]
+
+
+def _assigned(replicas: Replicas) -> list[TopicPartition]:
+    names: Mapping[str, str] = replicas.names
+    return sorted(
+        TopicPartition(names[topic_id], partition)
+        for (topic_id, partition), brokers in replicas.brokers.items()
+        if replicas.node_id in brokers and topic_id in names
+    )
