@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from policies.starting.facts import Failure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
 from policies.starting.files import Stopped
@@ -13,7 +13,8 @@ from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.start import Dirs, Fate, LogDirStart, LogStart, Refusal, Start, StartStep, StepKind
 from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
 
-_LOG_STARTS = "log-start-offset-checkpoint"
+OVERFLOW: Final = "LogSegmentOffsetOverflowException"
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
 class Surroundings(NamedTuple):
@@ -93,7 +94,10 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sur
     try:
         loading.run()
     except Stopped as stopped:
-        failed = stopped.failure, stopped.file
+        if stopped.failure.exception == OVERFLOW:
+            loading.files.note(StepKind.SPLIT, stopped.file, stopped.failure.cause)
+        else:
+            failed = stopped.failure, stopped.file
     fate = _fate(partition, around, failed[0] if failed else None)
     steps = [*loading.files.steps]
     if fate is Fate.DELETED:

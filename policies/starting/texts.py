@@ -150,7 +150,7 @@ def _lines(data: bytes) -> list[str]:
     try:
         lines = _LINE_END.split(data.decode())
     except UnicodeDecodeError:
-        raise _Wrong("IOException", "not UTF-8", is_io=True) from None
+        raise _Wrong("MalformedInputException", "not UTF-8", is_io=True) from None
     return lines if lines[-1] else lines[:-1]
 
 

@@ -29,7 +29,7 @@ DELAYED_SECONDS: Final = 2.5
 """For what a broker deletes with a delay; the delays are set to less."""
 NODE_ID: Final = 1
 STARTED: Final = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
-OFFLINE: Final = re.compile(r"Stopping serving logs in dir (\S+)")
+OFFLINE: Final = re.compile(r"(?:Stopping serving logs in dir|Failed to create or validate data directory) (\S+)")
 _HOUR_MS: Final = 3_600_000
 SETTINGS: Final = {
     "log.cleaner.enable": "false",

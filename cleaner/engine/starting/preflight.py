@@ -69,7 +69,7 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         return int(text) if text and text.isdigit() else node.interval_bytes
 
     befores = [
-        read_log_dir(path, _user_of(path), interval, lambda: node.release.major > 2)  # noqa: PLR2004
+        read_log_dir(path, _user_of(path), interval, knows_remote=node.release.major > 2)  # noqa: PLR2004
         for path in log_dirs
     ]
     return predict(befores, around)
@@ -77,7 +77,10 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
 
 def _user_of(path: Path) -> User:
     """Return the owner of a log dir: the broker is taken to run as that user."""
-    status = path.stat()
+    try:
+        status = path.stat()
+    except FileNotFoundError:  # the broker makes it, or cannot start
+        return User(0, 0)
     return User(status.st_uid, status.st_gid)
 
 

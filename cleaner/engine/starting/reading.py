@@ -63,11 +63,12 @@ def read_identity(path: Path) -> IdentityBefore:
         data = read_file(file)
         found = None if data is None else parse_properties(data, str(file))
     except (UnreadableFile, InvalidConfig) as error:
-        return IdentityBefore(str(path), None, str(error))
+        is_absent = not path.is_dir() and not path.exists()
+        return IdentityBefore(str(path), None, None if is_absent else str(error))
     return IdentityBefore(str(path), found and {key: one.value for key, one in found.items()})
 
 
-def read_log_dir(path: Path, user: User, interval: Interval, knows_remote: Callable[[], bool]) -> LogDirBefore:
+def read_log_dir(path: Path, user: User, interval: Interval, *, knows_remote: bool) -> LogDirBefore:
     """Read the facts of a log dir.
 
     Args:
@@ -77,8 +78,10 @@ def read_log_dir(path: Path, user: User, interval: Interval, knows_remote: Calla
         knows_remote: whether this Kafka leaves ``remote-log-index-cache`` alone.
     """
     failure = _unusable(path, user)
-    names, unparsable = ([], []) if failure else _directories(path, knows_remote())
-    partitions = [] if failure else [read_partition(path, name, tp, user, interval) for name, tp in names]
+    if failure:
+        return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
+    names, unparsable = _directories(path, knows_remote)
+    partitions = [read_partition(path, name, topic_partition, user, interval) for name, topic_partition in names]
     return LogDirBefore(
         str(path),
         (path / CLEAN_SHUTDOWN_FILE).exists(),
@@ -89,7 +92,6 @@ def read_log_dir(path: Path, user: User, interval: Interval, knows_remote: Calla
         tuple(unparsable),
         (path / METADATA_DIR).is_dir(),
         holder_of(path),
-        failure,
     )
 
 

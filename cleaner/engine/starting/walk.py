@@ -38,6 +38,7 @@ _LONG_BITS: Final = 64
 _WINDOW_BYTES: Final = 1 << 20
 _ABORT: Final = 0
 CORRUPT: Final = "CorruptRecordException"
+OVERFLOW: Final = "LogSegmentOffsetOverflowException"
 
 
 class Walked(NamedTuple):
@@ -161,10 +162,25 @@ def recover(log: LogBytes, base_offset: int, interval_bytes: int) -> RecoveredLo
                 break
             failure = recovery.take(batch)
             if failure is not None:
-                return recovery.result(failure.cause, failure)
+                return recovery.result(failure.cause, _after_overflow(log, base_offset, failure))
     except CorruptRecord as error:
         cause = error.cause
     return recovery.result(cause, None)
+
+
+def _after_overflow(log: LogBytes, base_offset: int, failure: Failure) -> Failure:
+    """Return the exception of the split that an offset overflow asks for, if the segment's last offset does fit."""
+    if failure.exception != OVERFLOW:
+        return failure
+    last = None
+    try:
+        for last in walk(log):
+            pass
+    except CorruptRecord as error:
+        return Failure(CORRUPT, f"byte {error.position}: {error.cause}")
+    if last is not None and last.last_offset - base_offset > _RELATIVE_MAX:
+        return failure
+    return Failure("IllegalArgumentException", f"{failure.cause}, and the last offset does: no split is possible")
 
 
 class _Recovery:
@@ -185,7 +201,7 @@ class _Recovery:
         """Take a valid batch; returns the exception at which the recovery ends."""
         if not 0 <= batch.last_offset - self._base <= _RELATIVE_MAX:
             cause = f"offset {batch.last_offset} does not fit a segment of base {self._base}"
-            return Failure("LogSegmentOffsetOverflowException", cause)
+            return Failure(OVERFLOW, cause)
         if batch.max_timestamp_ms > self._largest[0]:
             self._largest = batch.max_timestamp_ms, batch.last_offset
         if self._valid - self._indexed_at > self._interval:
