@@ -17,7 +17,7 @@ from typing import NoReturn
 from cleaner import __version__
 from cleaner.cli.change import clean, free, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
-from cleaner.cli.look import analyze, config, diff, explain, export, history, topics
+from cleaner.cli.look import analyze, config, diff, explain, export, history, preflight, topics
 from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
@@ -28,6 +28,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "run": run,
     "topics": topics,
     "explain": explain,
+    "preflight": preflight,
     "config": config,
     "analyze": analyze,
     "history": history,

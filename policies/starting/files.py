@@ -41,6 +41,14 @@ class Files:
         """Return the names, sorted as Kafka sorts them."""
         return sorted(self.sizes)
 
+    def net_steps(self) -> tuple[StartStep, ...]:
+        """Return the steps without those that only make anew what others delete, as happens to producer snapshots."""
+        written = {step.file for step in self.steps if step.kind is StepKind.WRITE}
+        deleted = {step.file for step in self.steps if step.kind is StepKind.DELETE}
+        renewed = written & deleted
+        pairs = (StepKind.WRITE, StepKind.DELETE)
+        return tuple(step for step in self.steps if step.kind not in pairs or step.file not in renewed)
+
     def note(self, kind: StepKind, file: str, why: str, **places: int | None) -> None:
         """Note a step."""
         self.steps.append(StartStep(kind, file, why, **places))  # type: ignore[arg-type]

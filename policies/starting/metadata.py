@@ -59,7 +59,7 @@ def load_metadata(before: MetadataBefore, path: str) -> MetadataStart:
         before.partition.name,
         TopicPartition(CLUSTER_METADATA_TOPIC, 0),
         Fate.REFUSES if failed else Fate.SERVED,
-        tuple(loading.files.steps),
+        loading.files.net_steps(),
         loading.log_start,
         loading.log_end,
         dict(loading.files.sizes),

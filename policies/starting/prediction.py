@@ -99,7 +99,7 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sur
         else:
             failed = stopped.failure, stopped.file
     fate = _fate(partition, around, failed[0] if failed else None)
-    steps = [*loading.files.steps]
+    steps = [*loading.files.net_steps()]
     if fate is Fate.DELETED:
         steps = [StartStep(StepKind.DELETE_LATER, "", "its topic was deleted", size_bytes=_bytes_of(partition))]
     elif fate is Fate.STRAY and not partition.name.endswith(DirState.STRAY.value):
