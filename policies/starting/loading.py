@@ -57,6 +57,7 @@ class Loading:
         self._producers = self._new_producers()
         self._clear_leftovers()
         self._load_segments()
+        self._complete_swaps()
         if before.name.endswith("-delete"):
             self._load_doomed()
         else:
@@ -75,10 +76,13 @@ class Loading:
 
     # leftovers
 
-    def _clear_leftovers(self) -> None:
+    def _check_readable(self) -> None:
         for file in self._before.files:
             if not file.is_readable:
                 raise Stopped(Failure("IOException", "the broker's user may not read it", is_io=True), file.name)
+
+    def _clear_leftovers(self) -> None:
+        self._check_readable()
         names = self.files.names()
         for name in names:
             if name.endswith(DELETED) and not name.endswith(SNAPSHOT_DELETED):
@@ -109,6 +113,9 @@ class Loading:
             if name.endswith(SWAP):
                 self.files.rename(name, name.removesuffix(SWAP), "finishes a compaction that was interrupted")
 
+    def _complete_swaps(self) -> None:
+        """Do what an older Kafka does once the segments are loaded."""
+
     # segments
 
     def _load_segments(self) -> None:
@@ -136,7 +143,11 @@ class Loading:
                 self._recover_segment(base)
             elif failure:
                 raise Stopped(failure, txn_index_name(base))
-        insort(self.bases, base)
+        self._add(base)
+
+    def _add(self, base: int) -> None:
+        if base not in self.bases:
+            insort(self.bases, base)
 
     def _txn_index_failure(self, base: int) -> Failure | None:
         name = txn_index_name(base)
@@ -159,8 +170,7 @@ class Loading:
         before_bytes = self.files.sizes[log]
         self.files.note(StepKind.RECOVER, log, _RECOVERED, size_bytes=before_bytes)
         found = self._recovered.get(base) or self._found_in(log, base)
-        if found.failure:
-            raise Stopped(found.failure, log)
+        self._stop_at(found, log)
         self._recovered[base] = found
         self.files.sizes[index_name(base)] = self.files.sizes[time_index_name(base)] = 0
         if found.aborts:
@@ -173,6 +183,10 @@ class Loading:
             self._cut(log, found.valid_bytes, end, found.cause or "the file ends within a batch")
         producers.write()
         return is_cut
+
+    def _stop_at(self, found: RecoveredLog, log: str) -> None:
+        if found.failure:
+            raise Stopped(found.failure, log)
 
     def _found_in(self, log: str, base: int) -> RecoveredLog:
         name = self._on_disk(log)
@@ -206,7 +220,7 @@ class Loading:
             try:
                 is_cut = self._recover_segment(base)
             except Stopped as stopped:
-                if stopped.failure.exception not in ("InvalidOffsetException", "IOException"):
+                if stopped.failure.exception != "InvalidOffsetException":
                     raise
                 is_cut = self.files.sizes[log_name(base)] > 0
                 self._emptied.add(base)

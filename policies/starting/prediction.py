@@ -9,10 +9,13 @@ from policies.starting.facts import Failure, LogDirBefore, Offsets, PartitionBef
 from policies.starting.files import Stopped
 from policies.starting.identity import Identities
 from policies.starting.loading import Loading
+from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
 from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.start import Dirs, Fate, LogDirStart, LogStart, Refusal, Start, StartStep, StepKind
 from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
 
+IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
+_OLD_MAJOR: Final = 2
 OVERFLOW: Final = "LogSegmentOffsetOverflowException"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 
@@ -69,6 +72,8 @@ def _load(before: LogDirBefore, around: Surroundings) -> tuple[LogDirStart, list
     checkpoints = (RECOVERY_POINT_CHECKPOINT, before.recovery_points), (_LOG_STARTS, before.log_starts)
     failures = [(name, found) for name, found in checkpoints if isinstance(found, Failure) and found.is_io]
     logs = [load_partition(partition, before, around) for partition in before.partitions]
+    if around.metadata and before.path == around.metadata_dir:
+        logs.insert(0, around.metadata.log)
     for log in logs:
         file = f"{log.name}/{log.failed_file}" if log.failed_file else log.name
         if log.fate is Fate.REFUSES and log.failure:
@@ -84,7 +89,8 @@ def _load(before: LogDirBefore, around: Surroundings) -> tuple[LogDirStart, list
 def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Surroundings) -> LogStart:
     """Return what a start does with one partition directory."""
     topic_partition = partition.topic_partition
-    loading = Loading(
+    is_old = around.release < SWAPS_RENAMED_SINCE
+    loading = (OldLoading if is_old else Loading)(
         partition,
         is_clean=before.is_clean,
         recovery_point=_offset(before.recovery_points, topic_partition),
@@ -98,7 +104,7 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sur
             loading.files.note(StepKind.SPLIT, stopped.file, stopped.failure.cause)
         else:
             failed = stopped.failure, stopped.file
-    fate = _fate(partition, around, failed[0] if failed else None)
+    fate = _fate(partition, around, failed)
     steps = [*loading.files.net_steps()]
     if fate is Fate.DELETED:
         steps = [StartStep(StepKind.DELETE_LATER, "", "its topic was deleted", size_bytes=_bytes_of(partition))]
@@ -124,9 +130,11 @@ def _bytes_of(partition: PartitionBefore) -> int:
     return sum(file.size_bytes for file in partition.files)
 
 
-def _fate(partition: PartitionBefore, around: Surroundings, failure: Failure | None) -> Fate:
-    if failure:
-        return Fate.TAKES_OFFLINE if failure.is_io else Fate.REFUSES
+def _fate(partition: PartitionBefore, around: Surroundings, failed: tuple[Failure, str] | None) -> Fate:
+    if failed:
+        is_fatal = around.release.major <= _OLD_MAJOR and failed[1] in IO_BY_CHECKPOINT
+        goes_offline = failed[0].is_io and not is_fatal
+        return Fate.TAKES_OFFLINE if goes_offline else Fate.REFUSES
     if partition.name.endswith(DirState.DELETE.value):
         return Fate.DELETED
     if partition.name.endswith(DirState.STRAY.value) or _why_stray(partition, around):

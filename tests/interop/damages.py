@@ -366,7 +366,7 @@ def stray_snapshots(dice: random.Random, directory: Path) -> str | None:
 def lost_epochs(dice: random.Random, directory: Path) -> str | None:
     """No ``leader-epoch-checkpoint``, or an empty one."""
     path = directory / "leader-epoch-checkpoint"
-    path.unlink()
+    path.unlink(missing_ok=True)
     if dice.random() < 0.5:
         path.touch()
     return directory.name
@@ -424,6 +424,8 @@ def odd_epochs(dice: random.Random, directory: Path) -> str | None:
 
 def lost_topic_id(dice: random.Random, directory: Path) -> str | None:
     """No ``partition.metadata``."""
+    if not (directory / "partition.metadata").exists():
+        return None
     (directory / "partition.metadata").unlink()
     return directory.name
 

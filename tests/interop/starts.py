@@ -27,6 +27,8 @@ START_SECONDS_MAX: Final = 90
 POLL_SECONDS: Final = 0.1
 DELAYED_SECONDS: Final = 2.5
 """For what a broker deletes with a delay; the delays are set to less."""
+FORGOTTEN_SECONDS: Final = 2
+"""Then ZooKeeper has noticed that a killed broker is gone."""
 NODE_ID: Final = 1
 STARTED: Final = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
 OFFLINE: Final = re.compile(r"(?:Stopping serving logs in dir|Failed to create or validate data directory) (\S+)")
@@ -150,7 +152,7 @@ class Kafka2:
             "broker.id": str(NODE_ID),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": self.zookeeper,
-            "zookeeper.session.timeout.ms": "2000",
+            "zookeeper.session.timeout.ms": "1000",
             "log.dirs": ",".join(map(str, log_dirs)),
             **SETTINGS,
             **settings,
@@ -169,6 +171,7 @@ class Kafka2:
         finally:
             process.kill()
             process.wait()
+            time.sleep(FORGOTTEN_SECONDS)
 
 
 _SIMPLE_LOGGER: Final = (
@@ -189,6 +192,7 @@ def zookeeper(classpath: str, scratch: Path) -> Iterator[str]:
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",
             "maxClientCnxns": "0",
+            "tickTime": "500",
         },
     )
     with (scratch / "zookeeper.out").open("wb") as output:
