@@ -20,7 +20,7 @@ class Release(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-class Failure(NamedTuple):
+class KafkaFailure(NamedTuple):
     """The exception that Kafka raises at something."""
 
     exception: str
@@ -40,7 +40,7 @@ class FileBefore(NamedTuple):
 
 
 class RecoveredLog(NamedTuple):
-    """What Kafka's recovery of a segment finds: it reads the batches in order, and checks the CRC of each."""
+    """The findings of Kafka's recovery of a segment, which reads the batches in order and checks the CRC of each."""
 
     valid_bytes: int
     next_offset: int | None
@@ -51,14 +51,14 @@ class RecoveredLog(NamedTuple):
     """Whether a marker of an aborted transaction is among the valid batches."""
     cause: str | None
     """Why the batch at ``valid_bytes`` is not valid; None at the end of the file."""
-    failure: Failure | None = None
+    failure: KafkaFailure | None = None
     """The exception that leaves the recovery; None if it ends as usual."""
 
 
 class Contents(Protocol):
     """Answers about the contents of the files of one partition directory. Each answer is read when it is asked for."""
 
-    def next_offset(self, log: str, index: str | None, base_offset: int) -> int | Failure:
+    def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         """Return the offset behind the last batch, as found from the last entry of the offset index on."""
         ...
 
@@ -66,7 +66,7 @@ class Contents(Protocol):
         """Return what the recovery of a segment finds."""
         ...
 
-    def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> Failure | None:
+    def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> KafkaFailure | None:
         """Return the exception at which the rebuilding of the producer state ends in this segment, if any."""
         ...
 
@@ -74,16 +74,16 @@ class Contents(Protocol):
         """Return whether a producer snapshot has a known version, a right CRC and all its entries."""
         ...
 
-    def txn_index_failure(self, name: str, base_offset: int) -> Failure | None:
+    def txn_index_failure(self, name: str, base_offset: int) -> KafkaFailure | None:
         """Return the exception of Kafka's sanity check of a transaction index, if any."""
         ...
 
 
 class TopicId(NamedTuple):
-    """What Kafka reads in ``partition.metadata``."""
+    """The topic id that Kafka reads in ``partition.metadata``."""
 
     id: str | None
-    failure: Failure | None = None
+    failure: KafkaFailure | None = None
 
 
 class PartitionBefore(NamedTuple):
@@ -92,14 +92,14 @@ class PartitionBefore(NamedTuple):
     name: str
     topic_partition: TopicPartition
     files: tuple[FileBefore, ...]
-    leader_epochs: Failure | None
+    leader_epochs: KafkaFailure | None
     topic_id: TopicId
     contents: Contents
     is_writable: bool = True
 
 
 class Replicas(NamedTuple):
-    """What the cluster metadata says of the partitions, as far as the broker will read it."""
+    """The brokers of each partition, from the cluster metadata, as far as the broker will read it."""
 
     node_id: int
     brokers: Mapping[tuple[str, int], tuple[int, ...]]
@@ -114,14 +114,14 @@ class LogDirBefore(NamedTuple):
     path: str
     is_clean: bool
     """Whether the marker of a clean shutdown lies there."""
-    recovery_points: Offsets | Failure
-    log_starts: Offsets | Failure
-    high_watermarks: Offsets | Failure
+    recovery_points: Offsets | KafkaFailure
+    log_starts: Offsets | KafkaFailure
+    high_watermarks: Offsets | KafkaFailure
     partitions: tuple[PartitionBefore, ...]
     unparsable: tuple[str, ...]
     """Names of directories that are no partition directory."""
     has_metadata: bool = False
     """Whether ``__cluster_metadata-0`` lies there."""
     locked_by: str | None = None
-    failure: Failure | None = None
+    failure: KafkaFailure | None = None
     """Why the dir cannot be used at all."""

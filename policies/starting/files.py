@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from policies.starting.facts import Failure, FileBefore
+from policies.starting.facts import FileBefore, KafkaFailure
 from policies.starting.start import StartStep, StepKind
 from storage.names import FileKind, segment_file_name
 
@@ -17,10 +17,10 @@ SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
-class Stopped(Exception):
+class LoadingStopped(Exception):
     """The exception that ends the loading of a partition, and the file that it is about."""
 
-    def __init__(self, failure: Failure, file: str) -> None:
+    def __init__(self, failure: KafkaFailure, file: str) -> None:
         super().__init__(failure, file)
         self.failure, self.file = failure, file
 
@@ -79,10 +79,10 @@ class Files:
 
 
 def base_offset_of(name: str) -> int:
-    """Return the number before the first dot. Raises: Stopped, as Kafka's ``NumberFormatException``."""
+    """Return the number before the first dot. Raises: LoadingStopped, as Kafka's ``NumberFormatException``."""
     text = name.partition(".")[0]
     if not _is_long(text):
-        raise Stopped(Failure("NumberFormatException", f"{text!r} is no offset"), name)
+        raise LoadingStopped(KafkaFailure("NumberFormatException", f"{text!r} is no offset"), name)
     return int(text)
 
 
@@ -94,7 +94,7 @@ def offset_if_any(name: str) -> int | None:
 
 def _is_long(text: str) -> bool:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    return digits.isascii() and digits.isdigit() and len(digits) <= 40 and abs(int(text)) <= OFFSET_MAX  # noqa: PLR2004
+    return digits.isascii() and digits.isdigit() and len(digits) <= 40 and abs(int(text)) <= OFFSET_MAX
 
 
 def log_name(base_offset: int) -> str:

@@ -1,4 +1,4 @@
-"""Whether the ``meta.properties`` of the log dirs let a broker start.
+"""Checks the ``meta.properties`` of the log dirs as a starting broker does.
 
 Source: Kafka 4.3 ``MetaProperties``, ``MetaPropertiesEnsemble``, ``KafkaRaftServer.initializeLogDirs``; Kafka 2.8
 ``BrokerMetadataCheckpoint``, ``KafkaServer``.
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from policies.starting.facts import Failure
+from policies.starting.facts import KafkaFailure
 from policies.starting.start import Refusal
 
 _FILE: Final = "meta.properties"
@@ -23,7 +23,7 @@ _RUNTIME: Final = "RuntimeException"
 
 
 class Identity(NamedTuple):
-    """What the ``meta.properties`` of one log dir says."""
+    """The ids that the ``meta.properties`` of one log dir states."""
 
     version: int
     cluster_id: str | None
@@ -72,10 +72,10 @@ def _uuid(text: str) -> bytes | None:
 
 
 class Identities(NamedTuple):
-    """What comes of the ``meta.properties`` of all log dirs."""
+    """The consequences of the ``meta.properties`` of all log dirs."""
 
     refusals: tuple[Refusal, ...]
-    offline: Mapping[str, Failure]
+    offline: Mapping[str, KafkaFailure]
     """Log dirs that go offline over theirs."""
     rewritten: tuple[str, ...]
     """Log dirs whose file gets a new ``directory.id``."""
@@ -89,19 +89,21 @@ def check_identities(befores: Sequence[IdentityBefore], node_id: int | None, met
         node_id: ``node.id`` of the configuration; None if it is not known.
         metadata_dir: the log dir of the metadata log.
     """
-    parsed = {
-        before.path: before.unreadable if before.unreadable else parse_identity(before.properties)
-        for before in befores
-        if before.unreadable or before.properties is not None
-    }
+    parsed: dict[str, Identity | str] = {}
+    for before in befores:
+        if before.unreadable:
+            parsed[before.path] = before.unreadable
+        elif before.properties is not None:
+            parsed[before.path] = parse_identity(before.properties)
     good = {path: found for path, found in parsed.items() if isinstance(found, Identity)}
-    broken = {path: Failure(_RUNTIME, found, is_io=True) for path, found in parsed.items() if isinstance(found, str)}
+    unread = {path: found for path, found in parsed.items() if isinstance(found, str)}
+    broken = {path: KafkaFailure(_RUNTIME, cause, is_io=True) for path, cause in unread.items()}
     refusal = _mismatch(good, node_id)
     if not good:
-        refusal = Refusal(_file(befores[0].path), Failure(_RUNTIME, "no readable meta.properties is there"))
+        refusal = Refusal(_file(befores[0].path), KafkaFailure(_RUNTIME, "no readable meta.properties is there"))
     elif refusal is None and metadata_dir in broken:
         cause = f"{broken[metadata_dir].cause}, in the log dir of the cluster metadata"
-        refusal = Refusal(_file(metadata_dir), Failure(_RUNTIME, cause))
+        refusal = Refusal(_file(metadata_dir), KafkaFailure(_RUNTIME, cause))
     if refusal is None:
         refusal = _missing(befores, good)
     rewritten = tuple(path for path, identity in good.items() if identity.directory_id is None)
@@ -125,7 +127,7 @@ def _mismatch(good: Mapping[str, Identity], node_id: int | None) -> Refusal | No
             cause = _directory_cause(identity.directory_id, seen)
             seen[identity.directory_id] = path
         if cause is not None:
-            return Refusal(_file(path), Failure(_RUNTIME, cause))
+            return Refusal(_file(path), KafkaFailure(_RUNTIME, cause))
     return None
 
 
@@ -140,11 +142,11 @@ def _directory_cause(directory_id: bytes, seen: Mapping[bytes, str]) -> str | No
 def _missing(befores: Sequence[IdentityBefore], good: Mapping[str, Identity]) -> Refusal | None:
     for before in befores:
         if before.properties is None and not before.unreadable:
-            return Refusal(_file(before.path), Failure(_RUNTIME, "is missing: the log dir was not formatted"))
+            return Refusal(_file(before.path), KafkaFailure(_RUNTIME, "is missing: the log dir was not formatted"))
     for path, identity in sorted(good.items()):
         for what, value in (("node id", identity.node_id), ("cluster.id", identity.cluster_id)):
             if value is None:
-                return Refusal(_file(path), Failure(_RUNTIME, f"has no {what}"))
+                return Refusal(_file(path), KafkaFailure(_RUNTIME, f"has no {what}"))
     return None
 
 

@@ -1,4 +1,4 @@
-"""What the loader does with one partition directory, step by step as it does it.
+"""Loads one partition directory as Kafka's loader does, step by step, on a list of its files.
 
 Steps:      leftovers (``.deleted``, ``.cleaned``, ``.swap``); segments and their indexes; recovery behind the recovery
             point after an unclean shutdown; the end of the log; producer snapshots.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import Final
 
-from policies.starting.facts import Failure, PartitionBefore, RecoveredLog
+from policies.starting.facts import KafkaFailure, PartitionBefore, RecoveredLog
 from policies.starting.files import (
     CLEANED,
     DELETED,
@@ -19,7 +19,7 @@ from policies.starting.files import (
     SNAPSHOT_DELETED,
     SWAP,
     Files,
-    Stopped,
+    LoadingStopped,
     base_offset_of,
     index_name,
     log_name,
@@ -50,10 +50,10 @@ class Loading:
         self.log_end: int | None = None
 
     def run(self) -> None:
-        """Load the partition. Raises: Stopped, with the exception that Kafka raises."""
+        """Load the partition. Raises: LoadingStopped, with the exception that Kafka raises."""
         before = self._before
         if before.leader_epochs:
-            raise Stopped(before.leader_epochs, "leader-epoch-checkpoint")
+            raise LoadingStopped(before.leader_epochs, "leader-epoch-checkpoint")
         self._producers = self._new_producers()
         self._clear_leftovers()
         self._load_segments()
@@ -65,11 +65,12 @@ class Loading:
         self.log_start = max(self._checkpointed_start, self.bases[0])
         assert self.log_end is not None
         self._producers.remove_strays(self.bases)
-        self._producers.rebuild(
-            self.bases, self.log_start, self.log_end, self._replay, trusts_absence=self._is_clean
-        )
+        self._producers.rebuild(self.bases, self.log_start, self.log_end, self._replay, trusts_absence=self._is_clean)
+        if not before.is_writable and self.files.net_steps():
+            cause = "the owner of the log dir may not write to the directory"
+            raise LoadingStopped(KafkaFailure("AccessDeniedException", cause, is_io=True), "")
         if before.topic_id.failure:
-            raise Stopped(before.topic_id.failure, "partition.metadata")
+            raise LoadingStopped(before.topic_id.failure, "partition.metadata")
 
     def _new_producers(self) -> Producers:
         return Producers(self.files, self._contents, self._fresh_snapshots)
@@ -79,7 +80,10 @@ class Loading:
     def _check_readable(self) -> None:
         for file in self._before.files:
             if not file.is_readable:
-                raise Stopped(Failure("IOException", "the broker's user may not read it", is_io=True), file.name)
+                raise LoadingStopped(
+                    KafkaFailure("IOException", "the owner of the log dir may not read and write it", is_io=True),
+                    file.name,
+                )
 
     def _clear_leftovers(self) -> None:
         self._check_readable()
@@ -130,7 +134,7 @@ class Loading:
         log, index, time_index = log_name(base), index_name(base), time_index_name(base)
         self.files.create(log, "its name has not 20 digits: an empty one is made")
         if self.files.sizes[log] > LOG_BYTES_MAX:
-            raise Stopped(Failure("KafkaException", "larger than 2,147,483,647 bytes"), log)
+            raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), log)
         if index not in self.files:
             self.files.note(StepKind.REBUILD, index, "is missing")
             self._recover_segment(base)
@@ -142,14 +146,14 @@ class Loading:
                 self.files.note(StepKind.REBUILD, txn_index_name(base), failure.cause)
                 self._recover_segment(base)
             elif failure:
-                raise Stopped(failure, txn_index_name(base))
+                raise LoadingStopped(failure, txn_index_name(base))
         self._add(base)
 
     def _add(self, base: int) -> None:
         if base not in self.bases:
             insort(self.bases, base)
 
-    def _txn_index_failure(self, base: int) -> Failure | None:
+    def _txn_index_failure(self, base: int) -> KafkaFailure | None:
         name = txn_index_name(base)
         return self._contents.txn_index_failure(self._name_before(name), base) if name in self.files else None
 
@@ -163,7 +167,7 @@ class Loading:
         return {swap.removesuffix(SWAP): swap for swap in swaps}
 
     def _recover_segment(self, base: int) -> bool:
-        """Recover a segment; returns whether its log was cut. Raises: Stopped."""
+        """Recover a segment; returns whether its log was cut. Raises: LoadingStopped."""
         log = log_name(base)
         producers = self._new_producers()
         producers.rebuild(self.bases, self._checkpointed_start, base, self._replay, trusts_absence=False)
@@ -186,7 +190,7 @@ class Loading:
 
     def _stop_at(self, found: RecoveredLog, log: str) -> None:
         if found.failure:
-            raise Stopped(found.failure, log)
+            raise LoadingStopped(found.failure, log)
 
     def _found_in(self, log: str, base: int) -> RecoveredLog:
         name = self._on_disk(log)
@@ -194,9 +198,7 @@ class Loading:
 
     def _cut(self, log: str, position: int, end_offset: int, cause: str) -> None:
         lost_bytes = self.files.sizes[log] - position
-        self.files.note(
-            StepKind.TRUNCATE, log, cause, position=position, offset=end_offset, size_bytes=lost_bytes
-        )
+        self.files.note(StepKind.TRUNCATE, log, cause, position=position, offset=end_offset, size_bytes=lost_bytes)
         self.files.sizes[log] = position
 
     # recovery and the end of the log
@@ -211,7 +213,7 @@ class Loading:
         for name in (index_name(last), time_index_name(last)):
             if last not in self._recovered and self.files.sizes.get(name, 0) > INDEX_BYTES_MAX:
                 cause = f"{self.files.sizes[name]} bytes are more than segment.index.bytes"
-                raise Stopped(Failure("IllegalArgumentException", cause), name)
+                raise LoadingStopped(KafkaFailure("IllegalArgumentException", cause), name)
             self.files.create(name, "is missing: made empty")
 
     def _recover_unflushed(self) -> None:
@@ -219,7 +221,7 @@ class Loading:
         for place, base in enumerate(unflushed):
             try:
                 is_cut = self._recover_segment(base)
-            except Stopped as stopped:
+            except LoadingStopped as stopped:
                 if stopped.failure.exception != "InvalidOffsetException":
                     raise
                 is_cut = self.files.sizes[log_name(base)] > 0
@@ -274,8 +276,8 @@ class Loading:
 
     def _next_offset(self, log: str, index: str | None, base: int) -> int:
         found = self._contents.next_offset(log, index, base)
-        if isinstance(found, Failure):
-            raise Stopped(found, log)
+        if isinstance(found, KafkaFailure):
+            raise LoadingStopped(found, log)
         return found
 
     def _begin_empty(self) -> None:
@@ -290,10 +292,8 @@ class Loading:
             self.bases = [0]
         self.log_end = 0
 
-    def _replay(self, base: int, start_offset: int) -> Failure | None:
+    def _replay(self, base: int, start_offset: int) -> KafkaFailure | None:
         log = self._on_disk(log_name(base))
         if log is None or base in self._emptied or base in self._recovered:
             return None
         return self._contents.replay(log, self._on_disk(index_name(base)), base, start_offset)
-
-

@@ -1,4 +1,4 @@
-"""What a start of Kafka 4 does with the cluster metadata in ``__cluster_metadata-0``, before it looks at any topic.
+"""Loads the cluster metadata as Kafka 4 does, from ``__cluster_metadata-0``, before it looks at any topic.
 
 The metadata log is recovered at each start, from its beginning on, also after a clean shutdown.
 
@@ -12,15 +12,17 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from policies.starting.facts import Failure, PartitionBefore
-from policies.starting.files import Stopped, log_name
+from policies.starting.facts import KafkaFailure, PartitionBefore
+from policies.starting.files import LoadingStopped, log_name
 from policies.starting.loading import Loading
-from policies.starting.start import Fate, LogStart, Refusal, StepKind
+from policies.starting.start import LogStart, PartitionFate, Refusal, StepKind
 from storage.names import CLUSTER_METADATA_TOPIC, TopicPartition
 
 METADATA_DIR: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part|\.deleted)?|(\d{20})-(\d{10})-\d+\.checkpoint\.part")
+SNAPSHOT: Final = re.compile(
+    r"(\d{20})-(\d{10})\.checkpoint(\.part|\.deleted)?|(\d{20})-(\d{10})-\d+\.checkpoint\.part"
+)
 _DATA_VERSIONS: Final = (0, 1)
 
 
@@ -32,7 +34,7 @@ class MetadataBefore(NamedTuple):
 
 
 class MetadataStart(NamedTuple):
-    """What becomes of the metadata log."""
+    """The metadata log behind a start."""
 
     log: LogStart
     refusal: Refusal | None
@@ -45,10 +47,10 @@ class MetadataStart(NamedTuple):
 def load_metadata(before: MetadataBefore, path: str) -> MetadataStart:
     """Return what a start does with the metadata log in the log dir ``path``."""
     loading = Loading(before.partition, is_clean=False, recovery_point=0, log_start=0)
-    failed: tuple[Failure, str] | None = None
+    failed: tuple[KafkaFailure, str] | None = None
     try:
         loading.run()
-    except Stopped as stopped:
+    except LoadingStopped as stopped:
         failed = stopped.failure, stopped.file
     failed = failed or _other_topic(before.partition) or _without_snapshot(loading)
     snapshot = None
@@ -58,7 +60,7 @@ def load_metadata(before: MetadataBefore, path: str) -> MetadataStart:
     log = LogStart(
         before.partition.name,
         TopicPartition(CLUSTER_METADATA_TOPIC, 0),
-        Fate.REFUSES if failed else Fate.SERVED,
+        PartitionFate.REFUSES if failed else PartitionFate.SERVED,
         loading.files.net_steps(),
         loading.log_start,
         loading.log_end,
@@ -70,11 +72,11 @@ def load_metadata(before: MetadataBefore, path: str) -> MetadataStart:
     return MetadataStart(log, refusal, valid, snapshot)
 
 
-def _other_topic(partition: PartitionBefore) -> tuple[Failure, str] | None:
+def _other_topic(partition: PartitionBefore) -> tuple[KafkaFailure, str] | None:
     found = partition.topic_id.id
     if found is None or found == METADATA_TOPIC_ID:
         return None
-    return Failure("InconsistentTopicIdException", f"the topic id is {found}"), "partition.metadata"
+    return KafkaFailure("InconsistentTopicIdException", f"the topic id is {found}"), "partition.metadata"
 
 
 def _snapshots(names: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -83,12 +85,12 @@ def _snapshots(names: Sequence[str]) -> list[tuple[int, int, str]]:
     return sorted((int(match[1]), int(match[2]), name) for match, name in whole)
 
 
-def _without_snapshot(loading: Loading) -> tuple[Failure, str] | None:
+def _without_snapshot(loading: Loading) -> tuple[KafkaFailure, str] | None:
     start = loading.log_start or 0
     snapshots = _snapshots(loading.files.names())
     if start > 0 and (not snapshots or snapshots[-1][0] < start):
         cause = f"the log starts at offset {start}, and no snapshot reaches so far"
-        return Failure("IllegalStateException", cause), ""
+        return KafkaFailure("IllegalStateException", cause), ""
     return None
 
 
@@ -115,7 +117,7 @@ def _take_snapshots(loading: Loading) -> str | None:
     return name
 
 
-def _quorum_failure(data: bytes | None) -> tuple[Failure, str] | None:
+def _quorum_failure(data: bytes | None) -> tuple[KafkaFailure, str] | None:
     if data is None:
         return None
     line = data.decode(errors="replace").split("\n", 1)[0]
@@ -130,7 +132,7 @@ def _quorum_failure(data: bytes | None) -> tuple[Failure, str] | None:
         elif "data_version" not in state:
             cause = "has no data_version"
         elif state["data_version"] not in _DATA_VERSIONS:
-            return Failure("IllegalStateException", f"data_version {state['data_version']}"), "quorum-state"
+            return KafkaFailure("IllegalStateException", f"data_version {state['data_version']}"), "quorum-state"
         elif "leaderEpoch" not in state or "leaderId" not in state:
-            return Failure("RuntimeException", "a field is missing"), "quorum-state"
-    return (Failure("UncheckedIOException", cause), "quorum-state") if cause else None
+            return KafkaFailure("RuntimeException", "a field is missing"), "quorum-state"
+    return (KafkaFailure("UncheckedIOException", cause), "quorum-state") if cause else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from policies.starting.facts import Failure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
-from policies.starting.files import Stopped
+from policies.starting.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
+from policies.starting.files import LoadingStopped
 from policies.starting.identity import Identities
 from policies.starting.loading import Loading
-from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
 from policies.starting.metadata import METADATA_DIR, MetadataStart
-from policies.starting.start import Dirs, Fate, LogDirStart, LogStart, Refusal, Start, StartStep, StepKind
+from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
+from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, Start, StartStep, StepKind
 from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
 
 IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
@@ -21,7 +21,7 @@ _LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
 class Surroundings(NamedTuple):
-    """What a start depends on besides the partitions."""
+    """The facts that a start depends on besides the partitions."""
 
     release: Release
     identities: Identities
@@ -57,30 +57,30 @@ def _of_metadata(befores: Sequence[LogDirBefore], around: Surroundings) -> list[
     for before in befores:
         if before.path != around.metadata_dir and before.has_metadata:
             cause = f"the cluster metadata belong in {around.metadata_dir}"
-            refusals.append(Refusal(f"{before.path}/{METADATA_DIR}", Failure("KafkaException", cause)))
+            refusals.append(Refusal(f"{before.path}/{METADATA_DIR}", KafkaFailure("KafkaException", cause)))
     return refusals
 
 
 def _load(before: LogDirBefore, around: Surroundings) -> tuple[LogDirStart, list[Refusal]]:
     refusals = [
-        Refusal(f"{before.path}/{name}", Failure("KafkaException", "no name of a partition directory"))
+        Refusal(f"{before.path}/{name}", KafkaFailure("KafkaException", "no name of a partition directory"))
         for name in before.unparsable
     ]
     if before.locked_by:
-        failure = Failure("KafkaException", f"{before.locked_by} holds the lock")
+        failure = KafkaFailure("KafkaException", f"{before.locked_by} holds the lock")
         refusals.append(Refusal(f"{before.path}/.lock", failure))
     checkpoints = (RECOVERY_POINT_CHECKPOINT, before.recovery_points), (_LOG_STARTS, before.log_starts)
-    failures = [(name, found) for name, found in checkpoints if isinstance(found, Failure) and found.is_io]
+    failures = [(name, found) for name, found in checkpoints if isinstance(found, KafkaFailure) and found.is_io]
     logs = [load_partition(partition, before, around) for partition in before.partitions]
     if around.metadata and before.path == around.metadata_dir:
         logs.insert(0, around.metadata.log)
     for log in logs:
         file = f"{log.name}/{log.failed_file}" if log.failed_file else log.name
-        if log.fate is Fate.REFUSES and log.failure:
+        if log.fate is PartitionFate.REFUSES and log.failure:
             refusals.append(Refusal(f"{before.path}/{file}", log.failure))
-        elif log.fate is Fate.TAKES_OFFLINE and log.failure:
+        elif log.fate is PartitionFate.TAKES_OFFLINE and log.failure:
             failures.append((file, log.failure))
-    if isinstance(before.high_watermarks, Failure) and before.high_watermarks.is_io:
+    if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io:
         failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
     state = Dirs.OFFLINE if failures else Dirs.ONLINE
     return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
@@ -96,19 +96,19 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sur
         recovery_point=_offset(before.recovery_points, topic_partition),
         log_start=_offset(before.log_starts, topic_partition),
     )
-    failed: tuple[Failure, str] | None = None
+    failed: tuple[KafkaFailure, str] | None = None
     try:
         loading.run()
-    except Stopped as stopped:
+    except LoadingStopped as stopped:
         if stopped.failure.exception == OVERFLOW:
             loading.files.note(StepKind.SPLIT, stopped.file, stopped.failure.cause)
         else:
             failed = stopped.failure, stopped.file
     fate = _fate(partition, around, failed)
     steps = [*loading.files.net_steps()]
-    if fate is Fate.DELETED:
+    if fate is PartitionFate.DELETED:
         steps = [StartStep(StepKind.DELETE_LATER, "", "its topic was deleted", size_bytes=_bytes_of(partition))]
-    elif fate is Fate.STRAY and not partition.name.endswith(DirState.STRAY.value):
+    elif fate is PartitionFate.STRAY and not partition.name.endswith(DirState.STRAY.value):
         steps.append(StartStep(StepKind.SET_ASIDE, "", _why_stray(partition, around)))
     return LogStart(
         partition.name,
@@ -122,24 +122,24 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sur
     )
 
 
-def _offset(offsets: Offsets | Failure, topic_partition: TopicPartition) -> int:
-    return 0 if isinstance(offsets, Failure) else offsets.get(topic_partition, 0)
+def _offset(offsets: Offsets | KafkaFailure, topic_partition: TopicPartition) -> int:
+    return 0 if isinstance(offsets, KafkaFailure) else offsets.get(topic_partition, 0)
 
 
 def _bytes_of(partition: PartitionBefore) -> int:
     return sum(file.size_bytes for file in partition.files)
 
 
-def _fate(partition: PartitionBefore, around: Surroundings, failed: tuple[Failure, str] | None) -> Fate:
+def _fate(partition: PartitionBefore, around: Surroundings, failed: tuple[KafkaFailure, str] | None) -> PartitionFate:
     if failed:
         is_fatal = around.release.major <= _OLD_MAJOR and failed[1] in IO_BY_CHECKPOINT
         goes_offline = failed[0].is_io and not is_fatal
-        return Fate.TAKES_OFFLINE if goes_offline else Fate.REFUSES
+        return PartitionFate.TAKES_OFFLINE if goes_offline else PartitionFate.REFUSES
     if partition.name.endswith(DirState.DELETE.value):
-        return Fate.DELETED
+        return PartitionFate.DELETED
     if partition.name.endswith(DirState.STRAY.value) or _why_stray(partition, around):
-        return Fate.STRAY
-    return Fate.FUTURE if partition.name.endswith(DirState.FUTURE.value) else Fate.SERVED
+        return PartitionFate.STRAY
+    return PartitionFate.FUTURE if partition.name.endswith(DirState.FUTURE.value) else PartitionFate.SERVED
 
 
 def _why_stray(partition: PartitionBefore, around: Surroundings) -> str:
@@ -159,15 +159,15 @@ def _why_stray(partition: PartitionBefore, around: Surroundings) -> str:
 
 
 def _duplicates(log_dirs: Sequence[LogDirStart]) -> list[Refusal]:
-    seen: dict[tuple[TopicPartition, Fate], str] = {}
+    seen: dict[tuple[TopicPartition, PartitionFate], str] = {}
     refusals = []
     for log_dir in log_dirs:
         for log in log_dir.logs:
-            if log.fate in (Fate.SERVED, Fate.FUTURE):
+            if log.fate in (PartitionFate.SERVED, PartitionFate.FUTURE):
                 key, path = (log.topic_partition, log.fate), f"{log_dir.path}/{log.name}"
                 if key in seen:
                     cause = f"the same partition is in {seen[key]}"
-                    refusals.append(Refusal(path, Failure("IllegalStateException", cause)))
+                    refusals.append(Refusal(path, KafkaFailure("IllegalStateException", cause)))
                 seen[key] = path
     return refusals
 
@@ -184,9 +184,7 @@ def _without_dirs(log_dirs: Sequence[LogDirStart], around: Surroundings) -> list
     ]
 
 
-def _with_new_partitions(
-    log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: Surroundings
-) -> LogDirStart:
+def _with_new_partitions(log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: Surroundings) -> LogDirStart:
     """Add the partitions that the metadata place here and that no log dir has: they begin empty."""
     if around.replicas is None or log_dir is not log_dirs[0] or len(log_dirs) > 1:
         return log_dir
@@ -194,9 +192,11 @@ def _with_new_partitions(
 
 
 def _new_partitions(logs: Sequence[LogStart], replicas: Replicas) -> list[StartStep]:
-    served = {log.topic_partition for log in logs if log.fate is Fate.SERVED}
+    served = {log.topic_partition for log in logs if log.fate is PartitionFate.SERVED}
     return [
-        StartStep(StepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty")
+        StartStep(
+            StepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty"
+        )
         for partition in _assigned(replicas)
         if partition not in served
     ]

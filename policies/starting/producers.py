@@ -1,4 +1,4 @@
-"""Which producer snapshots a start reads, writes and deletes.
+"""Reads, writes and deletes producer snapshots as a start does, on a list of files.
 
 Source: Kafka ``ProducerStateManager``, ``UnifiedLog.rebuildProducerState``.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from policies.starting.facts import Contents, Failure
-from policies.starting.files import Files, Stopped, base_offset_of, snapshot_name
+from policies.starting.facts import Contents, KafkaFailure
+from policies.starting.files import Files, LoadingStopped, base_offset_of, snapshot_name
 from policies.starting.start import StepKind
 
-Replay = Callable[[int, int], Failure | None]
+Replay = Callable[[int, int], KafkaFailure | None]
 """Replays a segment, by its base offset, from an offset on; returns the exception at which that ends."""
 
 
@@ -26,7 +26,7 @@ class Producers:
             contents: of its files.
             fresh: offsets of snapshots that this start has written; they are valid.
 
-        Raises: Stopped where a name is no offset.
+        Raises: LoadingStopped where a name is no offset.
         """
         self._files, self._contents, self._fresh = files, contents, fresh
         self.map_end = 0
@@ -48,7 +48,7 @@ class Producers:
             replay: see ``Replay``.
             trusts_absence: after a clean shutdown, a log without snapshots is not replayed.
 
-        Raises: Stopped.
+        Raises: LoadingStopped.
         """
         to_write = [*bases[-2:], end_offset]
         if not self._snapshots and trusts_absence:
@@ -66,7 +66,7 @@ class Producers:
                     self.write()
                 failure = replay(base, start)
                 if failure:
-                    raise Stopped(failure, f"{base:020d}.log")
+                    raise LoadingStopped(failure, f"{base:020d}.log")
         self.map_end = end_offset
         self.write()
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from policies.starting.facts import Failure, Release
+from policies.starting.facts import KafkaFailure, Release
 from storage.names import TopicPartition
 
 
 class StepKind(StrEnum):
-    """What a start does to a file or a directory."""
+    """The things that a start does to a file or a directory."""
 
     RECOVER = "recover"
     """Reads all batches of a segment, and makes its indexes anew."""
@@ -49,8 +49,8 @@ class StartStep(NamedTuple):
     """The bytes that are read, cut or deleted."""
 
 
-class Fate(StrEnum):
-    """What becomes of a partition."""
+class PartitionFate(StrEnum):
+    """The state of a partition behind a start."""
 
     SERVED = "served"
     STRAY = "stray"
@@ -63,17 +63,17 @@ class Fate(StrEnum):
 
 
 class LogStart(NamedTuple):
-    """What a start does with one partition directory."""
+    """The consequences of a start for one partition directory."""
 
     name: str
     topic_partition: TopicPartition
-    fate: Fate
+    fate: PartitionFate
     steps: tuple[StartStep, ...]
     log_start_offset: int | None
     log_end_offset: int | None
     after: Mapping[str, int]
     """The files of the log behind the start: name -> size; sizes only of ``.log`` files."""
-    failure: Failure | None = None
+    failure: KafkaFailure | None = None
     failed_file: str | None = None
 
     @property
@@ -88,29 +88,29 @@ class LogStart(NamedTuple):
 
 
 class Dirs(StrEnum):
-    """What becomes of a log dir."""
+    """The state of a log dir behind a start."""
 
     ONLINE = "online"
     OFFLINE = "offline"
 
 
 class LogDirStart(NamedTuple):
-    """What a start does with one log dir."""
+    """The consequences of a start for one log dir."""
 
     path: str
     state: Dirs
     is_clean: bool
     steps: tuple[StartStep, ...]
     logs: tuple[LogStart, ...]
-    failures: tuple[tuple[str, Failure], ...]
+    failures: tuple[tuple[str, KafkaFailure], ...]
     """File -> why the log dir goes offline."""
 
 
 class Refusal(NamedTuple):
-    """Why a broker does not start."""
+    """A cause for which a broker does not start."""
 
     path: str
-    failure: Failure
+    failure: KafkaFailure
 
 
 class Start(NamedTuple):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from policies.starting.facts import Failure, Offsets, TopicId
+from policies.starting.facts import KafkaFailure, Offsets, TopicId
 from storage.names import TopicPartition
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -32,10 +32,10 @@ class _Wrong(Exception):
 
     def __init__(self, exception: str, cause: str, *, is_io: bool = False) -> None:
         super().__init__(exception, cause)
-        self.failure = Failure(exception, cause, is_io)
+        self.failure = KafkaFailure(exception, cause, is_io)
 
 
-def read_offset_checkpoint(data: bytes | None) -> Offsets | Failure:
+def read_offset_checkpoint(data: bytes | None) -> Offsets | KafkaFailure:
     """Return the entries of an offset checkpoint; None is a missing file, which has none."""
     found: dict[TopicPartition, int] = {}
 
@@ -46,7 +46,7 @@ def read_offset_checkpoint(data: bytes | None) -> Offsets | Failure:
     return failure or found
 
 
-def leader_epochs_failure(data: bytes | None) -> Failure | None:
+def leader_epochs_failure(data: bytes | None) -> KafkaFailure | None:
     """Return the exception that a ``leader-epoch-checkpoint`` raises, if any."""
 
     def take(fields: list[str]) -> None:
@@ -59,7 +59,7 @@ def leader_epochs_failure(data: bytes | None) -> Failure | None:
         for epoch, offset in entries:
             if epoch < 0 or offset < 0:
                 cause = f"epoch {epoch} with start offset {offset}"
-                return Failure("IllegalArgumentException", cause)
+                return KafkaFailure("IllegalArgumentException", cause)
     return failure
 
 
@@ -84,9 +84,7 @@ def _topic_id(data: bytes) -> str:
     if len(text) > _UUID_CHARS_MAX:
         raise _Wrong("IllegalArgumentException", f"the topic id {text!r} is too long")
     try:
-        if re.search(r"[^A-Za-z0-9_=-]", text):
-            raise ValueError(text)
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
         raise _Wrong("IllegalArgumentException", f"{text!r} is no topic id") from None
     if len(raw) != _UUID_BYTES:
@@ -102,17 +100,17 @@ def _labelled(lines: list[str], place: int) -> str:
     parts = _COLON.split(lines[place])
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
-    if len(parts) != 2:  # noqa: PLR2004 - a label and a value
+    if len(parts) != 2:
         raise _Wrong("IOException", f"line {place + 1} is {lines[place]!r}", is_io=True)
     return parts[1]
 
 
-def _read_checkpoint(data: bytes | None, fields: int, take: Callable[[list[str]], None]) -> Failure | None:
+def _read_checkpoint(data: bytes | None, fields: int, take: Callable[[list[str]], None]) -> KafkaFailure | None:
     try:
         for line in _entries(data or b""):
             parts = _BLANKS.split(line.rstrip(" \t\n\x0b\f\r")) if line.strip(" \t\n\x0b\f\r") else [line]
             if len(parts) != fields:
-                raise _Wrong("IOException", f"malformed line {line!r}", is_io=True)
+                return KafkaFailure("IOException", f"malformed line {line!r}", is_io=True)
             take(parts)
         _check_count(data or b"")
     except _Wrong as wrong:

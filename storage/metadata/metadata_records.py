@@ -80,6 +80,7 @@ class MetadataMessage:
         self._position = 0
 
     def take(self, size_bytes: int) -> bytes:
+        """Return the next bytes. Raises: InvalidRecord."""
         end = self._position + size_bytes
         if end > len(self._data):
             raise InvalidRecord(f"a field of {size_bytes} bytes reaches past the end of the metadata record")
@@ -88,6 +89,7 @@ class MetadataMessage:
         return taken
 
     def uvarint(self) -> int:
+        """Read an unsigned varint."""
         value = 0
         for place in range(_UVARINT_BYTES_MAX):
             byte = self.take(1)[0]
@@ -97,12 +99,15 @@ class MetadataMessage:
         raise InvalidRecord(f"an unsigned varint of more than {_UVARINT_BYTES_MAX} bytes in a metadata record")
 
     def int8(self) -> int:
+        """Read a signed byte."""
         return int.from_bytes(self.take(1), "big", signed=True)
 
     def uuid(self) -> str:
+        """Read a UUID, as text."""
         return base64.urlsafe_b64encode(self.take(_UUID_BYTES)).rstrip(b"=").decode("ascii")
 
     def nullable_string(self) -> str | None:
+        """Read a compact string, which may be null."""
         length = self.uvarint()
         if length == 0:
             return None
@@ -112,6 +117,7 @@ class MetadataMessage:
             raise InvalidRecord("a string of a metadata record is no UTF-8") from error
 
     def string(self) -> str:
+        """Read a compact string."""
         if (text := self.nullable_string()) is None:
             raise InvalidRecord("a string of a metadata record is null")
         return text

@@ -1,4 +1,4 @@
-"""Which broker hosts which partition, from the metadata log, read up to where a starting broker reads it.
+"""The brokers of each partition, from the metadata log, read up to where a starting broker reads it.
 
 A broker cuts its metadata log at the first batch that is not valid, wherever that is, and goes on with what is left:
 so does this reading. ``metadata_log`` refuses such a log, which is right for whoever reads configurations of it.
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
-
 
 from storage.metadata.metadata_records import (
     ConfigSet,
@@ -104,5 +103,3 @@ def _int32s(message: MetadataMessage) -> tuple[int, ...] | None:
     if length == 0:
         return None
     return tuple(_int32(message) for _ in range(length - 1))
-
-

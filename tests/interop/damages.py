@@ -199,7 +199,7 @@ def lost_directory_content(dice: random.Random, directory: Path) -> str | None:
 
 def _damaged_index(suffix: str, how: str) -> Damage:
     def damage(dice: random.Random, directory: Path) -> str | None:
-        found = [path for path in sorted(directory.glob(f"*{suffix}"))]
+        found = sorted(directory.glob(f"*{suffix}"))
         if not found:
             return None
         path = dice.choice(found)

@@ -62,7 +62,9 @@ def odd_recovery_points(dice: random.Random, log_dirs: list[Path]) -> str:
     lines = []
     for path in _partitions(log_dir):
         topic, _, partition = path.name.rpartition("-")
-        lines += [f"{topic} {partition} {dice.choice((-5, 0, 10**6, (1 << 63) - 1, 40))}" for _ in range(dice.choice((1, 2)))]
+        lines += [
+            f"{topic} {partition} {dice.choice((-5, 0, 10**6, (1 << 63) - 1, 40))}" for _ in range(dice.choice((1, 2)))
+        ]
     (log_dir / "recovery-point-offset-checkpoint").write_text(f"0\n{len(lines)}\n" + "".join(f"{x}\n" for x in lines))
     return log_dir.name
 
@@ -103,7 +105,9 @@ def missing_properties(dice: random.Random, log_dirs: list[Path]) -> str:
 def garbage_properties(dice: random.Random, log_dirs: list[Path]) -> str:
     """A ``meta.properties`` of garbage."""
     log_dir = dice.choice(log_dirs)
-    (log_dir / "meta.properties").write_bytes(dice.choice((b"", b"garbage\n", b"version=x\n", b"\\u12", b"version=1\n")))
+    (log_dir / "meta.properties").write_bytes(
+        dice.choice((b"", b"garbage\n", b"version=x\n", b"\\u12", b"version=1\n"))
+    )
     return log_dir.name
 
 
@@ -115,7 +119,9 @@ def same_directory_id(dice: random.Random, log_dirs: list[Path]) -> str:
 
 def foreign_directory(dice: random.Random, log_dirs: list[Path]) -> str:
     """A directory whose name is no partition's."""
-    name = dice.choice(("lost+found", ".snapshots", "notes", "x-y", "-1", "topic-", "a-0-delete", "a-0-stray", "x-99999999999"))
+    name = dice.choice(
+        ("lost+found", ".snapshots", "notes", "x-y", "-1", "topic-", "a-0-delete", "a-0-stray", "x-99999999999")
+    )
     (dice.choice(log_dirs) / name).mkdir()
     return name
 
@@ -207,7 +213,9 @@ def metadata_start_is_lost(dice: random.Random, log_dirs: list[Path]) -> str:
 
 DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     "no marker of a clean shutdown": no_marker,
-    "recovery-point-offset-checkpoint garbage": _checkpoint("recovery-point-offset-checkpoint", damages.CHECKPOINT_TEXTS),
+    "recovery-point-offset-checkpoint garbage": _checkpoint(
+        "recovery-point-offset-checkpoint", damages.CHECKPOINT_TEXTS
+    ),
     "log-start-offset-checkpoint garbage": _checkpoint("log-start-offset-checkpoint", damages.CHECKPOINT_TEXTS),
     "replication-offset-checkpoint garbage": _checkpoint("replication-offset-checkpoint", damages.CHECKPOINT_TEXTS),
     "checkpoints missing": missing_checkpoints,
@@ -215,7 +223,9 @@ DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     "log starts odd": odd_log_starts,
     "meta.properties missing": missing_properties,
     "meta.properties garbage": garbage_properties,
-    "meta.properties of another cluster": _properties(lambda said, dice: said.update({"cluster.id": "otherclusterotherclus"})),
+    "meta.properties of another cluster": _properties(
+        lambda said, dice: said.update({"cluster.id": "otherclusterotherclus"})
+    ),
     "meta.properties of another node": _properties(lambda said, dice: said.update({"node.id": "7"})),
     "meta.properties of version 0": _properties(
         lambda said, dice: said.update({"version": "0", "broker.id": said.pop("node.id")})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from policies.starting.facts import Failure
-from policies.starting.start import Fate, LogStart, Start, StepKind
+from policies.starting.facts import KafkaFailure
+from policies.starting.start import LogStart, PartitionFate, Start, StepKind
 from tests.interop.starts import Outcome, RealStart
 
 _OF_A_LOG: Final = re.compile(r"[^.]*\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?")
@@ -30,7 +31,9 @@ class LogAfter:
 
 def logs_after(log_dir: Path, real: RealStart, before: Sequence[str]) -> dict[str, list[LogAfter]]:
     """Return the directories of a log dir behind a start, by the name that they had before it."""
-    loaded = {Path(m[1]).name: (int(m[2]), int(m[3])) for m in _LOADED.finditer(real.said) if Path(m[1]).parent == log_dir}
+    loaded = {
+        Path(m[1]).name: (int(m[2]), int(m[3])) for m in _LOADED.finditer(real.said) if Path(m[1]).parent == log_dir
+    }
     found: dict[str, list[LogAfter]] = {}
     for path in sorted(log_dir.iterdir()):
         if path.is_dir():
@@ -54,17 +57,17 @@ def differences(
     was_stray = predicted.name.endswith("-stray")
     set_aside = [one for one in after if one.directory not in before and one.directory.endswith("-stray")]
     kept = [one for one in after if one.directory == predicted.name]
-    if predicted.fate is Fate.DELETED:
+    if predicted.fate is PartitionFate.DELETED:
         if kept and deletes_soon:
             yield "is still there"
         return
-    if (predicted.fate is Fate.STRAY and not was_stray) != bool(set_aside):
+    if (predicted.fate is PartitionFate.STRAY and not was_stray) != bool(set_aside):
         yield f"{predicted.fate} was predicted, and {[one.directory for one in after]} are there"
         return
-    (one, *_) = set_aside or kept or [None]
-    if one is None:
+    if not set_aside and not kept:
         yield "is gone"
         return
+    one = (set_aside or kept)[0]
     yield from _in_files(predicted, one)
     if one.bounds and predicted.log_end_offset is not None and not set_aside:
         start, end = one.bounds
@@ -88,7 +91,7 @@ def _below_the_start(predicted: LogStart) -> set[str]:
     """The bases of segments that lie below the log start: the first retention, just after the start, takes them."""
     bases = sorted(name.partition(".")[0] for name in predicted.after if name.endswith(".log"))
     start = f"{max(predicted.log_start_offset or 0, 0):020d}"
-    return {base for base, next_base in zip(bases, bases[1:], strict=False) if next_base <= start}
+    return {base for base, next_base in pairwise(bases) if next_base <= start}
 
 
 def recovered(real: RealStart, directory: Path) -> set[int]:
@@ -127,5 +130,5 @@ def outcome_differences(predicted: Start, real: RealStart) -> Iterator[str]:
         yield f"offline: {predicted.offline} predicted, {real.offline} logged"
 
 
-def _is_named(failure: Failure, said: str) -> bool:
+def _is_named(failure: KafkaFailure, said: str) -> bool:
     return failure.exception in said

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.starting.preflight import Node, predict_start
 from policies.starting.facts import Release
-from policies.starting.start import Dirs, Fate, LogDirStart, LogStart, Start
+from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start
 from tests.interop.damages import PARTITION_DAMAGES
 from tests.interop.dir_damages import DIR_DAMAGES
 from tests.interop.predicted import LogAfter, differences, logs_after, outcome_differences, recovery_differences
@@ -137,14 +137,12 @@ class Bench:
     def _predict(self, log_dir: Path) -> Start:
         return predict_start([log_dir], Node(self.release, NODE_ID))
 
-    def _taken_out(
-        self, copy: Path, damaged: dict[str, tuple[str, str]], seed: int
-    ) -> dict[str, tuple[Path, Trial]]:
+    def _taken_out(self, copy: Path, damaged: dict[str, tuple[str, str]], seed: int) -> dict[str, tuple[Path, Trial]]:
         """Put sound partitions in the place of those that stop the broker; gives where these are kept."""
         (log_dir,) = self._predict(copy).log_dirs
         taken = {}
         for log in log_dir.logs:
-            if log.fate in (Fate.REFUSES, Fate.TAKES_OFFLINE) and log.name in damaged:
+            if log.fate in (PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE) and log.name in damaged:
                 kept = self.scratch / f"alone-{seed}-{log.name}"
                 removed(kept)
                 (copy / log.name).rename(kept)

@@ -48,7 +48,8 @@ SETTINGS: Final = {
 }
 """The broker's own cleaner and retention stay out; what waits for a delay does not wait long."""
 _LOG4J: Final = """\
-<Configuration status="ERROR"><Appenders><Console name="C"><PatternLayout pattern="%p %m (%c)%n%throwable{4}"/></Console>
+<Configuration status="ERROR"><Appenders><Console name="C">
+<PatternLayout pattern="%p %m (%c)%n%throwable{4}"/></Console>
 </Appenders><Loggers><Logger name="org.apache.kafka.storage.internals.log" level="DEBUG"/>
 <Root level="INFO"><AppenderRef ref="C"/></Root></Loggers></Configuration>
 """
@@ -93,7 +94,9 @@ class Kafka4:
         )
 
     @contextmanager
-    def running(self, log_dirs: Sequence[Path], settings: Mapping[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
+    def running(
+        self, log_dirs: Sequence[Path], settings: Mapping[str, str]
+    ) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
         """Launch a broker; gives the address, the process and its output. Kills it at the end, if it still runs."""
         ports = free_port(), free_port()
         properties = self._properties(log_dirs, settings, ports)
@@ -145,7 +148,9 @@ class Kafka2:
     zookeeper: str
 
     @contextmanager
-    def running(self, log_dirs: Sequence[Path], settings: Mapping[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
+    def running(
+        self, log_dirs: Sequence[Path], settings: Mapping[str, str]
+    ) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
         """As ``Kafka4.running``."""
         port = free_port()
         properties = {

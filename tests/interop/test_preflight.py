@@ -32,7 +32,7 @@ _SEED: Final = 7
 _BATCHES: Final = range(2 * TIMES)
 _OLD_BATCHES: Final = range(TIMES)
 _ALONE_MAX: Final = 3
-_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[:: 4]
+_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[::4]
 
 
 @pytest.fixture(scope="module")

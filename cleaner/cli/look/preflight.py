@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(text: str) -> Release:
-    from policies.starting.facts import Release  # noqa: PLC0415 - --help does not need it
+    from policies.starting.facts import Release
 
     parts = text.split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):  # noqa: PLR2004 - major and minor
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
         raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {_NEWEST}")
     release = Release(int(parts[0]), int(parts[1]))
     if not _OLDEST <= release < (5, 0):

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, Walked, recover, walk
-from policies.starting.facts import Failure, RecoveredLog
+from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, recover, walk
+from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.errors import UnreadableFile, as_unreadable
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
@@ -34,7 +34,7 @@ class DirectoryContents:
         """
         self._directory, self._interval_bytes = directory, index_interval_bytes
 
-    def next_offset(self, log: str, index: str | None, base_offset: int) -> int | Failure:
+    def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         """Return the offset behind the last batch, as ``LogSegment.readNextOffset`` finds it."""
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
@@ -42,11 +42,9 @@ class DirectoryContents:
                 start = _translate(log_bytes, entries, entries.last_offset)
                 if start is None:
                     return base_offset
-                last = None
-                for last in walk(log_bytes, start):
-                    pass
+                last = last_of(log_bytes, start)
             except CorruptRecord as error:
-                return Failure(CORRUPT, f"byte {error.position}: {error.cause}")
+                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
             return base_offset if last is None else last.last_offset + 1
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
@@ -54,7 +52,7 @@ class DirectoryContents:
         with self._reading(log) as descriptor:
             return recover(LogBytes(descriptor), base_offset, self._interval_bytes)
 
-    def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> Failure | None:
+    def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> KafkaFailure | None:
         """Return the exception at which ``UnifiedLog.rebuildProducerState`` ends in this segment, if any."""
         open_transactions: set[int] = set()
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
@@ -66,7 +64,7 @@ class DirectoryContents:
                     if failure:
                         return failure
             except CorruptRecord as error:
-                return Failure(CORRUPT, f"byte {error.position}: {error.cause}")
+                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
         return None
 
     def snapshot_is_valid(self, name: str) -> bool:
@@ -81,15 +79,15 @@ class DirectoryContents:
             return False
         return True
 
-    def txn_index_failure(self, name: str, base_offset: int) -> Failure | None:
+    def txn_index_failure(self, name: str, base_offset: int) -> KafkaFailure | None:
         """Return the exception of ``TransactionIndex.sanityCheck``, if any."""
         data = read_file(self._directory / name) or b""
         for at in range(0, len(data) - len(data) % _ABORTED.size, _ABORTED.size):
             version, _, _, last_offset, _ = _ABORTED.unpack_from(data, at)
             if version > 0:
-                return Failure("KafkaException", f"byte {at}: version {version}")
+                return KafkaFailure("KafkaException", f"byte {at}: version {version}")
             if last_offset < base_offset:
-                return Failure("CorruptIndexException", f"byte {at}: a marker at {last_offset}, below the segment")
+                return KafkaFailure("CorruptIndexException", f"byte {at}: a marker at {last_offset}, below the segment")
         return None
 
     @contextmanager
@@ -153,7 +151,7 @@ def _translate(log: LogBytes, index: _Index, offset: int) -> int | None:
 
     Source: Kafka ``FileRecords.searchForOffsetFromPosition``.
     """
-    previous: Walked | None = None
+    previous: WalkedBatch | None = None
     for batch in walk(log, max(index.lookup(offset), 0)):
         if batch.base_offset == offset:
             return batch.position
@@ -164,7 +162,7 @@ def _translate(log: LogBytes, index: _Index, offset: int) -> int | None:
     return previous.position if previous is not None and previous.last_offset >= offset else None
 
 
-def _of_producer(batch: Walked, open_transactions: set[int]) -> Failure | None:
+def _of_producer(batch: WalkedBatch, open_transactions: set[int]) -> KafkaFailure | None:
     if batch.producer_id < 0:
         return None
     if batch.is_control:
@@ -172,5 +170,5 @@ def _of_producer(batch: Walked, open_transactions: set[int]) -> Failure | None:
     elif batch.is_transactional:
         open_transactions.add(batch.producer_id)
     elif batch.producer_id in open_transactions:
-        return Failure("InvalidTxnStateException", f"byte {batch.position}: producer {batch.producer_id}")
+        return KafkaFailure("InvalidTxnStateException", f"byte {batch.position}: producer {batch.producer_id}")
     return None

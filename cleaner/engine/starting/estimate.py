@@ -1,4 +1,4 @@
-"""What a start needs: the time to read what it recovers, measured on this disk, and free space."""
+"""Estimates the time in which a start reads what it recovers, by the speed of this disk, and the space it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEW_PARTITION_FILES: Final = 5
 
 
 class Need(NamedTuple):
-    """What a start needs of one log dir."""
+    """The time and the space that a start needs for one log dir."""
 
     recovered_bytes: int
     """The bytes of the segments that are read batch by batch."""

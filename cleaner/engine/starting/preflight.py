@@ -14,6 +14,7 @@ from policies.starting.identity import Identities, IdentityBefore, check_identit
 from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata
 from policies.starting.prediction import Surroundings, predict
 from policies.starting.start import Start
+from policies.starting.zookeeper import check_zookeeper_identities
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.metadata.placements import Placements
 from storage.names import TopicPartition
@@ -47,8 +48,8 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
 
     Raises: UnreadableFile where the rules need what may not be read.
     """
-    identities = [read_identity(path) for path in log_dirs]
     metadata_dir = node.metadata_dir or next((p for p in log_dirs if (p / METADATA_DIR).is_dir()), log_dirs[0])
+    identities = [read_identity(path) for path in dict.fromkeys((*log_dirs, metadata_dir))]
     around = Surroundings(
         node.release, check_identities(identities, node.node_id, str(metadata_dir)), str(metadata_dir), None, None
     )
@@ -58,9 +59,7 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         metadata = load_metadata(read_metadata(metadata_dir, user), str(metadata_dir))
         placements = read_placements(metadata_dir / METADATA_DIR, metadata)
         node_id = _node_id(node, identities)
-        around = around._replace(
-            metadata=metadata, replicas=Replicas(node_id, placements.brokers, placements.names)
-        )
+        around = around._replace(metadata=metadata, replicas=Replicas(node_id, placements.brokers, placements.names))
     else:
         around = around._replace(identities=_of_zookeeper(identities, node))
 
@@ -68,10 +67,7 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         text = placements.configs.get((topic_partition.topic, _INTERVAL_KEY)) if placements else None
         return int(text) if text and text.isdigit() else node.interval_bytes
 
-    befores = [
-        read_log_dir(path, _user_of(path), interval, knows_remote=node.release.major > 2)  # noqa: PLR2004
-        for path in log_dirs
-    ]
+    befores = [read_log_dir(path, _user_of(path), interval, knows_remote=node.release.major > 2) for path in log_dirs]
     return predict(befores, around)
 
 
@@ -85,10 +81,10 @@ def _user_of(path: Path) -> User:
 
 
 def _has_quorum(release: Release, identities: Sequence[IdentityBefore], metadata_dir: Path) -> bool:
-    """Return whether the broker is a KRaft node: since 4.0 always, before that if the log dirs were formatted for it."""
+    """Return whether the broker is a KRaft node: since 4.0 always, before that if a log dir was formatted for it."""
     if release.major >= _KRAFT_ONLY:
         return True
-    if release.major < 3:  # noqa: PLR2004
+    if release.major < 3:
         return False
     is_formatted = any((one.properties or {}).get("version") == "1" for one in identities)
     return is_formatted or (metadata_dir / METADATA_DIR).is_dir()
@@ -106,8 +102,6 @@ def _node_id(node: Node, identities: Sequence[IdentityBefore]) -> int:
 
 
 def _of_zookeeper(identities: Sequence[IdentityBefore], node: Node) -> Identities:
-    from policies.starting.zookeeper import check_zookeeper_identities
-
     return check_zookeeper_identities(identities, node.node_id)
 
 

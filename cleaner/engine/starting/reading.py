@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.starting.contents import DirectoryContents
-from policies.starting.facts import Failure, FileBefore, LogDirBefore, Offsets, PartitionBefore
+from policies.starting.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore
 from policies.starting.identity import IdentityBefore
 from policies.starting.metadata import METADATA_DIR, MetadataBefore
 from policies.starting.names import parse_kafka_name
@@ -65,7 +65,8 @@ def read_identity(path: Path) -> IdentityBefore:
     except (UnreadableFile, InvalidConfig) as error:
         is_absent = not path.is_dir() and not path.exists()
         return IdentityBefore(str(path), None, None if is_absent else str(error))
-    return IdentityBefore(str(path), found and {key: one.value for key, one in found.items()})
+    values = None if found is None else {key: one.value for key, one in found.items()}
+    return IdentityBefore(str(path), values)
 
 
 def read_log_dir(path: Path, user: User, interval: Interval, *, knows_remote: bool) -> LogDirBefore:
@@ -95,15 +96,15 @@ def read_log_dir(path: Path, user: User, interval: Interval, *, knows_remote: bo
     )
 
 
-def _unusable(path: Path, user: User) -> Failure | None:
+def _unusable(path: Path, user: User) -> KafkaFailure | None:
     try:
         status = path.stat()
     except OSError as error:
-        return Failure("IOException", error.strerror or str(error), is_io=True)
+        return KafkaFailure("IOException", error.strerror or str(error), is_io=True)
     if not stat.S_ISDIR(status.st_mode) or not user.may(status, _READ):
-        return Failure("IOException", "is not a readable log directory", is_io=True)
+        return KafkaFailure("IOException", "is not a readable log directory", is_io=True)
     if not user.may(status, _ALL):
-        return Failure("AccessDeniedException", f"user {user.uid} may not write to it", is_io=True)
+        return KafkaFailure("AccessDeniedException", f"user {user.uid} may not write to it", is_io=True)
     return None
 
 
@@ -166,5 +167,5 @@ def _files(directory: Path, user: User) -> Iterator[FileBefore]:
                     yield FileBefore(entry.name, status.st_size, user.may(status, _READ_WRITE))
 
 
-def _offsets(path: Path) -> Offsets | Failure:
+def _offsets(path: Path) -> Offsets | KafkaFailure:
     return read_offset_checkpoint(read_file(path))

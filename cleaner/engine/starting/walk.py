@@ -12,11 +12,12 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from policies.starting.facts import Failure, RecoveredLog
+from policies.starting.facts import KafkaFailure, RecoveredLog
 
 _PREFIX: Final = struct.Struct(">qiib")
 _V2: Final = struct.Struct(">qiibIhiqqqhii")
@@ -41,7 +42,7 @@ CORRUPT: Final = "CorruptRecordException"
 OVERFLOW: Final = "LogSegmentOffsetOverflowException"
 
 
-class Walked(NamedTuple):
+class WalkedBatch(NamedTuple):
     """One batch, as far as its header says."""
 
     position: int
@@ -90,7 +91,7 @@ class LogBytes:
         return self._window[offset : offset + size_bytes]
 
 
-def walk(log: LogBytes, start: int = 0, end: int | None = None) -> Iterator[Walked]:
+def walk(log: LogBytes, start: int = 0, end: int | None = None) -> Iterator[WalkedBatch]:
     """Yield the batches from a position on, where a batch must begin.
 
     Raises: CorruptRecord where a length is less than that of any batch.
@@ -114,17 +115,22 @@ def walk(log: LogBytes, start: int = 0, end: int | None = None) -> Iterator[Walk
                 raise CorruptRecord(position, "a v2 batch without a header")
             fields = _V2.unpack(head)
             last_offset = _long(offset + fields[6])
-            yield Walked(
+            yield WalkedBatch(
                 position, size_bytes, magic, offset, last_offset, fields[8], fields[2], fields[9], fields[5]
             )
         position += size_bytes
 
 
-def _legacy(log: LogBytes, position: int, size_bytes: int, magic: int, offset: int) -> Walked:
+def last_of(log: LogBytes, start: int = 0) -> WalkedBatch | None:
+    """Return the last batch; None if there is none. Raises: CorruptRecord."""
+    return max(walk(log, start), key=attrgetter("position"), default=None)
+
+
+def _legacy(log: LogBytes, position: int, size_bytes: int, magic: int, offset: int) -> WalkedBatch:
     data = log.at(position + _LEGACY_TIMESTAMP_POSITION, _LEGACY_TIMESTAMP.size)
     is_timed = magic == 1 and len(data) == _LEGACY_TIMESTAMP.size
     timestamp_ms = _LEGACY_TIMESTAMP.unpack(data)[0] if is_timed else -1
-    return Walked(position, size_bytes, magic, offset, offset, timestamp_ms, -1, -1, 0)
+    return WalkedBatch(position, size_bytes, magic, offset, offset, timestamp_ms, -1, -1, 0)
 
 
 def _long(value: int) -> int:
@@ -133,7 +139,7 @@ def _long(value: int) -> int:
     return wrapped - (1 << _LONG_BITS) if wrapped >> (_LONG_BITS - 1) else wrapped
 
 
-def invalid(log: LogBytes, batch: Walked) -> str | None:
+def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
     """Return what is wrong with the bytes of a batch, which are read for it; None if its CRC is right."""
     data = log.at(batch.position, batch.size_bytes)
     if batch.magic >= _MAGIC_V2:
@@ -168,23 +174,21 @@ def recover(log: LogBytes, base_offset: int, interval_bytes: int) -> RecoveredLo
     return recovery.result(cause, None)
 
 
-def _after_overflow(log: LogBytes, base_offset: int, failure: Failure) -> Failure:
+def _after_overflow(log: LogBytes, base_offset: int, failure: KafkaFailure) -> KafkaFailure:
     """Return the exception of the split that an offset overflow asks for, if the segment's last offset does fit."""
     if failure.exception != OVERFLOW:
         return failure
-    last = None
     try:
-        for last in walk(log):
-            pass
+        last = last_of(log)
     except CorruptRecord as error:
-        return Failure(CORRUPT, f"byte {error.position}: {error.cause}")
+        return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
     if last is not None and last.last_offset - base_offset > _RELATIVE_MAX:
         return failure
-    return Failure("IllegalArgumentException", f"{failure.cause}, and the last offset does: no split is possible")
+    return KafkaFailure("IllegalArgumentException", f"{failure.cause}, and the last offset does: no split is possible")
 
 
 class _Recovery:
-    """What Kafka keeps while it recovers a segment."""
+    """The state that Kafka keeps while it recovers a segment."""
 
     def __init__(self, log: LogBytes, base_offset: int, interval_bytes: int) -> None:
         self._log, self._base, self._interval = log, base_offset, interval_bytes
@@ -197,11 +201,11 @@ class _Recovery:
         self._largest = (-1, base_offset)
         self._last_time: tuple[int, int] | None = None
 
-    def take(self, batch: Walked) -> Failure | None:
+    def take(self, batch: WalkedBatch) -> KafkaFailure | None:
         """Take a valid batch; returns the exception at which the recovery ends."""
         if not 0 <= batch.last_offset - self._base <= _RELATIVE_MAX:
             cause = f"offset {batch.last_offset} does not fit a segment of base {self._base}"
-            return Failure(OVERFLOW, cause)
+            return KafkaFailure(OVERFLOW, cause)
         if batch.max_timestamp_ms > self._largest[0]:
             self._largest = batch.max_timestamp_ms, batch.last_offset
         if self._valid - self._indexed_at > self._interval:
@@ -215,19 +219,21 @@ class _Recovery:
             return self._take_producer(batch)
         return None
 
-    def _index(self, batch: Walked) -> Failure | None:
+    def _index(self, batch: WalkedBatch) -> KafkaFailure | None:
         if self._last_indexed is not None and batch.last_offset <= self._last_indexed:
             cause = f"offset {batch.last_offset} does not follow {self._last_indexed}"
-            return Failure("InvalidOffsetException", cause)
+            return KafkaFailure("InvalidOffsetException", cause)
         self._last_indexed = batch.last_offset
         if self._last_time and self._largest[1] < self._last_time[1]:
-            return Failure("InvalidOffsetException", f"offset {self._largest[1]} does not follow in the time index")
+            return KafkaFailure(
+                "InvalidOffsetException", f"offset {self._largest[1]} does not follow in the time index"
+            )
         if self._largest[0] > (self._last_time[0] if self._last_time else -1):
             self._last_time = self._largest
         self._indexed_at = self._valid
         return None
 
-    def _take_producer(self, batch: Walked) -> Failure | None:
+    def _take_producer(self, batch: WalkedBatch) -> KafkaFailure | None:
         if batch.producer_id < 0:
             return None
         if batch.is_control:
@@ -238,10 +244,10 @@ class _Recovery:
             self._open.add(batch.producer_id)
         elif batch.producer_id in self._open:
             cause = f"producer {batch.producer_id} has a transaction open, and the batch is of none"
-            return Failure("InvalidTxnStateException", cause)
+            return KafkaFailure("InvalidTxnStateException", cause)
         return None
 
-    def result(self, cause: str | None, failure: Failure | None) -> RecoveredLog:
+    def result(self, cause: str | None, failure: KafkaFailure | None) -> RecoveredLog:
         """Return what was found."""
         return RecoveredLog(self._valid, self._next, self._producers_end, self._aborts, cause, failure)
 
@@ -257,7 +263,7 @@ def _control_type(batch: bytes) -> int | None:
         key_bytes, position = _varint(data, position)
     except IndexError:
         return None
-    return int.from_bytes(data[position + 2 : position + 4], "big", signed=True) if key_bytes >= 4 else None  # noqa: PLR2004
+    return int.from_bytes(data[position + 2 : position + 4], "big", signed=True) if key_bytes >= 4 else None
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -266,6 +272,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the last byte of a varint
+        if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
         shift += 7

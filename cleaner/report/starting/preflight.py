@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from cleaner.engine.starting.estimate import Need
 from cleaner.report.page import Lines, Page, counted, size
-from policies.starting.facts import Failure
-from policies.starting.start import Dirs, Fate, LogDirStart, LogStart, Start, StartStep, StepKind
+from policies.starting.facts import KafkaFailure
+from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start, StartStep, StepKind
 
 SCHEMA: Final = "logcleaner.preflight/1"
 _SHOWN_MAX: Final = 8
@@ -129,7 +129,7 @@ def _needs(need: Need, page: Page) -> None:
 def _duration(seconds: float) -> str:
     if seconds < 1:
         return "a second"
-    if seconds < 120:  # noqa: PLR2004 - two minutes
+    if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min"
 
@@ -143,7 +143,7 @@ def _rest(number: int, page: Page) -> None:
         page.line(f"and {number - _SHOWN_MAX:,} more; -v shows all", indent=4)
 
 
-def _failure(failure: Failure | None) -> dict[str, Any]:
+def _failure(failure: KafkaFailure | None) -> dict[str, Any]:
     return {"exception": failure and failure.exception, "cause": failure and failure.cause}
 
 
@@ -163,7 +163,7 @@ def _log_dir_document(log_dir: LogDirStart, need: Need) -> dict[str, Any]:
 
 
 def _partition_document(log: LogStart) -> dict[str, Any]:
-    is_known = log.fate in (Fate.SERVED, Fate.FUTURE, Fate.STRAY)
+    is_known = log.fate in (PartitionFate.SERVED, PartitionFate.FUTURE, PartitionFate.STRAY)
     return {
         "directory": log.name,
         "topic": log.topic_partition.topic,
