@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load
 from cleaner.cli.showing import show
+from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
@@ -61,16 +63,29 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.engine.starting.estimate import need_of
     from cleaner.engine.starting.preflight import Node, predict_start
     from cleaner.report.starting.preflight import PreflightReport
-    from storage.log_dir import LogDir
 
     loaded = load(args, with_cluster_metadata=False)
-    if not any(path.is_dir() for path in loaded.log_dirs):
-        LogDir.open(loaded.log_dirs[0])
+    _check_dirs(loaded.log_dirs)
     node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)))
     start = predict_start(loaded.log_dirs, node)
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     return _status(start)
+
+
+def _check_dirs(log_dirs: Sequence[Path]) -> None:
+    """Refuse what is no log dir. One that is missing is a part of the prediction, unless all are."""
+    from storage.log_dir import IsAPartitionDir, LogDir
+
+    is_any_there = any(path.is_dir() for path in log_dirs)
+    for path in log_dirs:
+        try:
+            LogDir.open(path)
+        except IsAPartitionDir:
+            raise
+        except LogCleanerError:
+            if not is_any_there:
+                raise
 
 
 def _node_id(loaded: LoadedLayers) -> int | None:

@@ -98,9 +98,10 @@ def _shutdown(log_dir: LogDirStart) -> str:
 
 
 def _sums(log_dir: LogDirStart, page: Page) -> None:
+    if log_dir.steps:
+        page.note(f"begin empty, because their directories are not here: {counted(len(log_dir.steps), 'partition')}")
+        _each([(step.file, step) for step in log_dir.steps], page)
     steps: defaultdict[StepKind, list[tuple[str, StartStep]]] = defaultdict(list)
-    for step in log_dir.steps:
-        steps[step.kind].append((step.file, step))
     for log in log_dir.logs:
         for step in log.steps:
             steps[step.kind].append((f"{log.name}/{step.file}".rstrip("/"), step))
@@ -111,9 +112,13 @@ def _sums(log_dir: LogDirStart, page: Page) -> None:
         size_bytes = sum(step.size_bytes for _, step in found)
         of = f", {size(size_bytes)}" if size_bytes else ""
         page.note(f"{words}: {counted(len(found), 'file' if kind is not StepKind.RECOVER else 'segment')}{of}")
-        if page.every_segment:
-            for name, step in found:
-                page.line(f"{name}: {step.why}", indent=4, hanging=2)
+        _each(found, page)
+
+
+def _each(found: Sequence[tuple[str, StartStep]], page: Page) -> None:
+    if page.every_segment:
+        for name, step in found:
+            page.line(f"{name}: {step.why}", indent=4, hanging=2)
 
 
 def _needs(need: Need, page: Page) -> None:
