@@ -17,7 +17,8 @@ from storage.log_dir import read_file
 from storage.segment import reading
 
 _INDEX_ENTRY: Final = struct.Struct(">ii")
-_ABORTED: Final = struct.Struct(">hqqqq")
+_ABORTED: Final = struct.Struct(">bbqqqq")
+"""Kafka takes the first byte of the two for the version (``AbortedTxn.version``), whatever the second one is."""
 _HOT_ENTRIES: Final = 8192 // _INDEX_ENTRY.size
 """Kafka looks into the last entries of an index first; in a damaged one that decides what it finds."""
 
@@ -83,7 +84,7 @@ class DirectoryContents:
         """Return the exception of ``TransactionIndex.sanityCheck``, if any."""
         data = read_file(self._directory / name) or b""
         for at in range(0, len(data) - len(data) % _ABORTED.size, _ABORTED.size):
-            version, _, _, last_offset, _ = _ABORTED.unpack_from(data, at)
+            version, _, _, _, last_offset, _ = _ABORTED.unpack_from(data, at)
             if version > 0:
                 return KafkaFailure("KafkaException", f"byte {at}: version {version}")
             if last_offset < base_offset:

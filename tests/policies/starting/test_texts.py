@@ -86,8 +86,14 @@ def test_meta_properties_that_kafka_does_not_read(change: dict[str, str]) -> Non
     ("other", "cause"),
     [
         (PROPERTIES, "the directory.id is also that of /a"),
-        (PROPERTIES | {"cluster.id": "d", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"}, "cluster.id is d, and c elsewhere"),
-        (PROPERTIES | {"node.id": "2", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"}, "the node id is 2, and 1 was expected"),
+        (
+            PROPERTIES | {"cluster.id": "d", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"},
+            "cluster.id is d, and c elsewhere",
+        ),
+        (
+            PROPERTIES | {"node.id": "2", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"},
+            "the node id is 2, and 1 was expected",
+        ),
         (None, "is missing: the log dir was not formatted"),
     ],
 )
