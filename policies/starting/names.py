@@ -8,8 +8,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from policies.starting.facts import Release
 from storage.names import DirState, TopicPartition
 
+STRAY_SINCE: Final = Release(3, 7)
+"""Since then ``-stray`` directories are known, and what the metadata do not place here becomes one."""
+REMOTE_SINCE: Final = Release(3, 5)
+"""Since then the directory ``remote-log-index-cache`` is left alone."""
 _PARTITION: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _PARTITION_MAX: Final = (1 << 31) - 1
 

@@ -10,6 +10,7 @@ from policies.starting.files import LoadingStopped
 from policies.starting.identity import Identities
 from policies.starting.loading import Loading
 from policies.starting.metadata import METADATA_DIR, MetadataStart
+from policies.starting.names import STRAY_SINCE
 from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, Start, StartStep, StepKind
 from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
@@ -107,7 +108,8 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sur
     fate = _fate(partition, around, failed)
     steps = [*loading.files.net_steps()]
     if fate is PartitionFate.DELETED:
-        steps = [StartStep(StepKind.DELETE_LATER, "", "its topic was deleted", size_bytes=_bytes_of(partition))]
+        why = _why_stray(partition, around) if _is_live(partition) else "its topic was deleted"
+        steps = [StartStep(StepKind.DELETE_LATER, "", why, size_bytes=_bytes_of(partition))]
     elif fate is PartitionFate.STRAY and not partition.name.endswith(DirState.STRAY.value):
         steps.append(StartStep(StepKind.SET_ASIDE, "", _why_stray(partition, around)))
     return LogStart(
@@ -126,6 +128,10 @@ def _offset(offsets: Offsets | KafkaFailure, topic_partition: TopicPartition) ->
     return 0 if isinstance(offsets, KafkaFailure) else offsets.get(topic_partition, 0)
 
 
+def _is_live(partition: PartitionBefore) -> bool:
+    return not partition.name.endswith((DirState.DELETE.value, DirState.STRAY.value))
+
+
 def _bytes_of(partition: PartitionBefore) -> int:
     return sum(file.size_bytes for file in partition.files)
 
@@ -137,8 +143,10 @@ def _fate(partition: PartitionBefore, around: Surroundings, failed: tuple[KafkaF
         return PartitionFate.TAKES_OFFLINE if goes_offline else PartitionFate.REFUSES
     if partition.name.endswith(DirState.DELETE.value):
         return PartitionFate.DELETED
-    if partition.name.endswith(DirState.STRAY.value) or _why_stray(partition, around):
+    if partition.name.endswith(DirState.STRAY.value):
         return PartitionFate.STRAY
+    if _why_stray(partition, around):
+        return PartitionFate.STRAY if around.release >= STRAY_SINCE else PartitionFate.DELETED
     return PartitionFate.FUTURE if partition.name.endswith(DirState.FUTURE.value) else PartitionFate.SERVED
 
 
@@ -148,7 +156,7 @@ def _why_stray(partition: PartitionBefore, around: Surroundings) -> str:
         return ""
     topic_id = partition.topic_id.id
     if topic_id is None:
-        return "has no partition.metadata, so its topic id is not known"
+        return "" if around.release < STRAY_SINCE else "has no partition.metadata, so its topic id is not known"
     brokers = around.replicas.brokers.get((topic_id, partition.topic_partition.partition), ())
     if not brokers:
         return f"the cluster metadata know no partition {partition.topic_partition.partition} of topic id {topic_id}"

@@ -82,9 +82,10 @@ class LogStart(NamedTuple):
         return tuple(step for step in self.steps if step.kind is StepKind.TRUNCATE)
 
     @property
-    def read_bytes(self) -> int:
-        """The bytes of batches that the recovery reads."""
-        return sum(step.size_bytes for step in self.steps if step.kind is StepKind.RECOVER)
+    def loses_records(self) -> bool:
+        """Return whether records go that no deleted topic had."""
+        is_doomed = self.fate is PartitionFate.DELETED and not self.name.endswith("-delete")
+        return bool(self.truncations) or is_doomed
 
 
 class Dirs(StrEnum):

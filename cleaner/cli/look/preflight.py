@@ -117,5 +117,5 @@ def _metadata_dir(loaded: LoadedLayers, *, named: bool) -> Path | None:
 def _status(start: Start) -> ExitStatus:
     if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
         return ExitStatus.LOCKED
-    is_cut = any(log.truncations for log_dir in start.log_dirs for log in log_dir.logs)
-    return ExitStatus.DAMAGED if start.refusals or start.offline or is_cut else ExitStatus.DONE
+    is_lossy = any(log.loses_records for log_dir in start.log_dirs for log in log_dir.logs)
+    return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE

@@ -67,7 +67,7 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         text = placements.configs.get((topic_partition.topic, _INTERVAL_KEY)) if placements else None
         return int(text) if text and text.isdigit() else node.interval_bytes
 
-    befores = [read_log_dir(path, _user_of(path), interval, knows_remote=node.release.major > 2) for path in log_dirs]
+    befores = [read_log_dir(path, _user_of(path), interval, node.release) for path in log_dirs]
     return predict(befores, around)
 
 

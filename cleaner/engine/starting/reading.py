@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.starting.contents import DirectoryContents
-from policies.starting.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore
+from policies.starting.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release
 from policies.starting.identity import IdentityBefore
 from policies.starting.metadata import METADATA_DIR, MetadataBefore
-from policies.starting.names import parse_kafka_name
+from policies.starting.names import REMOTE_SINCE, STRAY_SINCE, parse_kafka_name
 from policies.starting.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
 from storage.directory import opened
 from storage.errors import InvalidConfig, LogCleanerError, UnreadableFile, as_unreadable
@@ -69,19 +69,19 @@ def read_identity(path: Path) -> IdentityBefore:
     return IdentityBefore(str(path), values)
 
 
-def read_log_dir(path: Path, user: User, interval: Interval, *, knows_remote: bool) -> LogDirBefore:
+def read_log_dir(path: Path, user: User, interval: Interval, release: Release) -> LogDirBefore:
     """Read the facts of a log dir.
 
     Args:
         path: of the log dir.
         user: who the broker runs as.
         interval: see ``Interval``.
-        knows_remote: whether this Kafka leaves ``remote-log-index-cache`` alone.
+        release: of the Kafka that is to start; it decides which names of directories are known.
     """
     failure = _unusable(path, user)
     if failure:
         return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
-    names, unparsable = _directories(path, knows_remote)
+    names, unparsable = _directories(path, release)
     partitions = [read_partition(path, name, topic_partition, user, interval) for name, topic_partition in names]
     return LogDirBefore(
         str(path),
@@ -108,13 +108,13 @@ def _unusable(path: Path, user: User) -> KafkaFailure | None:
     return None
 
 
-def _directories(path: Path, knows_remote: bool) -> tuple[list[tuple[str, TopicPartition]], list[str]]:
+def _directories(path: Path, release: Release) -> tuple[list[tuple[str, TopicPartition]], list[str]]:
     found, unparsable = [], []
     with as_unreadable(path), opened(path) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
-            if not entry.is_dir() or (entry.name == REMOTE_INDEX_CACHE and knows_remote):
+            if not entry.is_dir() or (entry.name == REMOTE_INDEX_CACHE and release >= REMOTE_SINCE):
                 continue
-            topic_partition = parse_kafka_name(entry.name, knows_stray=knows_remote)
+            topic_partition = parse_kafka_name(entry.name, knows_stray=release >= STRAY_SINCE)
             if topic_partition is None:
                 unparsable.append(entry.name)
             elif topic_partition.topic != CLUSTER_METADATA_TOPIC:

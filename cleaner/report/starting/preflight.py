@@ -79,6 +79,12 @@ def _log_dir(log_dir: LogDirStart, need: Need, page: Page) -> None:
             page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {step.why}", indent=4,
                       hanging=2)  # fmt: skip
         _rest(len(cuts), page)
+    doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
+    if doomed:
+        page.note("deleted whole after the delay, though no topic was deleted:", "red")
+        for log in _shown(doomed, page):
+            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
+        _rest(len(doomed), page)
     aside = [log for log in log_dir.logs if any(step.kind is StepKind.SET_ASIDE for step in log.steps)]
     if aside:
         page.note("set aside as -stray: kept, and not served:", "yellow")

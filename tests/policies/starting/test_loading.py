@@ -25,6 +25,7 @@ from storage.names import TopicPartition
 TOPIC_ID = "8FgL-MjIRcGBMw212kvxIQ"
 ORDERS = TopicPartition("orders", 0)
 NODE = 1
+KAFKA_4 = Release(4, 3)
 
 
 @dataclass
@@ -69,13 +70,14 @@ def started(
     log_start: int = 0,
     topic_id: str | None = TOPIC_ID,
     name: str = "orders-0",
-    release: Release = Release(4, 3),
+    release: Release = KAFKA_4,
     leader_epochs: KafkaFailure | None = None,
+    hosts: tuple[int, ...] = (NODE,),
 ) -> Start:
     files = tuple(FileBefore(one, 100 if one.endswith((".log", ".swap")) else 0) for one in names)
     partition = PartitionBefore(name, ORDERS, files, leader_epochs, TopicId(topic_id), contents or FakeContents())
     log_dir = LogDirBefore("/data", clean, {ORDERS: recovery_point}, {ORDERS: log_start}, {}, (partition,), ())
-    replicas = Replicas(NODE, {(TOPIC_ID, 0): (NODE,)}, {TOPIC_ID: "orders"})
+    replicas = Replicas(NODE, {(TOPIC_ID, 0): hosts}, {TOPIC_ID: "orders"})
     return predict([log_dir], Surroundings(release, Identities((), {}, ()), "/data", None, replicas))
 
 
@@ -179,6 +181,13 @@ def test_partition_without_a_topic_id_is_set_aside_and_begins_anew() -> None:
     start = started(SOUND, topic_id=None)
     assert log_of(start).fate is PartitionFate.STRAY
     assert [step.file for step in start.log_dirs[0].steps] == ["orders-0"]
+
+
+@pytest.mark.parametrize(("release", "fate"), [(KAFKA_4, PartitionFate.STRAY), (Release(3, 6), PartitionFate.DELETED)])
+def test_partition_of_another_broker_is_set_aside_and_was_deleted_before_kafka_3_7(
+    release: Release, fate: PartitionFate
+) -> None:
+    assert log_of(started(SOUND, hosts=(2, 3), release=release)).fate is fate
 
 
 def test_directory_of_a_deleted_topic_goes_whole() -> None:
