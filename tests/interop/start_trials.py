@@ -22,6 +22,8 @@ from tests.interop.predicted import LogAfter, differences, logs_after, outcome_d
 from tests.interop.starts import NODE_ID, Kafka2, Kafka4, RealStart, copied, removed, start
 
 UNCLEAN_SHARE: Final = 0.6
+FUTURE: Final = "-future directory"
+"""In the log dir of the partition itself: there no move leaves one, and Kafka 2.8 takes the log dir offline later on."""
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
@@ -89,7 +91,8 @@ class Bench:
         if dice.random() < UNCLEAN_SHARE:
             _make_unclean(dice, copy)
         points, is_clean = (copy / _RECOVERY_POINTS).read_bytes(), (copy / _MARKER).exists()
-        damaged = dict(_damaged(dice, copy))
+        kinds = [kind for kind in PARTITION_DAMAGES if self.release.major > 2 or kind != FUTURE]
+        damaged = dict(_damaged(dice, copy, kinds))
         alone = self._taken_out(copy, damaged, seed)
         yield from self._tried(copy, damaged)
         for name, (kept, trial) in list(alone.items())[:alone_max]:
@@ -197,10 +200,10 @@ def _make_unclean(dice: random.Random, log_dir: Path) -> None:
     (log_dir / _RECOVERY_POINTS).write_text(f"0\n{len(lines)}\n{''.join(lines)}")
 
 
-def _damaged(dice: random.Random, log_dir: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+def _damaged(dice: random.Random, log_dir: Path, kinds: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
     for path in sorted(log_dir.iterdir()):
         if path.is_dir() and not path.name.startswith("__"):
-            kind = dice.choice(list(PARTITION_DAMAGES))
+            kind = dice.choice(kinds)
             damage = PARTITION_DAMAGES[kind](dice, path)
             if damage is not None:
                 yield path.name, (kind, damage)

@@ -119,7 +119,7 @@ class Kafka4:
         properties = {
             "process.roles": "broker,controller",
             "node.id": str(NODE_ID),
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller}",
+            "controller.quorum.voters": f"{settings.get('node.id', NODE_ID)}@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
             "controller.listener.names": "CONTROLLER",
