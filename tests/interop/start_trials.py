@@ -23,7 +23,7 @@ from tests.interop.starts import NODE_ID, Kafka2, Kafka4, RealStart, copied, rem
 
 UNCLEAN_SHARE: Final = 0.6
 FUTURE: Final = "-future directory"
-"""In the log dir of the partition itself: there no move leaves one, and Kafka 2.8 takes the log dir offline later on."""
+"""In the log dir of the partition itself, where no move leaves one; Kafka 2.8 takes the log dir offline later on."""
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
