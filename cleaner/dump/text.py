@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cleaner.dump.decoding.control_records import control_text, parse_control_record
-from cleaner.dump.decoding.decoders import Contents, decode_text
+from cleaner.dump.decoding.decoders import RecordContents, decode_text
 from cleaner.dump.files import DumpedFile, DumpedKind
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
@@ -110,7 +110,7 @@ def _control(batch: Stored, stored: StoredRecord) -> str:
         raise CorruptBatch(batch.path, batch.position, error.cause) from error
 
 
-def _contents_text(contents: Contents, options: DumpOptions) -> str:
+def _contents_text(contents: RecordContents, options: DumpOptions) -> str:
     prefix, line = "| " if options.skip_record_metadata else " ", ""
     if contents.key is not None:
         line = f"{prefix}key: {REDACTED if options.hides_keys else contents.key}"

@@ -156,7 +156,7 @@ def rebuild_segment(segment: Segment, due_offset: int | None, state: ProducerSta
     return Rebuilt(index, time_index, bytes(aborted), next_offset, batches.end)
 
 
-class Producers:
+class RebuiltProducers:
     """The states of the producers of a partition at several offsets.
 
     Each is made of the nearest state before it: a snapshot, or one that was made here. So they are best asked for in

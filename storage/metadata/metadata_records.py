@@ -72,7 +72,7 @@ class TransactionAborted:
 MetadataRecord = TopicCreated | TopicRemoved | ConfigSet | TransactionBegun | TransactionEnded | TransactionAborted
 
 
-class _Message:
+class MetadataMessage:
     """Reads the fields of a message in order; every length is checked before it is used."""
 
     def __init__(self, data: bytes) -> None:
@@ -80,6 +80,7 @@ class _Message:
         self._position = 0
 
     def take(self, size_bytes: int) -> bytes:
+        """Return the next bytes. Raises: InvalidRecord."""
         end = self._position + size_bytes
         if end > len(self._data):
             raise InvalidRecord(f"a field of {size_bytes} bytes reaches past the end of the metadata record")
@@ -88,6 +89,7 @@ class _Message:
         return taken
 
     def uvarint(self) -> int:
+        """Read an unsigned varint."""
         value = 0
         for place in range(_UVARINT_BYTES_MAX):
             byte = self.take(1)[0]
@@ -97,12 +99,15 @@ class _Message:
         raise InvalidRecord(f"an unsigned varint of more than {_UVARINT_BYTES_MAX} bytes in a metadata record")
 
     def int8(self) -> int:
+        """Read a signed byte."""
         return int.from_bytes(self.take(1), "big", signed=True)
 
     def uuid(self) -> str:
+        """Read a UUID, as text."""
         return base64.urlsafe_b64encode(self.take(_UUID_BYTES)).rstrip(b"=").decode("ascii")
 
     def nullable_string(self) -> str | None:
+        """Read a compact string, which may be null."""
         length = self.uvarint()
         if length == 0:
             return None
@@ -112,6 +117,7 @@ class _Message:
             raise InvalidRecord("a string of a metadata record is no UTF-8") from error
 
     def string(self) -> str:
+        """Read a compact string."""
         if (text := self.nullable_string()) is None:
             raise InvalidRecord("a string of a metadata record is null")
         return text
@@ -125,7 +131,7 @@ class _Message:
             raise InvalidRecord("bytes are left behind a metadata record")
 
 
-_READERS: Final[dict[int, Callable[[_Message], MetadataRecord]]] = {
+_READERS: Final[dict[int, Callable[[MetadataMessage], MetadataRecord]]] = {
     2: lambda message: TopicCreated(message.string(), message.uuid()),
     4: lambda message: ConfigSet(message.int8(), message.string(), message.string(), message.nullable_string()),
     9: lambda message: TopicRemoved(message.uuid()),
@@ -143,7 +149,7 @@ def parse_metadata_record(value: bytes) -> MetadataRecord | None:
         InvalidRecord: a frame or record version of a later Kafka, a length that reaches past the end, bytes
             left over.
     """
-    message = _Message(value)
+    message = MetadataMessage(value)
     if (frame_version := message.uvarint()) != _FRAME_VERSION:
         raise InvalidRecord(f"metadata records of frame version {frame_version} are not known")
     record_type, version = message.uvarint(), message.uvarint()

@@ -9,7 +9,14 @@ import pytest
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition
 from storage.log.producer_state import ProducerEntry, parse_snapshot
-from storage.log.rebuild import Producers, RebuildTerms, epochs_in, rebuild_epochs, rebuild_segment, with_due_offsets
+from storage.log.rebuild import (
+    RebuildTerms,
+    RebuiltProducers,
+    epochs_in,
+    rebuild_epochs,
+    rebuild_segment,
+    with_due_offsets,
+)
 from storage.log_dir import LogDir, read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind
 from storage.segment import Segment
@@ -26,7 +33,7 @@ INTERVALS = (4096, 0, 700)
 def derived_by_us(directory: Path, terms: RebuildTerms) -> dict[str, object]:
     """Everything, from the ``.log`` files alone."""
     segments = list_partition(directory).segments
-    producers, found = Producers(segments, (), terms), dict[str, object]()
+    producers, found = RebuiltProducers(segments, (), terms), dict[str, object]()
     for segment, due_offset in with_due_offsets(segments):
         state = producers.at(segment.base_offset)
         rebuilt = rebuild_segment(segment, due_offset, state, terms)

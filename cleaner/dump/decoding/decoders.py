@@ -20,20 +20,20 @@ _NUMBERS: Final = {PlainDecoder.LONG: struct.Struct(">q"), PlainDecoder.INTEGER:
 _DELETED: Final = "<DELETE>"
 
 
-class Contents(NamedTuple):
+class RecordContents(NamedTuple):
     """The key and the value of a record as text; None if there is none."""
 
     key: str | None
     value: str | None
 
 
-def decode_text(options: DumpOptions, record: Record) -> Contents:
+def decode_text(options: DumpOptions, record: Record) -> RecordContents:
     """Return what the text shows of the key and the value of a record."""
     match options.decoder:
         case None:
-            return Contents(_plain(options.key_decoder, record.key), _plain(options.value_decoder, record.value))
+            return RecordContents(_plain(options.key_decoder, record.key), _plain(options.value_decoder, record.value))
         case TopicDecoder.CLUSTER_METADATA | TopicDecoder.REMOTE_LOG_METADATA as decoder:
-            return Contents(None, _framed_text(decoder, record))
+            return RecordContents(None, _framed_text(decoder, record))
         case decoder:
             return _keyed_text(decoder, record)
 
@@ -77,20 +77,20 @@ def _plain(decoder: PlainDecoder, field: bytes | None) -> str | None:
     return str(layout.unpack_from(field)[0])
 
 
-def _keyed_text(decoder: TopicDecoder, record: Record) -> Contents:
+def _keyed_text(decoder: TopicDecoder, record: Record) -> RecordContents:
     if record.key is None:
-        return Contents(f"Error at offset {record.offset}, skipping. The record has no key", None)
+        return RecordContents(f"Error at offset {record.offset}, skipping. The record has no key", None)
     try:
         key = decode_key(decoder, record.key)
         shown = java_json({"type": str(key.api_key), "data": key.data})
         if record.value is None:
-            return Contents(shown, _DELETED)
+            return RecordContents(shown, _DELETED)
         value = decode_value(decoder, key.api_key, record.value)
-        return Contents(shown, java_json({"version": str(value.version), "data": value.data}))
+        return RecordContents(shown, java_json({"version": str(value.version), "data": value.data}))
     except UnknownRecordType as error:
-        return Contents(f"Unknown record type {error.number} at offset {record.offset}, skipping.", None)
+        return RecordContents(f"Unknown record type {error.number} at offset {record.offset}, skipping.", None)
     except InvalidRecord as error:
-        return Contents(f"Error at offset {record.offset}, skipping. {error.cause}", None)
+        return RecordContents(f"Error at offset {record.offset}, skipping. {error.cause}", None)
 
 
 def _framed_text(decoder: TopicDecoder, record: Record) -> str:

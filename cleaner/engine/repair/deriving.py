@@ -14,9 +14,9 @@ from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState
 from storage.log.read import last_offset_entry
 from storage.log.rebuild import (
-    Producers,
     RebuildTerms,
     Rebuilt,
+    RebuiltProducers,
     epochs_in,
     rebuild_epochs,
     rebuild_segment,
@@ -71,7 +71,7 @@ class Deriving:
         doubted = {_name(target).base_offset for target in targets if target.kind is RepairKind.SNAPSHOT}
         believed = [snapshot for snapshot in listing.snapshots if snapshot.name.base_offset not in doubted]
         self._listing, self._terms = listing, terms
-        self._producers = Producers(listing.segments, believed, terms)
+        self._producers = RebuiltProducers(listing.segments, believed, terms)
         self._segments = {s.base_offset: (s, due) for s, due in with_due_offsets(listing.segments)}
 
     def made(self, target: Target) -> Made:

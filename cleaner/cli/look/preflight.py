@@ -1,0 +1,121 @@
+"""The command ``preflight``: it tells what the next start of Kafka will do to the log dirs, and changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.opening import add_log_dir_arguments, load
+from cleaner.cli.showing import show
+from storage.errors import LogCleanerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cleaner.config.layers import LoadedLayers
+    from policies.starting.facts import Release
+    from policies.starting.start import Start
+
+HELP: Final = "tell what the next start of Kafka will recover, cut, delete, set aside or refuse"
+_NEWEST: Final = "4.3"
+_OLDEST: Final = (2, 8)
+_LOCK: Final = "/.lock"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``preflight``."""
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
+        also={
+            ExitStatus.DONE: "Kafka will start, with every log dir, and will cut no records",
+            ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, or cut records",
+        },
+    )  # fmt: skip
+    parser.add_argument(
+        "--kafka",
+        type=_release,
+        default=_NEWEST,
+        metavar="VERSION",
+        help=f"the Kafka that is to start: 2.8, 3.x or 4.x (default: {_NEWEST})",
+    )
+    add_log_dir_arguments(parser, with_topics=False)
+    parser.set_defaults(topic=[])
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.preflight/1")
+
+
+def _release(text: str) -> Release:
+    from policies.starting.facts import Release
+
+    parts = text.split(".")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {_NEWEST}")
+    release = Release(int(parts[0]), int(parts[1]))
+    if not _OLDEST <= release < (5, 0):
+        raise argparse.ArgumentTypeError(f"Kafka {release} is not known; 2.8 to 4.x are")
+    return release
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the log dirs, predict, and show the prediction."""
+    from cleaner.engine.starting.estimate import need_of
+    from cleaner.engine.starting.preflight import Node, predict_start
+    from cleaner.report.starting.preflight import PreflightReport
+
+    loaded = load(args, with_cluster_metadata=False)
+    _check_dirs(loaded.log_dirs)
+    node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)))
+    start = predict_start(loaded.log_dirs, node)
+    needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
+    show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
+    return _status(start)
+
+
+def _check_dirs(log_dirs: Sequence[Path]) -> None:
+    """Refuse what is no log dir. One that is missing is a part of the prediction, unless all are."""
+    from storage.log_dir import IsAPartitionDir, LogDir
+
+    is_any_there = any(path.is_dir() for path in log_dirs)
+    for path in log_dirs:
+        try:
+            LogDir.open(path)
+        except IsAPartitionDir:
+            raise
+        except LogCleanerError:
+            if not is_any_there:
+                raise
+
+
+def _node_id(loaded: LoadedLayers) -> int | None:
+    """Return the node id that server.properties states; None if none does."""
+    from storage.properties import read_properties
+
+    path = loaded.settings.server_properties
+    if path is None:
+        return None
+    found = read_properties(path)
+    for key in ("node.id", "broker.id"):
+        if key in found and found[key].value.strip().lstrip("-").isdigit():
+            return int(found[key].value)
+    return None
+
+
+def _metadata_dir(loaded: LoadedLayers, *, named: bool) -> Path | None:
+    """Return the log dir of the metadata log as the configuration states it: Kafka takes the first of log.dirs."""
+    from storage.directory import followed
+
+    stated = loaded.layers.broker_policy().metadata_log_dir
+    if stated is not None:
+        from pathlib import Path
+
+        return followed(Path(stated))
+    return None if named else loaded.log_dirs[0]
+
+
+def _status(start: Start) -> ExitStatus:
+    if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
+        return ExitStatus.LOCKED
+    is_lossy = any(log.loses_records for log_dir in start.log_dirs for log in log_dir.logs)
+    return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE

@@ -1,0 +1,175 @@
+"""Answers the questions that the rules of a start ask of the contents of one partition directory."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, recover, walk
+from policies.starting.facts import KafkaFailure, RecoveredLog
+from storage.errors import UnreadableFile, as_unreadable
+from storage.log.producer_state import CorruptSnapshot, parse_snapshot
+from storage.log_dir import read_file
+from storage.segment import reading
+
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+_ABORTED: Final = struct.Struct(">bbqqqq")
+"""Kafka takes the first byte of the two for the version (``AbortedTxn.version``), whatever the second one is."""
+_HOT_ENTRIES: Final = 8192 // _INDEX_ENTRY.size
+"""Kafka looks into the last entries of an index first; in a damaged one that decides what it finds."""
+
+
+class DirectoryContents:
+    """The files of one partition directory, read when a rule asks."""
+
+    def __init__(self, directory: Path, index_interval_bytes: int) -> None:
+        """Take a directory.
+
+        Args:
+            directory: of the partition.
+            index_interval_bytes: ``index.interval.bytes`` of the topic.
+        """
+        self._directory, self._interval_bytes = directory, index_interval_bytes
+
+    def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
+        """Return the offset behind the last batch, as ``LogSegment.readNextOffset`` finds it."""
+        with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
+            log_bytes = LogBytes(descriptor)
+            try:
+                start = _translate(log_bytes, entries, entries.last_offset)
+                if start is None:
+                    return base_offset
+                last = last_of(log_bytes, start)
+            except CorruptRecord as error:
+                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
+            return base_offset if last is None else last.last_offset + 1
+
+    def recovered(self, log: str, base_offset: int) -> RecoveredLog:
+        """Return what ``LogSegment.recover`` finds."""
+        with self._reading(log) as descriptor:
+            return recover(LogBytes(descriptor), base_offset, self._interval_bytes)
+
+    def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> KafkaFailure | None:
+        """Return the exception at which ``UnifiedLog.rebuildProducerState`` ends in this segment, if any."""
+        open_transactions: set[int] = set()
+        with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
+            log_bytes = LogBytes(descriptor)
+            try:
+                start = _translate(log_bytes, entries, start_offset)
+                for batch in walk(log_bytes, start) if start is not None else ():
+                    failure = _of_producer(batch, open_transactions)
+                    if failure:
+                        return failure
+            except CorruptRecord as error:
+                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
+        return None
+
+    def snapshot_is_valid(self, name: str) -> bool:
+        """Return whether Kafka would load a producer snapshot."""
+        path = self._directory / name
+        data = read_file(path)
+        if data is None:
+            return False
+        try:
+            parse_snapshot(data, path)
+        except CorruptSnapshot:
+            return False
+        return True
+
+    def txn_index_failure(self, name: str, base_offset: int) -> KafkaFailure | None:
+        """Return the exception of ``TransactionIndex.sanityCheck``, if any."""
+        data = read_file(self._directory / name) or b""
+        for at in range(0, len(data) - len(data) % _ABORTED.size, _ABORTED.size):
+            version, _, _, _, last_offset, _ = _ABORTED.unpack_from(data, at)
+            if version > 0:
+                return KafkaFailure("KafkaException", f"byte {at}: version {version}")
+            if last_offset < base_offset:
+                return KafkaFailure("CorruptIndexException", f"byte {at}: a marker at {last_offset}, below the segment")
+        return None
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[int]:
+        with reading(self._directory / name) as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def _index(self, name: str | None, base_offset: int) -> Iterator[_Index]:
+        if name is None:
+            yield _Index(None, base_offset)
+            return
+        path = self._directory / name
+        with reading(path) as descriptor, as_unreadable(path):
+            yield _Index(descriptor, base_offset)
+
+
+class _Index:
+    """The entries of an offset index, right or wrong; zeros at the end are entries, too, as to Kafka."""
+
+    def __init__(self, descriptor: int | None, base_offset: int) -> None:
+        self._descriptor, self._base = descriptor, base_offset
+        self.count = 0 if descriptor is None else os.fstat(descriptor).st_size // _INDEX_ENTRY.size
+        self.last_offset = self.entry(self.count - 1)[0] if self.count else base_offset
+
+    def entry(self, place: int) -> tuple[int, int]:
+        """Return the offset and the position of an entry."""
+        assert self._descriptor is not None
+        data = os.pread(self._descriptor, _INDEX_ENTRY.size, place * _INDEX_ENTRY.size)
+        if len(data) < _INDEX_ENTRY.size:
+            raise UnreadableFile(Path("index"), "it shrank")
+        relative, position = _INDEX_ENTRY.unpack(data)
+        return self._base + relative, position
+
+    def lookup(self, offset: int) -> int:
+        """Return the position from which on an offset is looked for. Source: Kafka ``AbstractIndex``."""
+        if not self.count:
+            return 0
+        hot = max(0, self.count - 1 - _HOT_ENTRIES)
+        if self.entry(hot)[0] < offset:
+            return self.entry(self._search(offset, hot, self.count - 1))[1]
+        if self.entry(0)[0] > offset:
+            return 0
+        return self.entry(self._search(offset, 0, hot))[1]
+
+    def _search(self, offset: int, low: int, high: int) -> int:
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self.entry(middle)[0]
+            if found > offset:
+                high = middle - 1
+            elif found < offset:
+                low = middle
+            else:
+                return middle
+        return low
+
+
+def _translate(log: LogBytes, index: _Index, offset: int) -> int | None:
+    """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord.
+
+    Source: Kafka ``FileRecords.searchForOffsetFromPosition``.
+    """
+    previous: WalkedBatch | None = None
+    for batch in walk(log, max(index.lookup(offset), 0)):
+        if batch.base_offset == offset:
+            return batch.position
+        if batch.base_offset > offset:
+            is_within = previous is not None and previous.last_offset >= offset
+            return previous.position if is_within and previous else batch.position
+        previous = batch
+    return previous.position if previous is not None and previous.last_offset >= offset else None
+
+
+def _of_producer(batch: WalkedBatch, open_transactions: set[int]) -> KafkaFailure | None:
+    if batch.producer_id < 0:
+        return None
+    if batch.is_control:
+        open_transactions.discard(batch.producer_id)
+    elif batch.is_transactional:
+        open_transactions.add(batch.producer_id)
+    elif batch.producer_id in open_transactions:
+        return KafkaFailure("InvalidTxnStateException", f"byte {batch.position}: producer {batch.producer_id}")
+    return None

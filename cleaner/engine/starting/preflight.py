@@ -1,0 +1,142 @@
+"""Predicts a start: reads the facts, in the order in which a broker does, and asks the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cleaner.engine.starting.reading import User, read_identity, read_log_dir, read_metadata
+from cleaner.engine.starting.walk import CorruptRecord, LogBytes, walk
+from policies.starting.facts import Release, Replicas
+from policies.starting.identity import Identities, IdentityBefore, check_identities
+from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata
+from policies.starting.prediction import StartSurroundings, predict
+from policies.starting.start import Start
+from policies.starting.zookeeper import check_zookeeper_identities
+from storage.errors import CorruptBatch, InvalidRecord
+from storage.metadata.placements import Placements
+from storage.names import TopicPartition
+from storage.records import Batch, iter_batches
+from storage.segment import reading
+
+_INTERVAL_BYTES: Final = 4096
+_INTERVAL_KEY: Final = "index.interval.bytes"
+_KRAFT_ONLY: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The broker that is to start.
+
+    Attributes:
+        release: its Kafka.
+        node_id: ``node.id`` or ``broker.id``; None if no configuration states it.
+        metadata_dir: the log dir of the metadata log; None: the first one that has it, else the first one.
+        interval_bytes: ``log.index.interval.bytes``.
+    """
+
+    release: Release
+    node_id: int | None = None
+    metadata_dir: Path | None = None
+    interval_bytes: int = _INTERVAL_BYTES
+
+
+def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
+    """Return what a start of a broker does with its log dirs. Nothing is changed, and no lock is taken.
+
+    Raises: UnreadableFile where the rules need what may not be read.
+    """
+    metadata_dir = node.metadata_dir or next((p for p in log_dirs if (p / METADATA_DIR).is_dir()), log_dirs[0])
+    identities = [read_identity(path) for path in dict.fromkeys((*log_dirs, metadata_dir))]
+    around = StartSurroundings(
+        node.release, check_identities(identities, node.node_id, str(metadata_dir)), str(metadata_dir), None, None
+    )
+    placements: Placements | None = None
+    if _has_quorum(node.release, identities, metadata_dir):
+        user = _user_of(metadata_dir)
+        metadata = load_metadata(read_metadata(metadata_dir, user), str(metadata_dir))
+        placements = read_placements(metadata_dir / METADATA_DIR, metadata)
+        node_id = _node_id(node, identities)
+        around = around._replace(metadata=metadata, replicas=Replicas(node_id, placements.brokers, placements.names))
+    else:
+        around = around._replace(identities=_of_zookeeper(identities, node))
+
+    def interval(topic_partition: TopicPartition) -> int:
+        text = placements.configs.get((topic_partition.topic, _INTERVAL_KEY)) if placements else None
+        return int(text) if text and text.isdigit() else node.interval_bytes
+
+    befores = [read_log_dir(path, _user_of(path), interval, node.release) for path in log_dirs]
+    return predict(befores, around)
+
+
+def _user_of(path: Path) -> User:
+    """Return the owner of a log dir: the broker is taken to run as that user."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:  # the broker makes it, or cannot start
+        return User(0, 0)
+    return User(status.st_uid, status.st_gid)
+
+
+def _has_quorum(release: Release, identities: Sequence[IdentityBefore], metadata_dir: Path) -> bool:
+    """Return whether the broker is a KRaft node: since 4.0 always, before that if a log dir was formatted for it."""
+    if release.major >= _KRAFT_ONLY:
+        return True
+    if release.major < 3:
+        return False
+    is_formatted = any((one.properties or {}).get("version") == "1" for one in identities)
+    return is_formatted or (metadata_dir / METADATA_DIR).is_dir()
+
+
+def _node_id(node: Node, identities: Sequence[IdentityBefore]) -> int:
+    if node.node_id is not None:
+        return node.node_id
+    for identity in identities:
+        for key in ("node.id", "broker.id"):
+            text = (identity.properties or {}).get(key, "")
+            if text.lstrip("-").isdigit():
+                return int(text)
+    return -1
+
+
+def _of_zookeeper(identities: Sequence[IdentityBefore], node: Node) -> Identities:
+    return check_zookeeper_identities(identities, node.node_id)
+
+
+def read_placements(directory: Path, metadata: MetadataStart) -> Placements:
+    """Read which broker hosts which partition, from the metadata log as it will be cut."""
+    placements = Placements()
+    from_offset = 0
+    if metadata.snapshot:
+        from_offset = int(metadata.snapshot.partition("-")[0])
+        _take(placements, directory / metadata.snapshot, None, 0)
+    for name, valid_bytes in metadata.valid_bytes:
+        if (directory / name).exists():
+            _take(placements, directory / name, valid_bytes, from_offset)
+    return placements
+
+
+def _take(placements: Placements, path: Path, end: int | None, from_offset: int) -> None:
+    with reading(path) as descriptor:
+        log = LogBytes(descriptor)
+        try:
+            for found in walk(log, 0, end):
+                if found.is_control or found.last_offset < from_offset:
+                    continue
+                data = log.at(found.position, found.size_bytes)
+                for batch in iter_batches(data, path):
+                    if isinstance(batch, Batch):
+                        _take_records(placements, batch, from_offset)
+        except (CorruptRecord, CorruptBatch):
+            return
+
+
+def _take_records(placements: Placements, batch: Batch, from_offset: int) -> None:
+    for record in batch.records():
+        if record.offset >= from_offset and record.value:
+            try:
+                placements.take(record.value)
+            except InvalidRecord:
+                continue

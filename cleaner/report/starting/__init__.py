@@ -1,0 +1,1 @@
+"""The report of ``preflight``: what a start of Kafka will do."""

@@ -1,0 +1,199 @@
+"""The report of ``preflight``: text for people, ``logcleaner.preflight/1`` for machines."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from cleaner.engine.starting.estimate import StartNeed
+from cleaner.report.page import Lines, Page, counted, size
+from policies.starting.facts import KafkaFailure
+from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start, StartStep, StartStepKind
+
+SCHEMA: Final = "logcleaner.preflight/1"
+_SHOWN_MAX: Final = 8
+_T = TypeVar("_T")
+_SUMS: Final = {
+    StartStepKind.RECOVER: "read and index again",
+    StartStepKind.REBUILD: "rebuild, because missing or wrong",
+    StartStepKind.SPLIT: "split, because offsets do not fit",
+    StartStepKind.RENAME: "rename from .swap",
+    StartStepKind.CREATE: "make empty",
+    StartStepKind.DELETE: "delete at once",
+    StartStepKind.DELETE_LATER: "delete after the delay",
+    StartStepKind.WRITE: "write, the state of producers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightReport:
+    """The prediction of a start, and what it needs of each log dir."""
+
+    start: Start
+    needs: Sequence[StartNeed]
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``preflight --json`` prints: sizes in bytes, offsets as Kafka's."""
+        pairs = zip(self.start.log_dirs, self.needs, strict=True)
+        return {
+            "schema": SCHEMA,
+            "kafka": str(self.start.release),
+            "starts": self.start.is_started,
+            "refusals": [{"path": refusal.path, **_failure(refusal.failure)} for refusal in self.start.refusals],
+            "log_dirs": [_log_dir_document(log_dir, need) for log_dir, need in pairs],
+        }
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield the verdict, then what happens to each log dir."""
+        _verdict(self.start, page)
+        for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
+            page.line()
+            _log_dir(log_dir, need, page)
+        yield page.text
+
+
+def _verdict(start: Start, page: Page) -> None:
+    if not start.is_started:
+        page.line(f"Kafka {start.release} will not start on these log dirs.", "bold red")
+        for refusal in _shown(start.refusals, page):
+            page.note(f"{refusal.path}: {refusal.failure.cause} ({refusal.failure.exception})")
+        _rest(len(start.refusals), page)
+    elif start.offline:
+        without = counted(len(start.offline), "log dir")
+        page.line(f"Kafka {start.release} will start, but without {without}.", "bold red")
+    else:
+        page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
+
+
+def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
+    page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
+    for file, failure in log_dir.failures:
+        page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
+    cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
+    if cuts:
+        lost = size(sum(step.size_bytes for _, step in cuts))
+        page.note(f"cut, and lose {lost} of records:", "red")
+        for log, step in _shown(cuts, page):
+            page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {step.why}", indent=4,
+                      hanging=2)  # fmt: skip
+        _rest(len(cuts), page)
+    doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
+    if doomed:
+        page.note("deleted whole after the delay, though no topic was deleted:", "red")
+        for log in _shown(doomed, page):
+            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
+        _rest(len(doomed), page)
+    aside = [log for log in log_dir.logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
+    if aside:
+        page.note("set aside as -stray: kept, and not served:", "yellow")
+        for log in _shown(aside, page):
+            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
+        _rest(len(aside), page)
+    _sums(log_dir, page)
+    _needs(need, page)
+
+
+def _shutdown(log_dir: LogDirStart) -> str:
+    if log_dir.state is Dirs.OFFLINE:
+        return "goes offline"
+    if log_dir.is_clean:
+        return "was shut down cleanly; nothing is recovered without a cause"
+    return "was not shut down cleanly; what lies behind the recovery points is recovered"
+
+
+def _sums(log_dir: LogDirStart, page: Page) -> None:
+    if log_dir.steps:
+        page.note(f"begin empty, because their directories are not here: {counted(len(log_dir.steps), 'partition')}")
+        _each([(step.file, step) for step in log_dir.steps], page)
+    steps: defaultdict[StartStepKind, list[tuple[str, StartStep]]] = defaultdict(list)
+    for log in log_dir.logs:
+        for step in log.steps:
+            steps[step.kind].append((f"{log.name}/{step.file}".rstrip("/"), step))
+    for kind, words in _SUMS.items():
+        found = steps.get(kind)
+        if not found:
+            continue
+        size_bytes = sum(step.size_bytes for _, step in found)
+        of = f", {size(size_bytes)}" if size_bytes else ""
+        page.note(f"{words}: {counted(len(found), 'file' if kind is not StartStepKind.RECOVER else 'segment')}{of}")
+        _each(found, page)
+
+
+def _each(found: Sequence[tuple[str, StartStep]], page: Page) -> None:
+    if page.every_segment:
+        for name, step in found:
+            page.line(f"{name}: {step.why}", indent=4, hanging=2)
+
+
+def _needs(need: StartNeed, page: Page) -> None:
+    if need.recovered_bytes and need.bytes_per_second:
+        speed = size(int(need.bytes_per_second))
+        page.note(f"about {_duration(need.seconds)} to read them, at {speed} a second as measured here")
+    if need.space_bytes > need.free_bytes:
+        page.note(f"needs about {size(need.space_bytes)} of free space; {size(need.free_bytes)} are free", "red")
+    elif need.space_bytes:
+        page.note(f"needs about {size(need.space_bytes)} of free space; {size(need.free_bytes)} are free")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "a second"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
+
+
+def _shown(items: Sequence[_T], page: Page) -> Sequence[_T]:
+    return items if page.every_segment else items[:_SHOWN_MAX]
+
+
+def _rest(number: int, page: Page) -> None:
+    if number > _SHOWN_MAX and not page.every_segment:
+        page.line(f"and {number - _SHOWN_MAX:,} more; -v shows all", indent=4)
+
+
+def _failure(failure: KafkaFailure | None) -> dict[str, Any]:
+    return {"exception": failure and failure.exception, "cause": failure and failure.cause}
+
+
+def _log_dir_document(log_dir: LogDirStart, need: StartNeed) -> dict[str, Any]:
+    return {
+        "path": log_dir.path,
+        "state": log_dir.state.value,
+        "clean_shutdown": log_dir.is_clean,
+        "failures": [{"file": file, **_failure(failure)} for file, failure in log_dir.failures],
+        "recovered_bytes": need.recovered_bytes,
+        "seconds": need.seconds,
+        "needed_bytes": need.space_bytes,
+        "free_bytes": need.free_bytes,
+        "steps": [_step_document(step) for step in log_dir.steps],
+        "partitions": [_partition_document(log) for log in log_dir.logs],
+    }
+
+
+def _partition_document(log: LogStart) -> dict[str, Any]:
+    is_known = log.fate in (PartitionFate.SERVED, PartitionFate.FUTURE, PartitionFate.STRAY)
+    return {
+        "directory": log.name,
+        "topic": log.topic_partition.topic,
+        "partition": log.topic_partition.partition,
+        "fate": log.fate.value,
+        "log_start_offset": log.log_start_offset if is_known else None,
+        "log_end_offset": log.log_end_offset if is_known else None,
+        "failed_file": log.failed_file,
+        **_failure(log.failure),
+        "steps": [_step_document(step) for step in log.steps],
+    }
+
+
+def _step_document(step: StartStep) -> dict[str, Any]:
+    return {
+        "kind": step.kind.value,
+        "file": step.file,
+        "why": step.why,
+        "position": step.position,
+        "offset": step.offset,
+        "bytes": step.size_bytes,
+    }

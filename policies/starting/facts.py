@@ -1,0 +1,127 @@
+"""Facts of log dirs before a start of Kafka, and the questions that the rules ask of the contents of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from storage.names import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Release(NamedTuple):
+    """A version of Kafka, such as 4.3."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+class KafkaFailure(NamedTuple):
+    """The exception that Kafka raises at something."""
+
+    exception: str
+    """Its class, without the package."""
+    cause: str
+    is_io: bool = False
+    """Whether Kafka treats it as an error of the disk: it takes the log dir offline, and goes on with the others."""
+
+
+class FileBefore(NamedTuple):
+    """One file of a partition directory."""
+
+    name: str
+    size_bytes: int
+    is_readable: bool = True
+    """Whether the broker's user may read and write it."""
+
+
+class RecoveredLog(NamedTuple):
+    """The findings of Kafka's recovery of a segment, which reads the batches in order and checks the CRC of each."""
+
+    valid_bytes: int
+    next_offset: int | None
+    """The offset behind the last valid batch; None if there is none."""
+    producers_end: int | None
+    """The same, of batches of v2; they alone move the producer state."""
+    aborts: bool
+    """Whether a marker of an aborted transaction is among the valid batches."""
+    cause: str | None
+    """Why the batch at ``valid_bytes`` is not valid; None at the end of the file."""
+    failure: KafkaFailure | None = None
+    """The exception that leaves the recovery; None if it ends as usual."""
+
+
+class Contents(Protocol):
+    """Answers about the contents of the files of one partition directory. Each answer is read when it is asked for."""
+
+    def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
+        """Return the offset behind the last batch, as found from the last entry of the offset index on."""
+        ...
+
+    def recovered(self, log: str, base_offset: int) -> RecoveredLog:
+        """Return what the recovery of a segment finds."""
+        ...
+
+    def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> KafkaFailure | None:
+        """Return the exception at which the rebuilding of the producer state ends in this segment, if any."""
+        ...
+
+    def snapshot_is_valid(self, name: str) -> bool:
+        """Return whether a producer snapshot has a known version, a right CRC and all its entries."""
+        ...
+
+    def txn_index_failure(self, name: str, base_offset: int) -> KafkaFailure | None:
+        """Return the exception of Kafka's sanity check of a transaction index, if any."""
+        ...
+
+
+class ReadTopicId(NamedTuple):
+    """The topic id that Kafka reads in ``partition.metadata``."""
+
+    id: str | None
+    failure: KafkaFailure | None = None
+
+
+class PartitionBefore(NamedTuple):
+    """One directory of a log dir that Kafka loads as a partition."""
+
+    name: str
+    topic_partition: TopicPartition
+    files: tuple[FileBefore, ...]
+    leader_epochs: KafkaFailure | None
+    topic_id: ReadTopicId
+    contents: Contents
+    is_writable: bool = True
+
+
+class Replicas(NamedTuple):
+    """The brokers of each partition, from the cluster metadata, as far as the broker will read it."""
+
+    node_id: int
+    brokers: Mapping[tuple[str, int], tuple[int, ...]]
+    """Topic id and partition -> the ids of the brokers that host it."""
+    names: Mapping[str, str]
+    """Topic id -> name."""
+
+
+class LogDirBefore(NamedTuple):
+    """A log dir before the start."""
+
+    path: str
+    is_clean: bool
+    """Whether the marker of a clean shutdown lies there."""
+    recovery_points: Offsets | KafkaFailure
+    log_starts: Offsets | KafkaFailure
+    high_watermarks: Offsets | KafkaFailure
+    partitions: tuple[PartitionBefore, ...]
+    unparsable: tuple[str, ...]
+    """Names of directories that are no partition directory."""
+    has_metadata: bool = False
+    """Whether ``__cluster_metadata-0`` lies there."""
+    locked_by: str | None = None
+    failure: KafkaFailure | None = None
+    """Why the dir cannot be used at all."""

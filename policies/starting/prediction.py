@@ -1,0 +1,223 @@
+"""The verdict on a whole start: which log dirs come up, what becomes of each partition, and what stops the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from policies.starting.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
+from policies.starting.files import LoadingStopped
+from policies.starting.identity import Identities
+from policies.starting.loading import Loading
+from policies.starting.metadata import METADATA_DIR, MetadataStart
+from policies.starting.names import STRAY_SINCE
+from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
+from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, Start, StartStep, StartStepKind
+from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
+
+IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
+_OLD_MAJOR: Final = 2
+OVERFLOW: Final = "LogSegmentOffsetOverflowException"
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
+
+
+class StartSurroundings(NamedTuple):
+    """The facts that a start depends on besides the partitions."""
+
+    release: Release
+    identities: Identities
+    metadata_dir: str
+    metadata: MetadataStart | None
+    """None where there is no metadata log, or the broker uses ZooKeeper."""
+    replicas: Replicas | None
+    """None with ZooKeeper, which tells no broker what is not its own."""
+
+
+def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start:
+    """Return what a start does with some log dirs."""
+    refusals = [*around.identities.refusals, *_of_metadata(befores, around)]
+    log_dirs: list[LogDirStart] = []
+    for before in befores:
+        known = around.identities.offline.get(before.path) or before.failure
+        if known:
+            log_dirs.append(LogDirStart(before.path, Dirs.OFFLINE, before.is_clean, (), (), ((before.path, known),)))
+            continue
+        started, refused = _load(before, around)
+        log_dirs.append(started)
+        refusals += refused
+    refusals += _duplicates(log_dirs)
+    refusals += _without_dirs(log_dirs, around)
+    log_dirs = [_with_new_partitions(log_dir, log_dirs, around) for log_dir in log_dirs]
+    return Start(around.release, tuple(log_dirs), tuple(refusals))
+
+
+def _of_metadata(befores: Sequence[LogDirBefore], around: StartSurroundings) -> list[Refusal]:
+    if around.metadata is None:
+        return []
+    refusals = [around.metadata.refusal] if around.metadata.refusal else []
+    for before in befores:
+        if before.path != around.metadata_dir and before.has_metadata:
+            cause = f"the cluster metadata belong in {around.metadata_dir}"
+            refusals.append(Refusal(f"{before.path}/{METADATA_DIR}", KafkaFailure("KafkaException", cause)))
+    return refusals
+
+
+def _load(before: LogDirBefore, around: StartSurroundings) -> tuple[LogDirStart, list[Refusal]]:
+    refusals = [
+        Refusal(f"{before.path}/{name}", KafkaFailure("KafkaException", "no name of a partition directory"))
+        for name in before.unparsable
+    ]
+    if before.locked_by:
+        failure = KafkaFailure("KafkaException", f"{before.locked_by} holds the lock")
+        refusals.append(Refusal(f"{before.path}/.lock", failure))
+    checkpoints = (RECOVERY_POINT_CHECKPOINT, before.recovery_points), (_LOG_STARTS, before.log_starts)
+    failures = [(name, found) for name, found in checkpoints if isinstance(found, KafkaFailure) and found.is_io]
+    logs = [load_partition(partition, before, around) for partition in before.partitions]
+    if around.metadata and before.path == around.metadata_dir:
+        logs.insert(0, around.metadata.log)
+    for log in logs:
+        file = f"{log.name}/{log.failed_file}" if log.failed_file else log.name
+        if log.fate is PartitionFate.REFUSES and log.failure:
+            refusals.append(Refusal(f"{before.path}/{file}", log.failure))
+        elif log.fate is PartitionFate.TAKES_OFFLINE and log.failure:
+            failures.append((file, log.failure))
+    if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io:
+        failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
+    state = Dirs.OFFLINE if failures else Dirs.ONLINE
+    return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
+
+
+def load_partition(partition: PartitionBefore, before: LogDirBefore, around: StartSurroundings) -> LogStart:
+    """Return what a start does with one partition directory."""
+    topic_partition = partition.topic_partition
+    is_old = around.release < SWAPS_RENAMED_SINCE
+    loading = (OldLoading if is_old else Loading)(
+        partition,
+        is_clean=before.is_clean,
+        recovery_point=_offset(before.recovery_points, topic_partition),
+        log_start=_offset(before.log_starts, topic_partition),
+    )
+    failed: tuple[KafkaFailure, str] | None = None
+    try:
+        loading.run()
+    except LoadingStopped as stopped:
+        if stopped.failure.exception == OVERFLOW:
+            loading.files.note(StartStepKind.SPLIT, stopped.file, stopped.failure.cause)
+        else:
+            failed = stopped.failure, stopped.file
+    fate = _fate(partition, around, failed)
+    steps = [*loading.files.net_steps()]
+    if fate is PartitionFate.DELETED:
+        why = _why_stray(partition, around) if _is_live(partition) else "its topic was deleted"
+        steps = [StartStep(StartStepKind.DELETE_LATER, "", why, size_bytes=_bytes_of(partition))]
+    elif fate is PartitionFate.STRAY and not partition.name.endswith(DirState.STRAY.value):
+        steps.append(StartStep(StartStepKind.SET_ASIDE, "", _why_stray(partition, around)))
+    return LogStart(
+        partition.name,
+        topic_partition,
+        fate,
+        tuple(steps),
+        loading.log_start,
+        loading.log_end,
+        dict(loading.files.sizes),
+        *(failed or (None, None)),
+    )
+
+
+def _offset(offsets: Offsets | KafkaFailure, topic_partition: TopicPartition) -> int:
+    return 0 if isinstance(offsets, KafkaFailure) else offsets.get(topic_partition, 0)
+
+
+def _is_live(partition: PartitionBefore) -> bool:
+    return not partition.name.endswith((DirState.DELETE.value, DirState.STRAY.value))
+
+
+def _bytes_of(partition: PartitionBefore) -> int:
+    return sum(file.size_bytes for file in partition.files)
+
+
+def _fate(
+    partition: PartitionBefore, around: StartSurroundings, failed: tuple[KafkaFailure, str] | None
+) -> PartitionFate:
+    if failed:
+        is_fatal = around.release.major <= _OLD_MAJOR and failed[1] in IO_BY_CHECKPOINT
+        goes_offline = failed[0].is_io and not is_fatal
+        return PartitionFate.TAKES_OFFLINE if goes_offline else PartitionFate.REFUSES
+    if partition.name.endswith(DirState.DELETE.value):
+        return PartitionFate.DELETED
+    if partition.name.endswith(DirState.STRAY.value):
+        return PartitionFate.STRAY
+    if _why_stray(partition, around):
+        return PartitionFate.STRAY if around.release >= STRAY_SINCE else PartitionFate.DELETED
+    return PartitionFate.FUTURE if partition.name.endswith(DirState.FUTURE.value) else PartitionFate.SERVED
+
+
+def _why_stray(partition: PartitionBefore, around: StartSurroundings) -> str:
+    """Return why a broker sets a partition aside; empty if it serves the partition."""
+    if around.replicas is None:
+        return ""
+    topic_id = partition.topic_id.id
+    if topic_id is None:
+        return "" if around.release < STRAY_SINCE else "has no partition.metadata, so its topic id is not known"
+    brokers = around.replicas.brokers.get((topic_id, partition.topic_partition.partition), ())
+    if not brokers:
+        return f"the cluster metadata know no partition {partition.topic_partition.partition} of topic id {topic_id}"
+    if around.replicas.node_id not in brokers:
+        hosts = ", ".join(map(str, brokers))
+        return f"the cluster metadata place it on {hosts}, not on node {around.replicas.node_id}"
+    return ""
+
+
+def _duplicates(log_dirs: Sequence[LogDirStart]) -> list[Refusal]:
+    seen: dict[tuple[TopicPartition, PartitionFate], str] = {}
+    refusals = []
+    for log_dir in log_dirs:
+        for log in log_dir.logs:
+            if log.fate in (PartitionFate.SERVED, PartitionFate.FUTURE):
+                key, path = (log.topic_partition, log.fate), f"{log_dir.path}/{log.name}"
+                if key in seen:
+                    cause = f"the same partition is in {seen[key]}"
+                    refusals.append(Refusal(path, KafkaFailure("IllegalStateException", cause)))
+                seen[key] = path
+    return refusals
+
+
+def _without_dirs(log_dirs: Sequence[LogDirStart], around: StartSurroundings) -> list[Refusal]:
+    offline = [log_dir for log_dir in log_dirs if log_dir.state is Dirs.OFFLINE]
+    fatal = offline if len(offline) == len(log_dirs) else [
+        log_dir for log_dir in offline if around.metadata and log_dir.path == around.metadata_dir
+    ]  # fmt: skip
+    return [
+        Refusal(f"{log_dir.path}/{file}", failure._replace(is_io=False))
+        for log_dir in fatal
+        for file, failure in log_dir.failures
+    ]
+
+
+def _with_new_partitions(
+    log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: StartSurroundings
+) -> LogDirStart:
+    """Add the partitions that the metadata place here and that no log dir has: they begin empty."""
+    if around.replicas is None or log_dir is not log_dirs[0] or len(log_dirs) > 1:
+        return log_dir
+    return log_dir._replace(steps=(*log_dir.steps, *_new_partitions(log_dir.logs, around.replicas)))
+
+
+def _new_partitions(logs: Sequence[LogStart], replicas: Replicas) -> list[StartStep]:
+    served = {log.topic_partition for log in logs if log.fate is PartitionFate.SERVED}
+    return [
+        StartStep(
+            StartStepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty"
+        )
+        for partition in _assigned(replicas)
+        if partition not in served
+    ]
+
+
+def _assigned(replicas: Replicas) -> list[TopicPartition]:
+    names: Mapping[str, str] = replicas.names
+    return sorted(
+        TopicPartition(names[topic_id], partition)
+        for (topic_id, partition), brokers in replicas.brokers.items()
+        if replicas.node_id in brokers and topic_id in names
+    )

@@ -1,0 +1,133 @@
+"""The prediction: what a start does to each file, to each partition and to each log dir."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from policies.starting.facts import KafkaFailure, Release
+from storage.names import TopicPartition
+
+
+class StartStepKind(StrEnum):
+    """The things that a start does to a file or a directory."""
+
+    RECOVER = "recover"
+    """Reads all batches of a segment, and makes its indexes anew."""
+    REBUILD = "rebuild"
+    """Makes an index anew, from the batches."""
+    TRUNCATE = "truncate"
+    """Cuts the log: the records behind the position are lost."""
+    SPLIT = "split"
+    """Makes several segments of one whose offsets do not fit its index."""
+    RENAME = "rename"
+    """Takes the suffix ``.swap`` off."""
+    CREATE = "create"
+    """Makes a file or a directory that was missing, empty."""
+    DELETE = "delete"
+    """Unlinks a leftover at once."""
+    DELETE_LATER = "delete-later"
+    """Renames to ``.deleted``, or has waiting, and unlinks after the delay."""
+    SET_ASIDE = "set-aside"
+    """Renames the directory to ``-stray``: it is kept, and not served."""
+    WRITE = "write"
+    """Writes a producer snapshot."""
+
+
+class StartStep(NamedTuple):
+    """One thing that a start does."""
+
+    kind: StartStepKind
+    file: str
+    why: str
+    position: int | None = None
+    """Of a truncation: the byte from which on the file is cut."""
+    offset: int | None = None
+    """Of a truncation: the new end of the log."""
+    size_bytes: int = 0
+    """The bytes that are read, cut or deleted."""
+
+
+class PartitionFate(StrEnum):
+    """The state of a partition behind a start."""
+
+    SERVED = "served"
+    STRAY = "stray"
+    DELETED = "deleted"
+    FUTURE = "future"
+    REFUSES = "refuses"
+    """The whole broker does not start because of it."""
+    TAKES_OFFLINE = "takes-offline"
+    """Its log dir goes offline because of it."""
+
+
+class LogStart(NamedTuple):
+    """The consequences of a start for one partition directory."""
+
+    name: str
+    topic_partition: TopicPartition
+    fate: PartitionFate
+    steps: tuple[StartStep, ...]
+    log_start_offset: int | None
+    log_end_offset: int | None
+    after: Mapping[str, int]
+    """The files of the log behind the start: name -> size; sizes only of ``.log`` files."""
+    failure: KafkaFailure | None = None
+    failed_file: str | None = None
+
+    @property
+    def truncations(self) -> tuple[StartStep, ...]:
+        """The steps that lose records."""
+        return tuple(step for step in self.steps if step.kind is StartStepKind.TRUNCATE)
+
+    @property
+    def loses_records(self) -> bool:
+        """Return whether records go that no deleted topic had."""
+        is_doomed = self.fate is PartitionFate.DELETED and not self.name.endswith("-delete")
+        return bool(self.truncations) or is_doomed
+
+
+class Dirs(StrEnum):
+    """The state of a log dir behind a start."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+class LogDirStart(NamedTuple):
+    """The consequences of a start for one log dir."""
+
+    path: str
+    state: Dirs
+    is_clean: bool
+    steps: tuple[StartStep, ...]
+    logs: tuple[LogStart, ...]
+    failures: tuple[tuple[str, KafkaFailure], ...]
+    """File -> why the log dir goes offline."""
+
+
+class Refusal(NamedTuple):
+    """A cause for which a broker does not start."""
+
+    path: str
+    failure: KafkaFailure
+
+
+class Start(NamedTuple):
+    """The prediction of a start."""
+
+    release: Release
+    log_dirs: tuple[LogDirStart, ...]
+    refusals: tuple[Refusal, ...]
+    """Empty if the broker starts."""
+
+    @property
+    def is_started(self) -> bool:
+        """Return whether the broker starts."""
+        return not self.refusals
+
+    @property
+    def offline(self) -> list[str]:
+        """The log dirs that are offline afterwards."""
+        return [log_dir.path for log_dir in self.log_dirs if log_dir.state is Dirs.OFFLINE]
