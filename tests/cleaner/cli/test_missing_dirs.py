@@ -21,7 +21,8 @@ AS_OTHER_USER = """
 import os, sys
 from cleaner.cli.main import main
 own, *arguments = sys.argv[1:]
-main([arguments[0], "--log-dir", own, *arguments[3:]])  # load everything, while it can be read
+at = arguments.index("--log-dir") + 1
+main([*arguments[:at], own, *arguments[at + 1 :]])  # load everything, while it can be read
 print("AS OTHER USER", file=sys.stderr)
 os.setgroups([]); os.setgid(4711); os.setuid(4711)
 sys.exit(main(arguments))
