@@ -2,6 +2,12 @@
 
 A snapshot may know less than the log, where a producer was idle for so long that the broker forgot it, and more, where
 a compaction or retention took the batches. What both know must agree.
+
+A clean stop writes a snapshot at the end of the log. A start behind a clean stop loads the newest snapshot, and reads
+the batches behind it; but if there is no snapshot at all, it reads none: it takes the log for one without producers.
+The snapshots at the bases of segments serve a truncation alone, which reads the log where they are missing.
+
+Source: Kafka UnifiedLog.rebuildProducerState, UnifiedLog.close, ProducerStateManager.truncateAndReload.
 """
 
 from __future__ import annotations
@@ -9,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from policies.checking.facts import LogHistory, ProducersBatch, Step
+from policies.checking.facts import LogHistory, ProducersBatch, SegmentHistory, Step
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.of_files import BY_ITSELF, DERIVED, FETCH_AGAIN, REBUILD
 from policies.checking.of_transactions import OpenTransactions
@@ -49,7 +55,44 @@ def snapshot_findings(log: LogHistory, snapshots: Snapshots) -> list[Finding]:
             found.append(_wrong(log, offset, f"{who}, behind the snapshot."))
     if not log.is_damaged:
         found += _disagreements(log, snapshots)
+        found += _missing(log, snapshots)
     return found
+
+
+def _missing(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
+    """Yield at most one finding: that no snapshot tells of the producers at the end of the log."""
+    if not log.segments:
+        return
+    standing, end_offset = log.segments[-1].standing, log.end_offset
+    newest = max((offset for offset in snapshots if offset <= end_offset), default=None)
+    if not standing.is_clean:
+        is_due = newest is None and standing.is_recovered and any(map(_has_producers, log.segments[:-1]))
+        if is_due:
+            text = "No snapshot is here: the next start of the broker reads the whole log to know its producers."
+            path = f"{log.directory}/{segment_file_name(standing.base_offset, FileKind.SNAPSHOT)}"
+            yield Finding(FindingCode.SNAPSHOT_MISSING, Harm.NOTE, path, text, BY_ITSELF, offset=standing.base_offset)
+        return
+    if newest == end_offset or not any(_has_producers(one, newest or 0) for one in log.segments):
+        return
+    if newest is not None:
+        text = (
+            f"A clean stop writes this snapshot, and it is missing: the next start of the broker reads the log from"
+            f" offset {newest} on to know its producers."
+        )
+        yield _finding(FindingCode.SNAPSHOT_MISSING, Harm.SLOW_START, log, end_offset, text)
+        return
+    text = (
+        "No snapshot is here, and the stop was clean: the next start of the broker forgets all producers and open"
+        " transactions, takes duplicates for new records, and shows what is aborted later as committed."
+    )
+    yield _finding(FindingCode.SNAPSHOT_MISSING, Harm.WRONG_ANSWER, log, end_offset, text)
+
+
+def _has_producers(segment: SegmentHistory, offset: int = 0) -> bool:
+    """Return whether a segment has batches of producers with an id, or of transactions, at an offset or behind it."""
+    return any(batch.last_offset >= offset for batch in segment.producers.values()) or any(
+        step.offset >= offset for step in segment.steps
+    )
 
 
 def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:

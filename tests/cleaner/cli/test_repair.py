@@ -10,6 +10,7 @@ import pytest
 
 from cleaner.cli import main as command_line
 from storage.filesystem import FileSystem
+from storage.log.producer_state import parse_snapshot
 from storage.log_dir import LogDir
 from tests.conftest import Samples
 
@@ -56,6 +57,23 @@ def test_repair_needs_a_yes_and_then_verify_is_silent(log_dir: Path, capsys: pyt
     assert {one["code"] for one in said(capsys)["findings"]} == {"CHECKPOINT_STALE"}, "partitions that are not here"
     logs = [path for path in before if path.suffix == ".log"]
     assert {path: path.read_bytes() for path in logs} == {path: before[path] for path in logs}
+
+
+def test_producers_that_no_snapshot_tells_of_come_back(
+    samples: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = samples.copy("before", tmp_path / "data", PARTITIONS)
+    snapshots = sorted((made / "payments-0").glob("*.snapshot"))
+    last = parse_snapshot(snapshots[-1].read_bytes(), snapshots[-1])
+    assert any(producer.open_txn_first_offset is not None for producer in last)
+    for path in snapshots:
+        path.unlink()
+    assert run("verify", "--json", "payments-0", "--log-dir", made) == 4
+    (finding,) = said(capsys)["findings"]
+    assert (finding["code"], finding["path"]) == ("SNAPSHOT_MISSING", str(snapshots[-1]))
+    assert run("verify", "--repair", "--yes", "--log-dir", made) == 0
+    made_anew = parse_snapshot(snapshots[-1].read_bytes(), snapshots[-1])
+    assert {one.producer_id: one for one in made_anew} == {one.producer_id: one for one in last}
 
 
 def test_a_dry_run_says_what_the_run_then_does(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
