@@ -50,7 +50,10 @@ _OF_A_LOG_DIR: Final = frozenset(
 _OF_A_PARTITION: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE})
 _OF_THE_METADATA: Final = re.compile(r"quorum-state(\.tmp)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|.*\.part")
 _TEMPORARY: Final = ".tmp"
-_LIKE_A_SEGMENT: Final = re.compile(r".*\.(log|index|timeindex|txnindex|snapshot|cleaned|swap|deleted)")
+_CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
+_LIKE_A_SEGMENT: Final = re.compile(r"([^.]*)\..*?(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL)
+_JAVA_LONG: Final = re.compile(r"[+-]?[0-9]+")
+_LONG_END: Final = 1 << 63
 _BEYOND: Final = {
     RECOVERY_POINT_CHECKPOINT: (Harm.DATA_LOST, "records that were on disk are gone"),
     HIGH_WATERMARK_CHECKPOINT: (Harm.DATA_LOST, "records that all replicas had are gone here"),
@@ -67,6 +70,8 @@ _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the fil
 _ASK_FOR_RECORDS: Final = (
     "Do not start the broker before another replica has the records, or the directory is copied to a safe place."
 )
+_MOVE_AWAY: Final = "Move it away before the broker starts."
+_COPY_IT: Final = "Nothing; copy it before if somebody needs it."
 _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -285,13 +290,35 @@ def partition_name_findings(
             continue
         if is_metadata and _OF_THE_METADATA.fullmatch(other):
             continue
-        if parse_segment_file_name(other) is not None:
-            text, harm = "It has the name of a segment file, and is no plain file.", Harm.WRONG_ANSWER
-        elif _LIKE_A_SEGMENT.fullmatch(other):
-            text, harm = _NO_OFFSET, Harm.NO_START
-        else:
-            text, harm = "No part of Kafka gives a file this name; the broker ignores it.", Harm.NOTE
-        yield Finding(FindingCode.NAME_STRANGE, harm, path, text, "Move it away if nobody needs it here.")
+        harm, text, remedy = _what_a_start_does(other)
+        yield Finding(FindingCode.NAME_STRANGE, harm, path, text, remedy)
     for orphan in sorted(orphans):
         text = "There is no .log of this name: the next start of the broker deletes the file."
         yield Finding(FindingCode.NAME_STRANGE, Harm.WASTE, f"{directory}/{orphan}", text, "Nothing.")
+
+
+def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
+    """Return what the next start of a broker does with a strange name in a partition directory.
+
+    Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
+    """
+    if parse_segment_file_name(name) is not None:
+        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
+    if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
+        return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
+    found = _LIKE_A_SEGMENT.fullmatch(name)
+    if found is None:
+        text = "No part of Kafka gives a file this name; the broker ignores it."
+        return Harm.NOTE, text, "Move it away if nobody needs it here."
+    if not _JAVA_LONG.fullmatch(found[1]) or not -_LONG_END <= int(found[1]) < _LONG_END:
+        return Harm.NO_START, _NO_OFFSET, _MOVE_AWAY
+    offset = int(found[1])
+    if found[2] == "log":
+        text = (
+            f"The broker takes it for the segment of offset {offset}, and puts an empty one under the right name there."
+        )
+        return Harm.WRONG_ANSWER, text, _MOVE_AWAY
+    if found[2] == "snapshot":
+        text = f"The broker takes it for the producer snapshot of offset {offset}: it believes the file, or deletes it."
+        return Harm.WRONG_ANSWER, text, _MOVE_AWAY
+    return Harm.WASTE, "No part of Kafka gives a file this name; the next start deletes or renames it.", _COPY_IT

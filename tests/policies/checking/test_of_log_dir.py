@@ -118,3 +118,33 @@ def test_names_in_a_partition():
     assert [one.harm for one in found] == [Harm.WRONG_ANSWER, Harm.NO_START, Harm.NOTE, Harm.WASTE]
     metadata = TopicPartition("__cluster_metadata", 0)
     assert list(partition_name_findings("/d/m", ["quorum-state", f"{7:020d}-{1:010d}.checkpoint"], [], metadata)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("foo.log.deleted", Harm.WASTE),
+        (".deleted", Harm.WASTE),
+        ("foo.checkpoint.deleted", Harm.NOTE),
+        ("foo.swap", Harm.NO_START),
+        (".timeindex", Harm.NO_START),
+        ("99999999999999999999.snapshot", Harm.NO_START),
+        ("+5.log", Harm.WRONG_ANSWER),
+        ("00000000000000000005.foo.log", Harm.WRONG_ANSWER),
+        ("-1.log", Harm.WRONG_ANSWER),
+        ("+5.snapshot", Harm.WRONG_ANSWER),
+        ("+5.index", Harm.WASTE),
+        ("9.foo.cleaned", Harm.WASTE),
+        ("log", Harm.NOTE),
+        ("foo.log.1", Harm.NOTE),
+    ],
+)
+def test_a_strange_name_does_the_harm_that_a_start_does(name, harm):
+    """``tests/interop/test_strange_names.py`` asks Kafka."""
+    (found,) = partition_name_findings("/d/orders-0", [name], [], ORDERS)
+    assert (found.code, found.harm) == (FindingCode.NAME_STRANGE, harm)
+
+
+def test_what_a_repair_keeps_is_not_strange():
+    kept = ["leader-epoch-checkpoint.deleted", "partition.metadata.deleted"]
+    assert list(partition_name_findings("/d/orders-0", kept, [], ORDERS)) == []
