@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import (
+    CLEANED_ANEW,
+    END_LOST,
+    OTHER_TOPIC,
+    START_LOST,
+    STRANGE_DIRECTORY,
+    WRITE_TOPIC_ID,
+)
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -38,8 +46,6 @@ CHECKPOINTS: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-TOPIC_ID: Final = "topic-id"
-"""The KIND of ``verify --repair=KIND`` that writes a topic id again."""
 _OF_A_LOG_DIR: Final = frozenset(
     {
         *(LOCK_FILE, CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, "bootstrap.checkpoint"),
@@ -67,9 +73,7 @@ _UNREAD: Final = {
     CLEANER_OFFSET_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline when the cleaner reads it"),
 }
 _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
-_ASK_FOR_RECORDS: Final = (
-    "Do not start the broker before another replica has the records, or the directory is copied to a safe place."
-)
+_OTHER_BEYOND: Final = {LOG_START_OFFSET_CHECKPOINT: START_LOST, CLEANER_OFFSET_CHECKPOINT: CLEANED_ANEW}
 _MOVE_AWAY: Final = "Move it away before the broker starts."
 _COPY_IT: Final = "Nothing; copy it before if somebody needs it."
 _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
@@ -150,9 +154,10 @@ def checkpoint_findings(
         elif (log := logs.get(partition)) is not None and offset > log.end_offset:
             harm, so = _BEYOND[name]
             text = f"{partition} has the offset {offset}, and its log ends at {log.end_offset}: {so}."
-            remedy = _MEND_THE_LINE if harm is Harm.WASTE else _ASK_FOR_RECORDS
-            issue = "KAFKA-17076" if name == HIGH_WATERMARK_CHECKPOINT else None
-            yield Finding(FindingCode.CHECKPOINT_BEYOND_END, harm, path, text, remedy, None, offset, issue)
+            code, remedy, issue = FindingCode.END_BELOW_WATERMARK, END_LOST, "KAFKA-17076"
+            if name in _OTHER_BEYOND:
+                code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
+            yield Finding(code, harm, path, text, remedy, None, log.end_offset, issue)
     if stale:
         named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
         text = f"{named}{others}, and no directory here."
@@ -192,8 +197,9 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
         path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
         if one.error is not None:
             text = f"It cannot be read: {one.error}; the broker does not serve the partition."
-            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
-            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=TOPIC_ID)
+            yield Finding(
+                FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID
+            )
             continue
         counts = most.get(topic, {})
         wanted = (known or {}).get(topic) or max(
@@ -206,15 +212,15 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
             text = (
                 f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
             )
-            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
             yield Finding(
-                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, remedy,
-                kafka_issue="KAFKA-16814", repair=TOPIC_ID,
+                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, WRITE_TOPIC_ID,
+                kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
             )  # fmt: skip
         else:
             text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."
-            remedy = "Find out which topic the records are of; move the directory away if it is an older topic's."
-            yield Finding(FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, remedy, kafka_issue="KAFKA-14616")
+            yield Finding(
+                FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616"
+            )
 
 
 def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
@@ -265,8 +271,7 @@ def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterat
         if is_directory:
             if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
                 text = "No partition has such a name: the broker does not start."
-                remedy = "Move the directory away; beside lost+found, use a directory below the mount point as log dir."
-                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, remedy)
+                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
         elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
             text = "No part of Kafka gives a file this name; the broker ignores it."
             yield Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, "Move it away if nobody needs it here.")
@@ -310,15 +315,17 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
     if found is None:
         text = "No part of Kafka gives a file this name; the broker ignores it."
         return Harm.NOTE, text, "Move it away if nobody needs it here."
-    if not _JAVA_LONG.fullmatch(found[1]) or not -_LONG_END <= int(found[1]) < _LONG_END:
+    return _of_an_offset(found[1], found[2])
+
+
+def _of_an_offset(number: str, kind: str) -> tuple[Harm, str, str]:
+    """Return what a start does with a name that begins and ends as that of a segment file does."""
+    if not _JAVA_LONG.fullmatch(number) or not -_LONG_END <= int(number) < _LONG_END:
         return Harm.NO_START, _NO_OFFSET, _MOVE_AWAY
-    offset = int(found[1])
-    if found[2] == "log":
-        text = (
-            f"The broker takes it for the segment of offset {offset}, and puts an empty one under the right name there."
-        )
+    if kind == "log":
+        text = f"The broker takes it for the segment of offset {int(number)}, and makes an empty one there."
         return Harm.WRONG_ANSWER, text, _MOVE_AWAY
-    if found[2] == "snapshot":
-        text = f"The broker takes it for the producer snapshot of offset {offset}: it believes the file, or deletes it."
+    if kind == "snapshot":
+        text = f"The broker takes it for the producer snapshot of offset {int(number)}: it believes it, or deletes it."
         return Harm.WRONG_ANSWER, text, _MOVE_AWAY
     return Harm.WASTE, "No part of Kafka gives a file this name; the next start deletes or renames it.", _COPY_IT

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from policies.checking.facts import LogHistory, ProducersBatch, SegmentHistory, Step
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.of_files import BY_ITSELF, DERIVED, FETCH_AGAIN, REBUILD
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_transactions import OpenTransactions
+from policies.checking.remedies import BY_ITSELF, END_LOST, REBUILD
 from storage.names import FileKind, segment_file_name
 
 
@@ -48,8 +48,9 @@ def snapshot_findings(log: LogHistory, snapshots: Snapshots) -> list[Finding]:
             found.append(_finding(FindingCode.SNAPSHOT_CORRUPT, Harm.SLOW_START, log, offset, text))
         elif offset > log.end_offset and not log.is_damaged:
             text = f"The snapshot is of offset {offset}, and the log ends at {log.end_offset}: the log lost its end."
-            one = _wrong(log, offset, text)
-            found.append(one._replace(harm=Harm.DATA_LOST, remedy=FETCH_AGAIN, repair=None, kafka_issue="KAFKA-17076"))
+            path, code = _path(log, offset), FindingCode.END_BELOW_WATERMARK
+            issue = "KAFKA-17076"
+            found.append(Finding(code, Harm.DATA_LOST, path, text, END_LOST, None, log.end_offset, issue))
         elif (behind := next((entry for entry in entries if entry.last_offset >= offset), None)) is not None:
             who = f"Producer {behind.producer_id} has its last batch at offset {behind.last_offset}"
             found.append(_wrong(log, offset, f"{who}, behind the snapshot."))
@@ -69,7 +70,7 @@ def _missing(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
         is_due = newest is None and standing.is_recovered and any(map(_has_producers, log.segments[:-1]))
         if is_due:
             text = "No snapshot is here: the next start of the broker reads the whole log to know its producers."
-            path = f"{log.directory}/{segment_file_name(standing.base_offset, FileKind.SNAPSHOT)}"
+            path = _path(log, standing.base_offset)
             yield Finding(FindingCode.SNAPSHOT_MISSING, Harm.NOTE, path, text, BY_ITSELF, offset=standing.base_offset)
         return
     if newest == end_offset or not any(_has_producers(one, newest or 0) for one in log.segments):
@@ -174,8 +175,12 @@ def _wrong(log: LogHistory, offset: int, text: str) -> Finding:
 
 
 def _finding(code: FindingCode, harm: Harm, log: LogHistory, offset: int, text: str) -> Finding:
-    path = f"{log.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
+    path = _path(log, offset)
     is_recovered = bool(log.segments) and log.segments[-1].standing.is_recovered
     if is_recovered and harm < Harm.SLOW_START:
-        return Finding(code, Harm.SLOW_START, path, text, BY_ITSELF, offset=offset, repair=DERIVED)
-    return Finding(code, harm, path, text, REBUILD, offset=offset, repair=DERIVED)
+        return Finding(code, Harm.SLOW_START, path, text, BY_ITSELF, offset=offset, repair=RepairGroup.DERIVED)
+    return Finding(code, harm, path, text, REBUILD, offset=offset, repair=RepairGroup.DERIVED)
+
+
+def _path(log: LogHistory, offset: int) -> str:
+    return f"{log.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"

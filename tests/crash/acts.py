@@ -14,7 +14,7 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.repairs import DERIVED
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
@@ -102,7 +102,9 @@ def damage(log_dir: Path, _fs: FileSystem) -> object:
 def repair(log_dir: Path, fs: FileSystem) -> object:
     """What was damaged; a file that is as it would be made is left alone."""
     paths = map(str, _to_mend(log_dir))
-    found = [Finding(FindingCode.INDEX_MISSING, Harm.NO_START, path, "", "", repair="index") for path in paths]
+    found = [
+        Finding(FindingCode.INDEX_MISSING, Harm.NO_START, path, "", "", repair=RepairGroup.DERIVED) for path in paths
+    ]
     with a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).locked() as opened:
         return repair_log_dirs(opened, RepairRequest(CheckRequest(), DERIVED), lambda *_: Checked(found))
 

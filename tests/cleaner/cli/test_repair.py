@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from cleaner.cli import main as command_line
+from cleaner.cli.change.repair import KINDS
+from policies.checking.findings import RepairGroup
 from storage.filesystem import FileSystem
 from storage.log.producer_state import parse_snapshot
 from storage.log_dir import LogDir
@@ -138,3 +140,11 @@ def test_repairs_are_taken_back_by_restore(log_dir: Path, capsys: pytest.Capture
     assert run("restore", "--all", "--repairs", "--log-dir", log_dir) == 0
     assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
     assert run("restore", "--all", "--repairs", "--release", "--log-dir", log_dir) == 2
+
+
+def test_what_a_finding_names_as_its_repair_is_what_the_option_takes() -> None:
+    assert tuple(RepairGroup) == KINDS
+    for schema in ("doctor-1", "verify-1"):
+        document = json.loads(Path(f"cleaner/report/schemas/{schema}.json").read_text())
+        enum = document["properties"]["findings"]["items"]["properties"]["repair"]["enum"]
+        assert enum == [*KINDS, None], "each document that the suite makes is held against it"

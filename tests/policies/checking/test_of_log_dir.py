@@ -18,7 +18,7 @@ from policies.checking.of_log_dir import (
     partition_name_findings,
     topic_id_findings,
 )
-from storage.names import TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
 ENDS = {ORDERS: LogEnds(0, 100)}
@@ -30,7 +30,8 @@ META = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id": ID}
 def test_an_offset_up_to_the_end_is_healthy_and_one_behind_it_is_not(name):
     assert list(checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 100}), ENDS, [ORDERS])) == []
     (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 101}), ENDS, [ORDERS])
-    assert found.code is FindingCode.CHECKPOINT_BEYOND_END
+    is_of_the_end = name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+    assert found.code is (FindingCode.END_BELOW_WATERMARK if is_of_the_end else FindingCode.CHECKPOINT_BEYOND_END)
     assert found.harm is (Harm.WASTE if name.startswith("cleaner") else Harm.DATA_LOST)
 
 

@@ -297,6 +297,34 @@ def test_shape_is_named_and_nothing_else(
     assert found_status == status
 
 
+OF_BOTH = {
+    *("TIME_INDEX_PADDED", "ZERO_TAIL", "TORN_TAIL", "TOPIC_ID_MISSING", "TOPIC_ID_FOREIGN", "EPOCHS_LOST"),
+    *("ABORTED_UNINDEXED", "END_BELOW_WATERMARK", "CHECKPOINT_BEYOND_END", "NAME_STRANGE", "OFFSET_OVERFLOW"),
+}
+"""The shapes that verify tells, too."""
+MADE_SO = {"INDEX_MISSING"}
+"""What verify finds of a metadata log that is made by hand."""
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("damage", "code"), [shape[:2] for shape in SHAPES if shape[1] in OF_BOTH])
+def test_verify_says_the_same_of_the_same_shape(tmp_path: Path, capsys, damage: Damage, code: str) -> None:
+    healthy = Healthy(tmp_path / "data")
+    before = seen(capsys, healthy.log_dir, command="verify")[1]
+    assert {one["code"] for one in before} <= MADE_SO
+    damage(healthy)
+    _, (ours,) = seen(capsys, healthy.log_dir)
+    theirs = seen(capsys, healthy.log_dir, command="verify")[1]
+    same = [one for one in theirs if one["code"] == code]
+    assert same, theirs
+    for one in same:
+        assert {key: one[key] for key in ("harm", "kafka_issue", "repair", "remedy")} == {
+            key: ours[key] for key in ("harm", "kafka_issue", "repair", "remedy")
+        }
+    following = {never_written: {"TIME_INDEX_WRONG"}, far_offset: {"OFFSET_GAP"}}.get(damage, set())
+    assert {one["code"] for one in theirs} - {code} - MADE_SO == following
+
+
 CLEANABLE = {"min.cleanable.dirty.ratio": "0.01"}
 
 
