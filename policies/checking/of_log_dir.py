@@ -154,7 +154,8 @@ def checkpoint_findings(
         elif (log := logs.get(partition)) is not None and offset > log.end_offset:
             harm, so = _BEYOND[name]
             text = f"{partition} has the offset {offset}, and its log ends at {log.end_offset}: {so}."
-            code, remedy, issue = FindingCode.END_BELOW_WATERMARK, END_LOST, "KAFKA-17076"
+            issue: str | None = "KAFKA-17076"
+            code, remedy = FindingCode.END_BELOW_WATERMARK, END_LOST
             if name in _OTHER_BEYOND:
                 code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
             yield Finding(code, harm, path, text, remedy, None, log.end_offset, issue)
