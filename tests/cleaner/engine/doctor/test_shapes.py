@@ -222,6 +222,11 @@ def waiting(healthy: Healthy) -> None:
     (healthy.log_dir / "clicks-0" / f"{0:020d}.log.deleted").write_bytes(b"of an earlier run")
 
 
+def replaced(healthy: Healthy) -> None:
+    """The leader epochs that a repair replaced."""
+    (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint.deleted").write_bytes(b"of an earlier run")
+
+
 def swap(healthy: Healthy) -> None:
     for suffix in (".log", ".index", ".timeindex"):
         path = healthy.file("clicks-0", suffix)
@@ -267,6 +272,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (unkeyed, "UNKEYED_RECORDS", 0, ""),
     (far_offset, "OFFSET_OVERFLOW", 0, "KAFKA-6264"),
     (waiting, "DELETED_LEFT", 0, ""),
+    (replaced, "DELETED_LEFT", 0, ""),
     (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
