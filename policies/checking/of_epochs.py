@@ -94,7 +94,7 @@ def lost_finding(path: str, epoch: int, offset: int, newest_epoch: int | None) -
         offset: of the first of them.
         newest_epoch: of the checkpoint; None if it has no entry, or is missing.
     """
-    newest = "it has no entry" if newest_epoch is None else f"its newest entry is {newest_epoch}"
+    newest = "it is missing, or has no entry" if newest_epoch is None else f"its newest entry is {newest_epoch}"
     text = (
         f"The batch at offset {offset} was written in leader epoch {epoch}, which leader-epoch-checkpoint does not"
         f" know: {newest}. Followers that ask for the end of that epoch get no answer, and fetch in a loop or truncate"

@@ -94,6 +94,8 @@ def test_other_kinds_only_by_name(log_dir: Path, capsys: pytest.CaptureFixture[s
     (log_dir / "ledger-0" / "partition.metadata").unlink()
     assert run("verify", "--repair", "-y", "--log-dir", log_dir) == 4
     assert log.stat().st_size == len(healthy) + 4096
+    said_so = capsys.readouterr().out
+    assert "Not asked for, and may mend more: --repair=topic-id, --repair=zero-tail." in said_so
     assert run("verify", "ledger-0", "--repair=zero-tail", "-y", "--log-dir", log_dir) == 4, "the topic id is missing"
     assert log.read_bytes() == healthy
     assert run("verify", "--repair=zero-tail", "--repair=topic-id", "-y", "--log-dir", log_dir) == 0
@@ -103,6 +105,8 @@ def test_other_kinds_only_by_name(log_dir: Path, capsys: pytest.CaptureFixture[s
     assert run("history", "--log-dir", log_dir, "--json") == 0
     (journal,) = said(capsys)["log_dirs"]
     assert {entry["kind"] for entry in journal["entries"]} >= {"topic-id", "zero-tail", "index"}
+    assert run("history", "--log-dir", log_dir) == 0
+    assert f"zeros cut off behind byte {len(healthy):,}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_stands_behind_repair_and_is_no_kind_is_a_partition(
