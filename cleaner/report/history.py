@@ -93,4 +93,7 @@ def _swept(entry: Mapping[str, Any]) -> str:
 def _mended(entry: Mapping[str, Any]) -> str:
     if entry["what"] == "revert":
         return "as before its repair"
-    return "zeros cut off" if entry.get("kind") == "zero-tail" else "made anew"
+    if entry.get("kind") != "zero-tail":
+        return "made anew"
+    size_bytes = entry.get("bytes")
+    return f"zeros cut off behind byte {size_bytes:,}" if isinstance(size_bytes, int) else "zeros cut off"

@@ -7,7 +7,29 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from policies.checking.of_files import Standing
+from storage.names import FileKind, segment_file_name
+
+
+class Standing(NamedTuple):
+    """The place of a segment in its log, and the state of its broker."""
+
+    directory: str
+    base_offset: int
+    is_last: bool
+    """Whether it is the active segment."""
+    is_live: bool
+    """Whether a broker, or another process, holds the lock of the log dir."""
+    is_recovered: bool
+    """Whether the next start of the broker recovers the segment: it did not stop cleanly."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether the broker stopped cleanly, and wrote all that it knew."""
+        return not (self.is_live or self.is_recovered)
+
+    def path_of(self, kind: FileKind) -> str:
+        """Return the path of one of its files."""
+        return f"{self.directory}/{segment_file_name(self.base_offset, kind)}"
 
 
 class Step(IntEnum):

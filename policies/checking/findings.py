@@ -27,6 +27,7 @@ class FindingCode(StrEnum):
     OFFSET_INDEX_CORRUPT = "OFFSET_INDEX_CORRUPT"
     OFFSET_INDEX_WRONG = "OFFSET_INDEX_WRONG"
     SNAPSHOT_CORRUPT = "SNAPSHOT_CORRUPT"
+    SNAPSHOT_MISSING = "SNAPSHOT_MISSING"
     SNAPSHOT_WRONG = "SNAPSHOT_WRONG"
     TIME_INDEX_CORRUPT = "TIME_INDEX_CORRUPT"
     TIME_INDEX_WRONG = "TIME_INDEX_WRONG"
@@ -90,6 +91,15 @@ class Harm(IntEnum):
     """It does nothing by itself. Somebody should know of it."""
 
 
+class RepairGroup(StrEnum):
+    """The repairs that people ask for, as the KIND of ``verify --repair=KIND``."""
+
+    DERIVED = "derived"
+    """That of a bare ``--repair``: what can be derived from the log again."""
+    TOPIC_ID = "topic-id"
+    ZERO_TAIL = "zero-tail"
+
+
 class Finding(NamedTuple):
     """One thing that is wrong."""
 
@@ -107,7 +117,7 @@ class Finding(NamedTuple):
     """Offset of the log that the finding begins at."""
     kafka_issue: str | None = None
     """The issue of Kafka that tells of it, as ``KAFKA-13727``."""
-    repair: str | None = None
+    repair: RepairGroup | None = None
     """The KIND of ``verify --repair=KIND`` that mends it."""
 
 

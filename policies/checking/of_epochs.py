@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from policies.checking.facts import EpochStretch, LogHistory
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.of_files import DERIVED, FETCH_AGAIN, REBUILD
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import FETCH_AGAIN, REBUILD
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
 
 _NO_EPOCH = -1
@@ -60,22 +60,57 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
     is_clean = bool(log.segments) and log.segments[-1].standing.is_clean
     if entries and not is_clean:
         log_start_offset = max(log_start_offset, entries[0].start_offset)
-    text = (
-        _disorder(entries, log.end_offset) or _disagreement(placed, entries, log_start_offset)
-        if entries
-        else _absence(placed, is_there=entries is not None)
-    )
+    path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
+    lost = next((one.stretch for one in placed if is_lost(one.stretch, entries or (), log_start_offset)), None)
+    if lost is not None:
+        return [lost_finding(path, lost.epoch, lost.first_offset, entries[-1].epoch if entries else None)]
+    text = _disorder(entries, log.end_offset) or _disagreement(placed, entries, log_start_offset) if entries else None
     if text is None:
         return []
-    path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
-    return [Finding(FindingCode.EPOCHS_WRONG, Harm.WRONG_ANSWER, path, text, REBUILD, repair=DERIVED)]
+    harm, repair = Harm.WRONG_ANSWER, RepairGroup.DERIVED
+    return [Finding(FindingCode.EPOCHS_WRONG, harm, path, text, REBUILD, repair=repair)]
 
 
-def _absence(placed: Sequence[_Placed], *, is_there: bool) -> str | None:
-    if not placed:
-        return None
-    what, epoch = "has no entry" if is_there else "is missing", placed[-1].stretch.epoch
-    return f"The file {what}, and the batches have leader epoch {epoch}: a follower cannot tell where logs part."
+def is_lost(stretch: EpochStretch, entries: Sequence[EpochStart], log_start_offset: int) -> bool:
+    """Return whether a checkpoint does not know the epoch of some batches at their offset, nor a later one.
+
+    Args:
+        stretch: the batches.
+        entries: of the checkpoint, ascending by epoch.
+        log_start_offset: the entries of what lies below it were cut off, but for one.
+    """
+    if stretch.last_offset < log_start_offset:
+        return False
+    offset = max(stretch.first_offset, log_start_offset)
+    return all(entry.start_offset > offset or entry.epoch < stretch.epoch for entry in entries)
+
+
+def lost_finding(path: str, epoch: int, offset: int, newest_epoch: int | None) -> Finding:
+    """Return the finding of a leader epoch that ``leader-epoch-checkpoint`` does not know.
+
+    Args:
+        path: of the checkpoint.
+        epoch: of the batches.
+        offset: of the first of them.
+        newest_epoch: of the checkpoint; None if it has no entry, or is missing.
+    """
+    newest = "it is missing, or has no entry" if newest_epoch is None else f"its newest entry is {newest_epoch}"
+    text = (
+        f"The batch at offset {offset} was written in leader epoch {epoch}, which leader-epoch-checkpoint does not"
+        f" know: {newest}. Followers that ask for the end of that epoch get no answer, and fetch in a loop or truncate"
+        " too much."
+    )
+    return Finding(
+        FindingCode.EPOCHS_LOST,
+        Harm.WRONG_ANSWER,
+        path,
+        text,
+        REBUILD,
+        None,
+        offset,
+        "KAFKA-20961",
+        RepairGroup.DERIVED,
+    )
 
 
 def _disorder(entries: Sequence[EpochStart], end_offset: int) -> str | None:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import (
+    CLEANED_ANEW,
+    END_LOST,
+    OTHER_TOPIC,
+    START_LOST,
+    STRANGE_DIRECTORY,
+    WRITE_TOPIC_ID,
+)
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -38,8 +46,6 @@ CHECKPOINTS: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-TOPIC_ID: Final = "topic-id"
-"""The KIND of ``verify --repair=KIND`` that writes a topic id again."""
 _OF_A_LOG_DIR: Final = frozenset(
     {
         *(LOCK_FILE, CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, "bootstrap.checkpoint"),
@@ -50,7 +56,10 @@ _OF_A_LOG_DIR: Final = frozenset(
 _OF_A_PARTITION: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE})
 _OF_THE_METADATA: Final = re.compile(r"quorum-state(\.tmp)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|.*\.part")
 _TEMPORARY: Final = ".tmp"
-_LIKE_A_SEGMENT: Final = re.compile(r".*\.(log|index|timeindex|txnindex|snapshot|cleaned|swap|deleted)")
+_CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
+_LIKE_A_SEGMENT: Final = re.compile(r"([^.]*)\..*?(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL)
+_JAVA_LONG: Final = re.compile(r"[+-]?[0-9]+")
+_LONG_END: Final = 1 << 63
 _BEYOND: Final = {
     RECOVERY_POINT_CHECKPOINT: (Harm.DATA_LOST, "records that were on disk are gone"),
     HIGH_WATERMARK_CHECKPOINT: (Harm.DATA_LOST, "records that all replicas had are gone here"),
@@ -64,9 +73,9 @@ _UNREAD: Final = {
     CLEANER_OFFSET_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline when the cleaner reads it"),
 }
 _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
-_ASK_FOR_RECORDS: Final = (
-    "Do not start the broker before another replica has the records, or the directory is copied to a safe place."
-)
+_OTHER_BEYOND: Final = {LOG_START_OFFSET_CHECKPOINT: START_LOST, CLEANER_OFFSET_CHECKPOINT: CLEANED_ANEW}
+_MOVE_AWAY: Final = "Move it away before the broker starts."
+_COPY_IT: Final = "Nothing; copy it before if somebody needs it."
 _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -145,9 +154,11 @@ def checkpoint_findings(
         elif (log := logs.get(partition)) is not None and offset > log.end_offset:
             harm, so = _BEYOND[name]
             text = f"{partition} has the offset {offset}, and its log ends at {log.end_offset}: {so}."
-            remedy = _MEND_THE_LINE if harm is Harm.WASTE else _ASK_FOR_RECORDS
-            issue = "KAFKA-17076" if name == HIGH_WATERMARK_CHECKPOINT else None
-            yield Finding(FindingCode.CHECKPOINT_BEYOND_END, harm, path, text, remedy, None, offset, issue)
+            issue: str | None = "KAFKA-17076"
+            code, remedy = FindingCode.END_BELOW_WATERMARK, END_LOST
+            if name in _OTHER_BEYOND:
+                code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
+            yield Finding(code, harm, path, text, remedy, None, log.end_offset, issue)
     if stale:
         named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
         text = f"{named}{others}, and no directory here."
@@ -187,8 +198,9 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
         path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
         if one.error is not None:
             text = f"It cannot be read: {one.error}; the broker does not serve the partition."
-            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
-            yield Finding(FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, remedy, repair=TOPIC_ID)
+            yield Finding(
+                FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID
+            )
             continue
         counts = most.get(topic, {})
         wanted = (known or {}).get(topic) or max(
@@ -201,15 +213,15 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
             text = (
                 f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
             )
-            remedy = "Write the file anew by logcleaner verify --repair=topic-id."
             yield Finding(
-                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, remedy,
-                kafka_issue="KAFKA-16814", repair=TOPIC_ID,
+                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, WRITE_TOPIC_ID,
+                kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
             )  # fmt: skip
         else:
             text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."
-            remedy = "Find out which topic the records are of; move the directory away if it is an older topic's."
-            yield Finding(FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, remedy, kafka_issue="KAFKA-14616")
+            yield Finding(
+                FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616"
+            )
 
 
 def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
@@ -260,8 +272,7 @@ def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterat
         if is_directory:
             if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
                 text = "No partition has such a name: the broker does not start."
-                remedy = "Move the directory away; beside lost+found, use a directory below the mount point as log dir."
-                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, remedy)
+                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
         elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
             text = "No part of Kafka gives a file this name; the broker ignores it."
             yield Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, "Move it away if nobody needs it here.")
@@ -285,13 +296,37 @@ def partition_name_findings(
             continue
         if is_metadata and _OF_THE_METADATA.fullmatch(other):
             continue
-        if parse_segment_file_name(other) is not None:
-            text, harm = "It has the name of a segment file, and is no plain file.", Harm.WRONG_ANSWER
-        elif _LIKE_A_SEGMENT.fullmatch(other):
-            text, harm = _NO_OFFSET, Harm.NO_START
-        else:
-            text, harm = "No part of Kafka gives a file this name; the broker ignores it.", Harm.NOTE
-        yield Finding(FindingCode.NAME_STRANGE, harm, path, text, "Move it away if nobody needs it here.")
+        harm, text, remedy = _what_a_start_does(other)
+        yield Finding(FindingCode.NAME_STRANGE, harm, path, text, remedy)
     for orphan in sorted(orphans):
         text = "There is no .log of this name: the next start of the broker deletes the file."
         yield Finding(FindingCode.NAME_STRANGE, Harm.WASTE, f"{directory}/{orphan}", text, "Nothing.")
+
+
+def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
+    """Return what the next start of a broker does with a strange name in a partition directory.
+
+    Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
+    """
+    if parse_segment_file_name(name) is not None:
+        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
+    if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
+        return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
+    found = _LIKE_A_SEGMENT.fullmatch(name)
+    if found is None:
+        text = "No part of Kafka gives a file this name; the broker ignores it."
+        return Harm.NOTE, text, "Move it away if nobody needs it here."
+    return _of_an_offset(found[1], found[2])
+
+
+def _of_an_offset(number: str, kind: str) -> tuple[Harm, str, str]:
+    """Return what a start does with a name that begins and ends as that of a segment file does."""
+    if not _JAVA_LONG.fullmatch(number) or not -_LONG_END <= int(number) < _LONG_END:
+        return Harm.NO_START, _NO_OFFSET, _MOVE_AWAY
+    if kind == "log":
+        text = f"The broker takes it for the segment of offset {int(number)}, and makes an empty one there."
+        return Harm.WRONG_ANSWER, text, _MOVE_AWAY
+    if kind == "snapshot":
+        text = f"The broker takes it for the producer snapshot of offset {int(number)}: it believes it, or deletes it."
+        return Harm.WRONG_ANSWER, text, _MOVE_AWAY
+    return Harm.WASTE, "No part of Kafka gives a file this name; the next start deletes or renames it.", _COPY_IT

@@ -2,6 +2,12 @@
 
 A snapshot may know less than the log, where a producer was idle for so long that the broker forgot it, and more, where
 a compaction or retention took the batches. What both know must agree.
+
+A clean stop writes a snapshot at the end of the log. A start behind a clean stop loads the newest snapshot, and reads
+the batches behind it; but if there is no snapshot at all, it reads none: it takes the log for one without producers.
+The snapshots at the bases of segments serve a truncation alone, which reads the log where they are missing.
+
+Source: Kafka UnifiedLog.rebuildProducerState, UnifiedLog.close, ProducerStateManager.truncateAndReload.
 """
 
 from __future__ import annotations
@@ -9,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from policies.checking.facts import LogHistory, ProducersBatch, Step
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.of_files import BY_ITSELF, DERIVED, FETCH_AGAIN, REBUILD
+from policies.checking.facts import LogHistory, ProducersBatch, SegmentHistory, Step
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_transactions import OpenTransactions
+from policies.checking.remedies import BY_ITSELF, END_LOST, REBUILD
 from storage.names import FileKind, segment_file_name
 
 
@@ -42,14 +48,52 @@ def snapshot_findings(log: LogHistory, snapshots: Snapshots) -> list[Finding]:
             found.append(_finding(FindingCode.SNAPSHOT_CORRUPT, Harm.SLOW_START, log, offset, text))
         elif offset > log.end_offset and not log.is_damaged:
             text = f"The snapshot is of offset {offset}, and the log ends at {log.end_offset}: the log lost its end."
-            one = _wrong(log, offset, text)
-            found.append(one._replace(harm=Harm.DATA_LOST, remedy=FETCH_AGAIN, repair=None, kafka_issue="KAFKA-17076"))
+            path, code = _path(log, offset), FindingCode.END_BELOW_WATERMARK
+            issue = "KAFKA-17076"
+            found.append(Finding(code, Harm.DATA_LOST, path, text, END_LOST, None, log.end_offset, issue))
         elif (behind := next((entry for entry in entries if entry.last_offset >= offset), None)) is not None:
             who = f"Producer {behind.producer_id} has its last batch at offset {behind.last_offset}"
             found.append(_wrong(log, offset, f"{who}, behind the snapshot."))
     if not log.is_damaged:
         found += _disagreements(log, snapshots)
+        found += _missing(log, snapshots)
     return found
+
+
+def _missing(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
+    """Yield at most one finding: that no snapshot tells of the producers at the end of the log."""
+    if not log.segments:
+        return
+    standing, end_offset = log.segments[-1].standing, log.end_offset
+    newest = max((offset for offset in snapshots if offset <= end_offset), default=None)
+    if not standing.is_clean:
+        is_due = newest is None and standing.is_recovered and any(map(_has_producers, log.segments[:-1]))
+        if is_due:
+            text = "No snapshot is here: the next start of the broker reads the whole log to know its producers."
+            path = _path(log, standing.base_offset)
+            yield Finding(FindingCode.SNAPSHOT_MISSING, Harm.NOTE, path, text, BY_ITSELF, offset=standing.base_offset)
+        return
+    if newest == end_offset or not any(_has_producers(one, newest or 0) for one in log.segments):
+        return
+    if newest is not None:
+        text = (
+            f"A clean stop writes this snapshot, and it is missing: the next start of the broker reads the log from"
+            f" offset {newest} on to know its producers."
+        )
+        yield _finding(FindingCode.SNAPSHOT_MISSING, Harm.SLOW_START, log, end_offset, text)
+        return
+    text = (
+        "No snapshot is here, and the stop was clean: the next start of the broker forgets all producers and open"
+        " transactions, takes duplicates for new records, and shows what is aborted later as committed."
+    )
+    yield _finding(FindingCode.SNAPSHOT_MISSING, Harm.WRONG_ANSWER, log, end_offset, text)
+
+
+def _has_producers(segment: SegmentHistory, offset: int = 0) -> bool:
+    """Return whether a segment has batches of producers with an id, or of transactions, at an offset or behind it."""
+    return any(batch.last_offset >= offset for batch in segment.producers.values()) or any(
+        step.offset >= offset for step in segment.steps
+    )
 
 
 def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
@@ -131,8 +175,12 @@ def _wrong(log: LogHistory, offset: int, text: str) -> Finding:
 
 
 def _finding(code: FindingCode, harm: Harm, log: LogHistory, offset: int, text: str) -> Finding:
-    path = f"{log.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
+    path = _path(log, offset)
     is_recovered = bool(log.segments) and log.segments[-1].standing.is_recovered
     if is_recovered and harm < Harm.SLOW_START:
-        return Finding(code, Harm.SLOW_START, path, text, BY_ITSELF, offset=offset, repair=DERIVED)
-    return Finding(code, harm, path, text, REBUILD, offset=offset, repair=DERIVED)
+        return Finding(code, Harm.SLOW_START, path, text, BY_ITSELF, offset=offset, repair=RepairGroup.DERIVED)
+    return Finding(code, harm, path, text, REBUILD, offset=offset, repair=RepairGroup.DERIVED)
+
+
+def _path(log: LogHistory, offset: int) -> str:
+    return f"{log.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.facts import IndexedAbort, LogHistory, SegmentHistory, Step, TxnStep
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.of_files import BY_ITSELF, DERIVED, REBUILD
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import BY_ITSELF, REBUILD
 from storage.names import FileKind
 
 _ENTRY_BYTES: Final = 34
@@ -120,7 +120,9 @@ def _unindexed(step: TxnStep, segment: SegmentHistory) -> Finding:
         f"No entry names the transaction of producer {step.producer_id} that was aborted at offset {step.offset}:"
         " its records read as committed."
     )
-    return _finding(segment, text, None, step.offset)._replace(kafka_issue="KAFKA-13727")
+    return _finding(segment, text, None, step.offset)._replace(
+        code=FindingCode.ABORTED_UNINDEXED, kafka_issue="KAFKA-13727"
+    )
 
 
 def _finding(segment: SegmentHistory, text: str, place: int | None, offset: int) -> Finding:
@@ -133,5 +135,5 @@ def _finding(segment: SegmentHistory, text: str, place: int | None, offset: int)
         BY_ITSELF if is_recovered else REBUILD,
         None if place is None else place * _ENTRY_BYTES,
         offset,
-        repair=DERIVED,
+        repair=RepairGroup.DERIVED,
     )

@@ -278,7 +278,7 @@ def _in_the_way(facts: RepairFacts) -> _Refusal:
 def _deed(facts: RepairFacts) -> str:
     if facts.tail is not None:
         zeros = (facts.size_bytes or 0) - facts.tail.start
-        return f"{zeros} zero bytes behind the last batch are cut off, at byte {facts.tail.start}"
+        return f"{zeros:,} zero bytes behind the last batch are cut off, at byte {facts.tail.start:,}"
     source = "the cluster metadata" if facts.topic else "the log"
-    before = "it was missing" if facts.size_bytes is None else f"in place of {facts.size_bytes} bytes"
-    return f"{facts.made_bytes} bytes made of {source}, {before}"
+    made = f"{facts.made_bytes} bytes, made of {source}"
+    return f"{made}; it was missing" if facts.size_bytes is None else f"{made}, in place of {facts.size_bytes} bytes"

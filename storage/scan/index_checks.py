@@ -87,7 +87,7 @@ class OffsetIndexCheck(_Check):
         entries = np.frombuffer(data, _OFFSET_ENTRY, len(data) // size)
         count = _without_zeros(entries["offset"], entries["position"])
         if zeros := file.size_bytes // size - count:
-            text = f"zeros behind its entries: {zeros * size:,} bytes"
+            text = f"{zeros * size:,} zero bytes follow its entries"
             self._tell(Anomaly.ENTRIES_ZERO, count * size, None, text)
         offsets = entries["offset"][:count].astype(np.int64)
         positions = entries["position"][:count].astype(np.int64)
@@ -198,7 +198,7 @@ class TimeIndexCheck(_Check):
         if file.size_bytes == size:
             count = 1  # the largest timestamp of a segment may be 0; the end of the walk tells
         if zeros := file.size_bytes // size - count:
-            text = f"zeros behind its entries: {zeros * size:,} bytes"
+            text = f"{zeros * size:,} zero bytes follow its entries"
             self._tell(Anomaly.TIMES_ZERO, count * size, None, text)
         timestamps, offsets = (entries[name][:count].astype(np.int64) for name in ("timestamp", "offset"))
         rising = _rising(timestamps, -1, strictly=True) & _rising(offsets, 0, strictly=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -14,13 +14,20 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.repairs import DERIVED
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.repairs import DERIVED, RepairKind
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir, Space
-from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
+from storage.metadata.assignments import Assignment, Assignments
+from storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    FileKind,
+    segment_file_name,
+)
 from storage.segment import BLOCK_BYTES
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, FakeClock, a_cleaner, configured, request
 
@@ -47,6 +54,8 @@ SWEPT: Final = (
     DELETE,
 )
 """What a sweep is asked for."""
+DIRECTORY_ID: Final = f"{'B' * 21}A"
+ZEROS: Final = 5000
 Act = Callable[[Path, FileSystem], object]
 """Does something to a log dir; failures of a partition are in what it returns."""
 
@@ -101,10 +110,52 @@ def damage(log_dir: Path, _fs: FileSystem) -> object:
 
 def repair(log_dir: Path, fs: FileSystem) -> object:
     """What was damaged; a file that is as it would be made is left alone."""
-    paths = map(str, _to_mend(log_dir))
-    found = [Finding(FindingCode.INDEX_MISSING, Harm.NO_START, path, "", "", repair="index") for path in paths]
+    return _repaired(log_dir, fs, _to_mend(log_dir), RepairGroup.DERIVED)
+
+
+def forget_ids(log_dir: Path, _fs: FileSystem) -> object:
+    """No partition tells its topic id; a file that does not parse is there, or none."""
+    (log_dir / META_PROPERTIES_FILE).write_text(f"version=1\ncluster.id=c\nnode.id=1\ndirectory.id={DIRECTORY_ID}\n")
+    for place, path in enumerate(_metadata_files(log_dir)):
+        path.write_text("garbage") if place % 2 else path.unlink()
+    return None
+
+
+def write_ids(log_dir: Path, fs: FileSystem) -> object:
+    """The topic ids that the cluster metadata knows."""
+    topics = {tp.topic for tp, _ in LogDir(log_dir).partitions()}
+    assignment = Assignment((1,), (DIRECTORY_ID,), 1 << 20)
+    ids = {topic: f"{place:02d}{'A' * 19}Q" for place, topic in enumerate(sorted(topics))}
+    known = Assignments(ids, {}, {(topic_id, 0): assignment for topic_id in ids.values()})
+    with patch("cleaner.engine.repair.observing.read_assigned", lambda *_: known):
+        return _repaired(log_dir, fs, _metadata_files(log_dir), RepairGroup.TOPIC_ID)
+
+
+def leave_zeros(log_dir: Path, _fs: FileSystem) -> object:
+    """Each log ends with zeros."""
+    for path in _last_logs(log_dir):
+        path.write_bytes(path.read_bytes() + bytes(ZEROS))
+    return None
+
+
+def cut_zeros(log_dir: Path, fs: FileSystem) -> object:
+    """They are cut off."""
+    return _repaired(log_dir, fs, _last_logs(log_dir), RepairGroup.ZERO_TAIL)
+
+
+def _repaired(log_dir: Path, fs: FileSystem, paths: Iterable[Path], group: RepairGroup) -> object:
+    found = [Finding(FindingCode.INDEX_MISSING, Harm.NO_START, str(path), "", "", repair=group) for path in paths]
+    kinds = DERIVED if group is RepairGroup.DERIVED else frozenset({RepairKind(group)})
     with a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)).locked() as opened:
-        return repair_log_dirs(opened, RepairRequest(CheckRequest(), DERIVED), lambda *_: Checked(found))
+        return repair_log_dirs(opened, RepairRequest(CheckRequest(), kinds), lambda *_: Checked(found))
+
+
+def _metadata_files(log_dir: Path) -> list[Path]:
+    return [directory / PARTITION_METADATA_FILE for _, directory in sorted(LogDir(log_dir).partitions())]
+
+
+def _last_logs(log_dir: Path) -> list[Path]:
+    return [max(directory.glob("*.log")) for _, directory in sorted(LogDir(log_dir).partitions())]
 
 
 def _to_mend(log_dir: Path) -> list[Path]:

@@ -16,8 +16,8 @@ from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition
 from storage.log.read import AnyBatch
 from storage.log.recovery import plan_recovery
-from storage.log_dir import LogDir
-from storage.names import LOG_START_OFFSET_CHECKPOINT, FileKind, parse_topic_partition
+from storage.log_dir import LogDir, read_file
+from storage.names import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA_FILE, FileKind, parse_topic_partition
 from storage.txn_index import AbortedTxn, parse_txn_index
 from tests.crash.acts import AT_MS, FS, TOPICS
 from tests.crash.scenes import Scene
@@ -44,6 +44,10 @@ class State:
     """Producer and marker of each aborted transaction that the transaction indexes tell of."""
     aborted_data: Mapping[int, tuple[int, int]]
     """Offsets of their records."""
+    torn_bytes: int = 0
+    """Behind the last batch."""
+    metadata: bytes | None = None
+    """The ``partition.metadata``."""
 
 
 States = Mapping[str, State]
@@ -58,7 +62,6 @@ def states_of(log_dir: Path) -> States:
 
 def _state(directory: Path, log_start_offset: int) -> State:
     log = Log.open(directory, LogConfig(), FS, log_start_offset=log_start_offset)
-    assert log.torn_bytes == 0
     records, batches = [], list(log.read())
     for batch in batches:
         batch.ensure_valid()
@@ -75,7 +78,8 @@ def _state(directory: Path, log_start_offset: int) -> State:
         for offset in (record.offset for record in batch.records())
     }
     markers = frozenset((txn.producer_id, txn.last_offset) for txn in aborted)
-    return State(log.log_start_offset, log.log_end_offset, tuple(records), markers, data)
+    metadata = read_file(directory / PARTITION_METADATA_FILE)
+    return State(log.log_start_offset, log.log_end_offset, tuple(records), markers, data, log.torn_bytes, metadata)
 
 
 def seen(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> Seen:
@@ -100,7 +104,10 @@ class Expected:
         drawn = scene.draw(directory / "data")
         done = shutil.copytree(drawn, directory / "done")
         scene.act(done, FS)
-        return cls(scene, drawn, states_of(drawn), states_of(done), finish_of(done))
+        expected = cls(scene, drawn, states_of(drawn), states_of(done), finish_of(done))
+        assert all(state.torn_bytes == 0 for state in expected.after.values())
+        assert all((state.metadata or b"").startswith(b"version") for state in expected.after.values())
+        return expected
 
     def finishes(self, log_dir: Path, where: object) -> None:
         """The next act comes where the uninterrupted one did."""
@@ -114,6 +121,9 @@ class Expected:
         assert found.keys() == self.before.keys()
         for name, state in found.items():
             self.check_partition(name, state, (where, name))
+            before, after = self.before[name], self.after[name]
+            assert state.torn_bytes in (before.torn_bytes, after.torn_bytes), (where, name)
+            assert state.metadata in (before.metadata, after.metadata), (where, name)
 
     def check_partition(self, name: str, found: State, where: object) -> None:
         """As it opened: to us or to Kafka."""
@@ -171,6 +181,7 @@ def finish_of(log_dir: Path) -> dict[str, object]:
     for tp, path in LogDir(log_dir).partitions():
         log = Log.open(path, LogConfig(), FS, log_start_offset=checkpoints.log_starts.get(tp, 0))
         told[f"{tp} log"] = log.log_start_offset, log.log_end_offset, [told_of(batch) for batch in log.read()]
+        told[f"{tp} torn"], told[f"{tp} metadata"] = log.torn_bytes, read_file(path / PARTITION_METADATA_FILE)
         told[f"{tp} producers"] = log.producer_state(AT_MS).to_snapshot_bytes()
         epochs = truncate_from_start(read_leader_epochs(path), log.log_start_offset)
         told[f"{tp} epochs"] = [epoch for epoch in epochs if epoch.start_offset < log.log_end_offset]

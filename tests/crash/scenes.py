@@ -30,7 +30,24 @@ from storage.names import (
     segment_file_name,
 )
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
-from tests.crash.acts import AT_MS, DELETE, FS, STRAY, Act, clean, clean_at_once, damage, free, repair, restore, sweep
+from tests.crash.acts import (
+    AT_MS,
+    DELETE,
+    FS,
+    STRAY,
+    Act,
+    clean,
+    clean_at_once,
+    cut_zeros,
+    damage,
+    forget_ids,
+    free,
+    leave_zeros,
+    repair,
+    restore,
+    sweep,
+    write_ids,
+)
 from tests.partition_dirs import DAY_MS
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
@@ -219,8 +236,13 @@ class Scene:
 
     @property
     def mends(self) -> bool:
-        """Whether the log stays, and what is derived from it changes."""
-        return self.act is repair
+        """Whether the records stay, and what is beside them changes."""
+        return self.act in (repair, write_ids, cut_zeros)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Kafka does not open the log dir before the act: its promise is that the next act finishes."""
+        return self.act in (write_ids, cut_zeros)
 
     @property
     def grows(self) -> bool:
@@ -237,6 +259,8 @@ SCENES: Final = {
     "both": Scene(clean, (accounts, clicks)),
     "free": Scene(free, (accounts, clicks)),
     "repair": Scene(repair, (clicks, payments), prepare=damage),
+    "repair of topic ids": Scene(write_ids, (clicks, gone, orders, payments, accounts), prepare=forget_ids),
+    "repair of zero tails": Scene(cut_zeros, (clicks, gone, orders, prices, payments, accounts), prepare=leave_zeros),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
     "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }

@@ -75,10 +75,15 @@ def powerless(
 
 
 def try_with_kafka(referee: Referee, expected: Expected, scratch: Path, thoroughness: Thoroughness) -> None:
-    """Kafka opens what kills and power losses left, as a broker that starts next would; then we go on."""
+    """Kafka opens what kills and power losses left, as a broker that starts next would; then we go on. Where it would
+    refuse them, we go on first.
+    """
     killed = stopped(expected, scratch / "killed", by_kill, thoroughness.every // 2, thoroughness.every)
     left = [shutil.copytree(log_dir, scratch / f"killed-{number}") for number, log_dir in killed]
     left += [log_dir for _, log_dir in powerless(expected, scratch, thoroughness)]
+    if expected.scene.is_refused:
+        for log_dir in left:
+            expected.finishes(log_dir, log_dir.name)
     for name in expected.before:
         for log_dir, log in zip(left, _opened(referee, name, left), strict=True):
             expected.check_partition(name, _state_of(log), (log_dir.name, name))

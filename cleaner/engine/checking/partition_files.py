@@ -13,15 +13,17 @@ from policies.checking.facts import (
     OffsetGap,
     ProducersBatch,
     SegmentHistory,
+    Standing,
     Step,
     TxnStep,
 )
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_epochs import EpochStart, checkpoint_findings, order_findings
-from policies.checking.of_files import DERIVED, REBUILD, Standing, file_findings, missing_findings
+from policies.checking.of_files import file_findings, missing_findings
 from policies.checking.of_log_dir import gap_findings, partition_name_findings
 from policies.checking.of_producers import SnapshotEntry, snapshot_findings
 from policies.checking.of_transactions import transaction_findings
+from policies.checking.remedies import REBUILD
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.listing import Listing
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
@@ -111,7 +113,9 @@ def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Findi
         entries = None if data is None else [EpochStart(*entry) for entry in parse_leader_epochs(data, path)]
     except CorruptCheckpoint as error:
         text = f"It cannot be read: {error.cause}; the broker takes the partition, or its log dir, offline."
-        return [Finding(FindingCode.EPOCHS_CORRUPT, Harm.NO_START, str(path), text, REBUILD, repair=DERIVED)]
+        return [
+            Finding(FindingCode.EPOCHS_CORRUPT, Harm.NO_START, str(path), text, REBUILD, repair=RepairGroup.DERIVED)
+        ]
     if circumstances.is_live and entries:
         entries = [entry for entry in entries if entry.start_offset <= log.end_offset]
     return checkpoint_findings(log, entries, circumstances.log_start_offset)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.copy.moment import METADATA_DIR, Moment, SeenDirectory
+from cleaner.engine.repair.kept import is_kept_other
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
 from storage.directory import open_sized, opened
@@ -39,8 +40,12 @@ def needed_bytes(plan: LogDirPlan, moment: Moment, left_of: Callable[[PartitionP
 
 
 def is_of_the_partition(name: str) -> bool:
-    """Return whether a file belongs to no segment: topic id, leader epochs, and what others may have put there."""
-    return parse_segment_file_name(name) is None and not name.endswith(SCRATCH_SUFFIX)
+    """Return whether a file belongs to no segment: topic id, leader epochs, and what others may have put there.
+
+    What a repair replaced stays behind, as deleted segments do.
+    """
+    is_left = name.endswith(SCRATCH_SUFFIX) or is_kept_other(name)
+    return parse_segment_file_name(name) is None and not is_left
 
 
 def _segments_bytes(

@@ -56,7 +56,7 @@ from storage.names import (
     FileState,
     TopicPartition,
 )
-from storage.segment import Segment, SegmentFile
+from storage.segment import Segment
 
 Progress = Callable[[int], object]
 """Hears the size of each partition that was looked at."""
@@ -250,7 +250,7 @@ class _Eyes:
             else NOT_WALKED,
             len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             len(due),
-            sum(file.size_bytes for file in due),
+            sum(due),
         )
 
     def remote(self) -> Iterator[RemoteMetadata]:
@@ -264,13 +264,17 @@ class _Eyes:
             segments = _recovered(list_partition(self.path)).segments
             yield remote_metadata(str(self.path), segments, facts.log_start_offset, facts.log_end_offset)
 
-    def _due(self, listing: Listing, renamed_ms: RenameTimes) -> list[SegmentFile]:
-        """Return the ``.deleted`` files whose delay is over; none of a partition on hold, which may get them back."""
+    def _due(self, listing: Listing, renamed_ms: RenameTimes) -> list[int]:
+        """Return the sizes of the ``.deleted`` files whose delay is over; none of a partition on hold."""
         planned = self._planned
         if planned is None or planned.facts.held_since_ms is not None:
             return []
         left = Leftovers(planned, listing, planned.policy.file_delete_delay_ms, renamed_ms)
-        return list(left.due(self._with.now_ms))
+        sizes = [file.size_bytes for file in left.due(self._with.now_ms)]
+        for path in left.others_due(self._with.now_ms):
+            with suppress(FileNotFoundError):
+                sizes.append(status_of(path).st_size)
+        return sizes
 
     def _explained(self) -> tuple[PartitionExplanation | None, str | None]:
         planned = self._planned

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cleaner.engine.journal import read_entries
 from cleaner.engine.leftovers import due_ms
+from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.undo_notes import rename_times
 from policies.checking.sweeping import LeftoverFacts, LeftoverKind, SweepAct
 from policies.config.config_layers import ConfigLayers
@@ -66,6 +67,9 @@ def _status(path: Path) -> os.stat_result | None:
 def _file(log_dir: LogDir, name: str, parsed: PartitionDirName, status: os.stat_result, delay_ms: int) -> LeftoverFacts:
     path = log_dir.path / name
     segment_file = parse_segment_file_name(path.name)
+    if is_kept_other(path.name) and parsed.state is DirState.LIVE and stat.S_ISREG(status.st_mode):
+        is_held, due = parsed.topic_partition in log_dir.holds(), status.st_ctime_ns // 1_000_000 + delay_ms
+        return LeftoverFacts(name, LeftoverKind.DELETED_FILE, status.st_size, 1, due, is_held)
     if segment_file is None or parsed.state is not DirState.LIVE or not stat.S_ISREG(status.st_mode):
         return LeftoverFacts(name, LeftoverKind.OTHER)
     if segment_file.state in _UNFINISHED:

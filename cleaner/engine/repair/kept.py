@@ -20,6 +20,11 @@ def kept_name(name: str) -> str:
     return name + FileState.DELETED.value
 
 
+def is_kept_other(name: str) -> bool:
+    """Return whether a file is one that a repair replaced, and no segment file."""
+    return name in _OTHERS
+
+
 def kept_others(names: Iterable[str]) -> list[str]:
     """Return the replaced files among names that are no segment files."""
     return sorted(_OTHERS.intersection(names))

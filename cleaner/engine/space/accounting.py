@@ -16,6 +16,7 @@ from typing import Final
 
 from cleaner.engine.inventory import is_named
 from cleaner.engine.leftovers import leftovers_of
+from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.space.account import (
     NOTHING,
     Account,
@@ -28,7 +29,7 @@ from cleaner.engine.space.account import (
     largest,
 )
 from policies.plan import LogDirPlan, Plan
-from storage.directory import opened
+from storage.directory import opened, status_of
 from storage.errors import UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.names import (
@@ -160,6 +161,10 @@ def removals_of(planned: LogDirPlan) -> Mapping[TopicPartition, tuple[Removal, .
         by_moment: defaultdict[int, Amount] = defaultdict(Amount)
         for file in left.listing.in_state(FileState.DELETED):
             by_moment[left.due_ms(file)] += Amount(1, file.size_bytes, file.disk_bytes)
+        for path, due_ms in left.others_due_ms():
+            with suppress(FileNotFoundError):
+                status = status_of(path)
+                by_moment[due_ms] += Amount(1, status.st_size, status.st_blocks * BLOCK_BYTES)
         if by_moment:
             moments = tuple(Removal(due_ms, by_moment[due_ms]) for due_ms in sorted(by_moment))
             removals[left.partition.facts.topic_partition] = moments
@@ -272,6 +277,8 @@ class _Tally:
 def _kind_of(name: str, status: os.stat_result) -> SpaceKind:
     if not stat.S_ISREG(status.st_mode):
         return SpaceKind.OTHERS
+    if is_kept_other(name):
+        return SpaceKind.DELETED
     if name.removesuffix(_BEING_WRITTEN) in _OF_A_BROKER:
         return SpaceKind.METADATA
     return SpaceKind.LOGCLEANER if name.startswith(_OURS) or name.endswith(SCRATCH_SUFFIX) else SpaceKind.OTHERS

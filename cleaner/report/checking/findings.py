@@ -50,4 +50,4 @@ def _tell(page: Page, finding: Finding) -> None:
     page.line(f"{finding.code} {place}", indent=2, hanging=2)
     issue = f" ({finding.kafka_issue})" if finding.kafka_issue else ""
     page.line(f"{finding.text}{issue}", indent=4)
-    page.line(finding.remedy, indent=4)
+    page.line(f"Remedy: {finding.remedy}", indent=4)

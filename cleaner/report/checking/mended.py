@@ -39,8 +39,16 @@ def tell_repairs(page: Page, repairs: Repairs) -> None:
     left = len(repairs.remaining)
     remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"
     page.line(f"{counted(done, 'file')} {would} mended; {counted(left, 'finding')} {remain}.")
+    if others := _not_asked_for(repairs):
+        page.line(f"Not asked for, and may mend more: {', '.join(f'--repair={kind}' for kind in others)}.")
     if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
         page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")
+
+
+def _not_asked_for(repairs: Repairs) -> list[str]:
+    """Return the kinds of repairs that findings name, and that nobody asked for."""
+    tried = {result.planned.repair.target.path for result in repairs.results}
+    return sorted({one.repair.value for one in repairs.remaining if one.repair and one.path not in tried})
 
 
 def _word(result: RepairResult, repairs: Repairs) -> str:

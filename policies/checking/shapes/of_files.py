@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, SegmentGlance, ZeroTail
+from policies.checking.facts import EpochStretch, Standing
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.of_epochs import EpochStart, is_lost, lost_finding
+from policies.checking.of_tails import tail_finding
+from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED
+from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
 from policies.explaining.words import counted, size
 from policies.reasons import moment
+from storage.names import LEADER_EPOCH_CHECKPOINT
 
 TIME_ENTRY_BYTES: Final = 12
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
@@ -20,16 +25,16 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
         yield _unreadable(seen, seen.error)
     yield from _padded_time_indexes(seen)
     for tail in seen.tails:
-        yield from _tail(seen, tail)
+        if (found := _tail(seen, tail)) is not None:
+            yield found
     for segment in seen.overflowing:
         text = (
             f"Offset {segment.last_offset} is more than 2,147,483,647 above the segment's base offset: no index can "
             f"hold it, so the segment can be neither indexed nor compacted."
         )
-        remedy = "Start the broker once: it splits the segment while it loads the log."
         yield Finding(
-            FindingCode.OFFSET_OVERFLOW, Harm.SLOW_START, segment.path, text, remedy, None, segment.last_offset,
-            "KAFKA-6264",
+            FindingCode.OFFSET_OVERFLOW, Harm.SLOW_START, segment.path, text, SPLIT_BY_ITSELF, None,
+            segment.last_offset, "KAFKA-6264",
         )  # fmt: skip
     if seen.unfinished_files and not seen.is_live:
         files = counted(seen.unfinished_files, ".swap or .cleaned file")
@@ -49,35 +54,19 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
 
 def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield that batches have a leader epoch that ``leader-epoch-checkpoint`` does not know."""
-    epochs, start = seen.leader_epochs, (seen.facts.log_start_offset if seen.facts else 0)
+    start = seen.facts.log_start_offset if seen.facts else 0
+    entries = [EpochStart(*entry) for entry in seen.leader_epochs or ()]
     if seen.error is not None:
         return
     glances = [g for g in seen.glances if g.first_offset is not None and g.first_epoch > NO_EPOCH]
     if seen.is_live:
         glances = glances[:-1]  # a broker writes the file a moment later than the batch
-    witness = next((g for g in glances if not _is_known(g, epochs or (), start)), None)
-    if witness is None:
-        return
-    newest = f"its newest entry is {epochs[-1][0]}" if epochs else "it has no entry"
-    text = (
-        f"The batch at offset {witness.first_offset} was written in leader epoch {witness.first_epoch}, which "
-        f"leader-epoch-checkpoint does not know: {newest}. Followers that ask for the end of that epoch get no answer, "
-        f"and fetch in a loop or truncate too much."
-    )
-    remedy = "Stop the broker, and let logcleaner verify --repair rebuild the epochs from the batches."
-    yield Finding(
-        FindingCode.EPOCHS_LOST, Harm.WRONG_ANSWER, seen.path, text, remedy, None, witness.first_offset, "KAFKA-20961",
-        "leader-epochs",
-    )  # fmt: skip
-
-
-def _is_known(glance: SegmentGlance, epochs: tuple[tuple[int, int], ...], log_start_offset: int) -> bool:
-    """Return whether the epoch of a segment's first batch is in the file, or need not be."""
-    assert glance.first_offset is not None
-    if glance.first_offset < log_start_offset:  # the entries below the log start were cut off
-        return bool(epochs) or glance.first_epoch == NO_EPOCH
-    below = [epoch for epoch, start_offset in epochs if start_offset <= glance.first_offset]
-    return bool(below) and below[-1] >= glance.first_epoch
+    for glance in glances:
+        assert glance.first_offset is not None
+        if is_lost(EpochStretch(glance.first_epoch, glance.first_offset, glance.first_offset, 0), entries, start):
+            path, newest = f"{seen.path}/{LEADER_EPOCH_CHECKPOINT}", entries[-1].epoch if entries else None
+            yield lost_finding(path, glance.first_epoch, glance.first_offset, newest)
+            return
 
 
 def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
@@ -96,54 +85,31 @@ def _padded_time_indexes(seen: PartitionSymptoms) -> Iterator[Finding]:
             continue
         if glance.time_index_bytes <= TIME_ENTRY_BYTES and glance.first_ms <= 0:
             continue  # the only timestamp of the segment may be 0
-        if not glance.size_bytes or _is_rebuilt(seen, place):
+        if not glance.size_bytes or is_rebuilt(seen, place):
             continue
         path = f"{glance.path.removesuffix('.log')}.timeindex"
         position = max(glance.time_index_bytes - TIME_ENTRY_BYTES, 0)
         written = f" Its first batch is of {moment(glance.first_ms)}." if glance.first_ms > 0 else ""
-        text = (
-            f"The time index ends with zeros, so a broker takes 1970 for the segment's newest record, and time "
-            f"retention deletes the segment at its next check.{written}"
-        )
-        remedy = "Before the broker starts, run logcleaner verify --repair: it rebuilds the index from the log."
+        text = f"The time index ends with zeros: {TIME_INDEX_PADDED}.{written}"
         yield Finding(
-            FindingCode.TIME_INDEX_PADDED, Harm.DATA_LOST, path, text, remedy, position, glance.base_offset,
-            "KAFKA-19200" if is_active else "KAFKA-10207", "time-index",
+            FindingCode.TIME_INDEX_PADDED, Harm.DATA_LOST, path, text, REBUILD, position, glance.base_offset,
+            "KAFKA-19200" if is_active else "KAFKA-10207", RepairGroup.DERIVED,
         )  # fmt: skip
 
 
-def _is_rebuilt(seen: PartitionSymptoms, place: int) -> bool:
-    """Return whether the next start rebuilds the index: it does from the recovery point on, after an unclean stop."""
+def is_rebuilt(seen: PartitionSymptoms, place: int) -> bool:
+    """Return whether the next start recovers a segment: it does from the recovery point on, after an unclean stop."""
     if seen.is_live or seen.was_clean:
         return False
-    upper = seen.glances[place + 1].base_offset if place + 1 < len(seen.glances) else seen.log_end_offset
-    return upper is not None and upper > (seen.noted.recovery_point or 0)
+    upper = seen.glances[place + 1].base_offset if place + 1 < len(seen.glances) else None
+    return upper is None or upper > (seen.noted.recovery_point or 0)
 
 
-def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Iterator[Finding]:
-    if seen.is_live and tail.is_active:
-        return  # it is being written, or log.preallocate is on
-    what = "are zeros, as log.preallocate leaves them" if tail.is_zero else "are no whole batch: a write was cut short"
-    text = f"The last {size(tail.size_bytes)} of the segment {what}"
-    code = FindingCode.ZERO_TAIL if tail.is_zero else FindingCode.TORN_TAIL
-    issue = "KAFKA-21000" if tail.is_zero else None
-    if not seen.was_clean and tail.is_active:
-        text += ". The stop was not clean, so the next start of the broker finds the end, and cuts them off."
-        remedy = "Start the broker once. To look at them before, copy the file."
-        yield Finding(code, Harm.SLOW_START, tail.path, text, remedy, tail.position, None, issue)
-        return
-    text += ". The stop was clean, so the next start does not look for the end"
-    if not tail.is_zero:
-        text += (
-            ": the broker serves the log, and puts what producers send behind these bytes, where no consumer and no "
-            "replica ever gets to."
-        )
-        remedy = "Remove .kafka_cleanshutdown before the broker starts: it then recovers the log, and cuts them off."
-        yield Finding(code, Harm.DATA_LOST, tail.path, text, remedy, tail.position, None, issue)
-        return
-    text += ": it meets a record of size 0, and fails."
-    remedy = (
-        "Run logcleaner verify --repair=zero-tail before the broker starts; or remove .kafka_cleanshutdown, and the "
-        "broker recovers the log, which takes its time."
+def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Finding | None:
+    place = next(place for place, glance in enumerate(seen.glances) if glance.path == tail.path)
+    standing = Standing(
+        seen.path, seen.glances[place].base_offset, tail.is_active, seen.is_live, is_rebuilt(seen, place)
     )
-    yield Finding(code, Harm.NO_START, tail.path, text, remedy, tail.position, None, issue, "zero-tail")
+    what = "are zeros, as log.preallocate leaves them" if tail.is_zero else "are no whole batch: a write was cut short"
+    what = f"The last {size(tail.size_bytes)} of the segment {what}"
+    return tail_finding(standing, what, tail.position, None, is_zero=tail.is_zero)

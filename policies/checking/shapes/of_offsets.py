@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.remedies import CLEANED_ANEW, END_LOST, START_LOST
 from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.words import counted
 
@@ -20,8 +21,7 @@ def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             f"The log ends at offset {end}, below its log start {start} in log-start-offset-checkpoint: segments are "
             f"missing, and a starting broker deletes all that is left."
         )
-        remedy = "Keep the broker stopped, copy the directory, and bring the missing segments back from a replica."
-        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, seen.path, text, remedy, None, end)
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, seen.path, text, START_LOST, None, end)
         return
     claims = {
         "the high watermark": seen.noted.high_watermark,
@@ -37,16 +37,11 @@ def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             f"cleaner-offset-checkpoint says {first_dirty}, but the log ends at {end}: the log counts as never "
             f"compacted, and the next round reads all of it."
         )
-        remedy = "Nothing: the next round of the broker, or of clean, writes the checkpoint anew."
-        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.WASTE, seen.path, text, remedy, None, end)
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.WASTE, seen.path, text, CLEANED_ANEW, None, end)
 
 
 def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Finding:
     lost = counted(max(beyond.values()) - end, "offset")
     claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
     text = f"The log ends at offset {end}, below {claimed}: the last {lost} are gone from this replica."
-    remedy = (
-        "Report it, and mend nothing by hand. Let a replica that has the end lead before clients write; without one, a "
-        "backup is all there is."
-    )
-    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")
+    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, END_LOST, None, end, "KAFKA-17076")

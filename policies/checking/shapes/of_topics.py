@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import OTHER_TOPIC, STRANGE_DIRECTORY, WRITE_TOPIC_ID
 from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
 from policies.reasons import duration
@@ -33,21 +34,18 @@ def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             f"partition.metadata is missing. The cluster metadata knows the topic by the id {known}, so the next start "
             f"takes the directory for a stray one, sets it aside, and begins the partition anew, empty."
         )
-        remedy = (
-            "Before the broker starts, run logcleaner verify --repair=topic-id, which writes the id if nothing speaks "
-            "against it."
-        )
         yield Finding(
-            FindingCode.TOPIC_ID_MISSING, Harm.NO_START, seen.path, text, remedy, kafka_issue="KAFKA-16814",
-            repair="topic-id",
+            FindingCode.TOPIC_ID_MISSING, Harm.NO_START, seen.path, text, WRITE_TOPIC_ID,
+            kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
         )  # fmt: skip
     elif own != known:
         text = (
             f"partition.metadata says topic id {own}, the cluster metadata says {known}: a topic of that name was "
             f"deleted and made again. The next start sets the directory aside as -stray."
         )
-        remedy = "The records are those of the deleted topic. Copy the directory if you want them; else do nothing."
-        yield Finding(FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, seen.path, text, remedy, kafka_issue="KAFKA-14616")
+        yield Finding(
+            FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, seen.path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616"
+        )
 
 
 def twice(log_dirs: Iterable[LogDirSymptoms]) -> Iterator[Finding]:
@@ -81,7 +79,6 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
             case EntryKind.STRANGE:
                 text = "No partition can be called so: a broker that loads this log dir fails, and takes it offline."
-                remedy = "Move it out of the log dir; lost+found goes if the log dir is a directory within the mount."
-                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, entry.path, text, remedy)
+                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, entry.path, text, STRANGE_DIRECTORY)
             case _:
                 pass

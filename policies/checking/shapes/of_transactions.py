@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import REBUILD
+from policies.checking.shapes.of_files import is_rebuilt
 from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.of_compaction import aborting, hangs
 from policies.explaining.words import counted
 from policies.reasons import duration, moment
+from storage.names import FileKind
 
 
 def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
     """Yield the first aborted transaction that no transaction index names, and the oldest hanging one."""
-    if seen.walked.unindexed:
-        aborted, *others = seen.walked.unindexed
+    rebuilt = {glance.path for place, glance in enumerate(seen.glances) if is_rebuilt(seen, place)}
+    if unindexed := [aborted for aborted in seen.walked.unindexed if aborted.path not in rebuilt]:
+        aborted, *others = unindexed
         text = (
             f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, "
             f"and no .txnindex names it: consumers of committed records read what was aborted."
         )
         if others:
             text += f" So it is with {counted(len(others), 'more transaction')} of the partition."
-        remedy = "Stop the broker, and let logcleaner verify --repair rebuild the .txnindex from the markers."
+        path = f"{aborted.path.removesuffix(FileKind.LOG)}{FileKind.TXN_INDEX}"
         yield Finding(
-            FindingCode.ABORTED_UNINDEXED, Harm.WRONG_ANSWER, aborted.path, text, remedy, None, aborted.marker_offset,
-            "KAFKA-13727", "txn-index",
+            FindingCode.ABORTED_UNINDEXED, Harm.WRONG_ANSWER, path, text, REBUILD, None, aborted.marker_offset,
+            "KAFKA-13727", RepairGroup.DERIVED,
         )  # fmt: skip
     yield from _hanging(seen, now_ms)
 

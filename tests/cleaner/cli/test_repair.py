@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from cleaner.cli import main as command_line
+from cleaner.cli.change.repair import KINDS
+from policies.checking.findings import RepairGroup
 from storage.filesystem import FileSystem
+from storage.log.producer_state import parse_snapshot
 from storage.log_dir import LogDir
 from tests.conftest import Samples
 
@@ -58,6 +61,23 @@ def test_repair_needs_a_yes_and_then_verify_is_silent(log_dir: Path, capsys: pyt
     assert {path: path.read_bytes() for path in logs} == {path: before[path] for path in logs}
 
 
+def test_producers_that_no_snapshot_tells_of_come_back(
+    samples: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = samples.copy("before", tmp_path / "data", PARTITIONS)
+    snapshots = sorted((made / "payments-0").glob("*.snapshot"))
+    last = parse_snapshot(snapshots[-1].read_bytes(), snapshots[-1])
+    assert any(producer.open_txn_first_offset is not None for producer in last)
+    for path in snapshots:
+        path.unlink()
+    assert run("verify", "--json", "payments-0", "--log-dir", made) == 4
+    (finding,) = said(capsys)["findings"]
+    assert (finding["code"], finding["path"]) == ("SNAPSHOT_MISSING", str(snapshots[-1]))
+    assert run("verify", "--repair", "--yes", "--log-dir", made) == 0
+    made_anew = parse_snapshot(snapshots[-1].read_bytes(), snapshots[-1])
+    assert {one.producer_id: one for one in made_anew} == {one.producer_id: one for one in last}
+
+
 def test_a_dry_run_says_what_the_run_then_does(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("verify", "--repair", "-n", "--json", "--log-dir", log_dir)
     would = said(capsys)["repairs"]
@@ -74,6 +94,8 @@ def test_other_kinds_only_by_name(log_dir: Path, capsys: pytest.CaptureFixture[s
     (log_dir / "ledger-0" / "partition.metadata").unlink()
     assert run("verify", "--repair", "-y", "--log-dir", log_dir) == 4
     assert log.stat().st_size == len(healthy) + 4096
+    said_so = capsys.readouterr().out
+    assert "Not asked for, and may mend more: --repair=topic-id, --repair=zero-tail." in said_so
     assert run("verify", "ledger-0", "--repair=zero-tail", "-y", "--log-dir", log_dir) == 4, "the topic id is missing"
     assert log.read_bytes() == healthy
     assert run("verify", "--repair=zero-tail", "--repair=topic-id", "-y", "--log-dir", log_dir) == 0
@@ -83,6 +105,8 @@ def test_other_kinds_only_by_name(log_dir: Path, capsys: pytest.CaptureFixture[s
     assert run("history", "--log-dir", log_dir, "--json") == 0
     (journal,) = said(capsys)["log_dirs"]
     assert {entry["kind"] for entry in journal["entries"]} >= {"topic-id", "zero-tail", "index"}
+    assert run("history", "--log-dir", log_dir) == 0
+    assert f"zeros cut off behind byte {len(healthy):,}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_stands_behind_repair_and_is_no_kind_is_a_partition(
@@ -120,3 +144,11 @@ def test_repairs_are_taken_back_by_restore(log_dir: Path, capsys: pytest.Capture
     assert run("restore", "--all", "--repairs", "--log-dir", log_dir) == 0
     assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
     assert run("restore", "--all", "--repairs", "--release", "--log-dir", log_dir) == 2
+
+
+def test_what_a_finding_names_as_its_repair_is_what_the_option_takes() -> None:
+    assert tuple(RepairGroup) == KINDS
+    for schema in ("doctor-1", "verify-1"):
+        document = json.loads(Path(f"cleaner/report/schemas/{schema}.json").read_text())
+        enum = document["properties"]["findings"]["items"]["properties"]["repair"]["enum"]
+        assert enum == [*KINDS, None], "each document that the suite makes is held against it"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.checking.facts import LogHistory, SegmentHistory
-from policies.checking.of_files import Standing
+from policies.checking.facts import LogHistory, SegmentHistory, Standing
 
 DIRECTORY = "/data/orders-0"
 

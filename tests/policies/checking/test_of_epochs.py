@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.checking.facts import EpochStretch
-from policies.checking.findings import FindingCode
+from policies.checking.findings import FindingCode, RepairGroup
 from policies.checking.of_epochs import EpochStart, checkpoint_findings, order_findings
 from tests.policies.checking.logs import log, segment, standing
 
@@ -39,28 +39,32 @@ def test_batches_without_an_epoch_are_passed_over():
     assert checkpoint_findings(rewritten, [EpochStart(2, 0)], 0) == []
 
 
+LOST, WRONG = [FindingCode.EPOCHS_LOST], [FindingCode.EPOCHS_WRONG]
+
+
 @pytest.mark.parametrize(
-    ("entries", "is_healthy"),
+    ("entries", "codes"),
     [
-        ([(0, 0), (3, 30)], True),
-        ([(0, 0), (3, 30), (5, 40)], True),
-        ([(0, 0), (1, 12), (3, 30)], False),
-        ([(0, 0), (3, 31)], False),
-        ([(0, 0), (3, 25)], False),
-        ([(0, 0)], False),
-        ([(0, 5), (3, 30)], False),
-        ([(0, 0), (3, 30), (5, 41)], False),
-        ([(0, 0), (3, 30), (5, 30)], False),
-        ([(-1, 0), (3, 30)], False),
-        ([(0, 0), (2, 30)], False),
-        ([], False),
-        (None, False),
+        ([(0, 0), (3, 30)], []),
+        ([(0, 0), (3, 30), (5, 40)], []),
+        ([(0, 0), (1, 12), (3, 30)], WRONG),
+        ([(0, 0), (3, 31)], LOST),
+        ([(0, 0), (3, 25)], WRONG),
+        ([(0, 0)], LOST),
+        ([(0, 5), (3, 30)], LOST),
+        ([(0, 0), (3, 30), (5, 41)], WRONG),
+        ([(0, 0), (3, 30), (5, 30)], WRONG),
+        ([(-1, 0), (3, 30)], LOST),
+        ([(0, 0), (2, 30)], LOST),
+        ([], LOST),
+        (None, LOST),
     ],
 )
-def test_a_checkpoint_agrees_with_every_batch(entries, is_healthy):
+def test_a_checkpoint_agrees_with_every_batch(entries, codes):
     given = None if entries is None else [EpochStart(*entry) for entry in entries]
     found = checkpoint_findings(HEALTHY, given, 0)
-    assert [one.code for one in found] == ([] if is_healthy else [FindingCode.EPOCHS_WRONG])
+    assert [one.code for one in found] == codes
+    assert {one.repair for one in found} <= {RepairGroup.DERIVED}
 
 
 def test_a_checkpoint_begins_at_the_log_start():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.checking.findings import FindingCode, Harm
-from policies.checking.of_files import DERIVED, ZERO_TAIL, file_findings, missing_findings
+from policies.checking.findings import FindingCode, Harm, RepairGroup
+from policies.checking.of_files import file_findings, missing_findings
 from storage.anomalies import Anomaly, SeenAnomaly
 from storage.names import FileKind
 from tests.policies.checking.logs import standing
@@ -22,7 +22,7 @@ def seen(anomaly: Anomaly, kind: FileKind = FileKind.LOG) -> SeenAnomaly:
 def test_every_anomaly_of_a_sealed_segment_is_a_finding(anomaly):
     (found,) = file_findings([seen(anomaly)], standing())
     assert (found.position, found.offset) == (61, 7)
-    assert found.text.startswith("Something is there: ")
+    assert found.text.startswith("Something is there")
     assert found.text.endswith(".")
     assert found.remedy.endswith(".")
 
@@ -36,12 +36,15 @@ def test_an_open_index_is_healthy_beside_a_broker_and_where_one_was_killed(anoma
     assert len(file_findings(one, standing(is_live=True))) == 1
 
 
-@pytest.mark.parametrize("anomaly", OF_AN_END)
-def test_the_end_of_a_log_is_torn_while_a_broker_writes_and_behind_a_crash(anomaly):
+@pytest.mark.parametrize(("anomaly", "worst"), list(zip(OF_AN_END, (Harm.DATA_LOST, Harm.NO_START), strict=True)))
+def test_the_end_of_a_log_is_torn_while_a_broker_writes_and_behind_a_crash(anomaly, worst):
     assert file_findings([seen(anomaly)], standing(is_last=True, is_live=True)) == []
     (crashed,) = file_findings([seen(anomaly)], standing(is_last=True, is_recovered=True))
     (stopped,) = file_findings([seen(anomaly)], standing(is_last=True))
-    assert (crashed.harm, stopped.harm) == (Harm.SLOW_START, Harm.DATA_LOST)
+    assert (crashed.harm, stopped.harm) == (Harm.SLOW_START, worst)
+    assert ".kafka_cleanshutdown" in stopped.remedy
+    (sealed,) = file_findings([seen(anomaly)], standing(is_recovered=True))
+    assert (sealed.harm, "later segments" in sealed.text) == (Harm.DATA_LOST, True)
 
 
 def test_what_recovery_builds_anew_is_less_harm():
@@ -54,7 +57,7 @@ def test_what_can_be_derived_again_names_its_repair():
     (index,) = file_findings([seen(Anomaly.ENTRY_ASTRAY, FileKind.INDEX)], standing(42))
     (log,) = file_findings([seen(Anomaly.CRC)], standing(42))
     (zeros,) = file_findings([seen(Anomaly.ZERO_TAIL)], standing(42))
-    assert (index.repair, log.repair, zeros.repair) == (DERIVED, None, ZERO_TAIL)
+    assert (index.repair, log.repair, zeros.repair) == (RepairGroup.DERIVED, None, RepairGroup.ZERO_TAIL)
     assert index.path == "/data/orders-0/00000000000000000042.index"
 
 

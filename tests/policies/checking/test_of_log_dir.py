@@ -18,7 +18,7 @@ from policies.checking.of_log_dir import (
     partition_name_findings,
     topic_id_findings,
 )
-from storage.names import TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
 ENDS = {ORDERS: LogEnds(0, 100)}
@@ -30,7 +30,8 @@ META = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id": ID}
 def test_an_offset_up_to_the_end_is_healthy_and_one_behind_it_is_not(name):
     assert list(checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 100}), ENDS, [ORDERS])) == []
     (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 101}), ENDS, [ORDERS])
-    assert found.code is FindingCode.CHECKPOINT_BEYOND_END
+    is_of_the_end = name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+    assert found.code is (FindingCode.END_BELOW_WATERMARK if is_of_the_end else FindingCode.CHECKPOINT_BEYOND_END)
     assert found.harm is (Harm.WASTE if name.startswith("cleaner") else Harm.DATA_LOST)
 
 
@@ -118,3 +119,33 @@ def test_names_in_a_partition():
     assert [one.harm for one in found] == [Harm.WRONG_ANSWER, Harm.NO_START, Harm.NOTE, Harm.WASTE]
     metadata = TopicPartition("__cluster_metadata", 0)
     assert list(partition_name_findings("/d/m", ["quorum-state", f"{7:020d}-{1:010d}.checkpoint"], [], metadata)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("foo.log.deleted", Harm.WASTE),
+        (".deleted", Harm.WASTE),
+        ("foo.checkpoint.deleted", Harm.NOTE),
+        ("foo.swap", Harm.NO_START),
+        (".timeindex", Harm.NO_START),
+        ("99999999999999999999.snapshot", Harm.NO_START),
+        ("+5.log", Harm.WRONG_ANSWER),
+        ("00000000000000000005.foo.log", Harm.WRONG_ANSWER),
+        ("-1.log", Harm.WRONG_ANSWER),
+        ("+5.snapshot", Harm.WRONG_ANSWER),
+        ("+5.index", Harm.WASTE),
+        ("9.foo.cleaned", Harm.WASTE),
+        ("log", Harm.NOTE),
+        ("foo.log.1", Harm.NOTE),
+    ],
+)
+def test_a_strange_name_does_the_harm_that_a_start_does(name, harm):
+    """``tests/interop/test_strange_names.py`` asks Kafka."""
+    (found,) = partition_name_findings("/d/orders-0", [name], [], ORDERS)
+    assert (found.code, found.harm) == (FindingCode.NAME_STRANGE, harm)
+
+
+def test_what_a_repair_keeps_is_not_strange():
+    kept = ["leader-epoch-checkpoint.deleted", "partition.metadata.deleted"]
+    assert list(partition_name_findings("/d/orders-0", kept, [], ORDERS)) == []

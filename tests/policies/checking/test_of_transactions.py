@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from policies.checking.facts import IndexedAbort, ProducersBatch, Step, TxnStep
-from policies.checking.findings import FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.of_producers import SnapshotEntry, snapshot_findings
 from policies.checking.of_transactions import transaction_findings
-from tests.policies.checking.logs import log, segment
+from tests.policies.checking.logs import log, segment, standing
 
 DATA = TxnStep(0, 7, Step.DATA, True, 0)
 OTHERS = TxnStep(3, 8, Step.DATA, True, 100)
@@ -20,7 +20,7 @@ ENTRY = IndexedAbort(7, 0, 5, 3)
 
 def texts(*entries: IndexedAbort, steps: tuple[TxnStep, ...] = STEPS, **named: object) -> list[str]:
     found = transaction_findings(log(segment(0, 10, steps=steps, aborted=entries, **named)))
-    assert {one.code for one in found} <= {FindingCode.TXN_INDEX_WRONG}
+    assert {one.code for one in found} <= {FindingCode.TXN_INDEX_WRONG, FindingCode.ABORTED_UNINDEXED}
     return [one.text for one in found]
 
 
@@ -31,7 +31,8 @@ def test_an_entry_for_each_aborted_transaction_is_healthy():
 
 def test_an_aborted_transaction_without_entry_reads_as_committed():
     (found,) = transaction_findings(log(segment(0, 10, steps=STEPS)))
-    assert (found.harm, found.kafka_issue, found.offset) == (Harm.WRONG_ANSWER, "KAFKA-13727", 5)
+    assert (found.code, found.kafka_issue, found.offset) == (FindingCode.ABORTED_UNINDEXED, "KAFKA-13727", 5)
+    assert found.harm is Harm.WRONG_ANSWER
 
 
 def test_a_transaction_whose_records_are_gone_needs_no_entry():
@@ -71,7 +72,8 @@ KNOWN = SnapshotEntry(7, 1, 4, 8, 2, None)
 
 def snapshot_texts(offset: int, *entries: SnapshotEntry, steps: tuple[TxnStep, ...] = (), **named: object) -> list[str]:
     history = log(segment(0, 10, producers={7: BATCH}, steps=steps, **named), segment(10, 20))
-    return [one.text for one in snapshot_findings(history, {offset: entries})]
+    found = snapshot_findings(history, {offset: entries})
+    return [one.text for one in found if one.code is not FindingCode.SNAPSHOT_MISSING]
 
 
 def test_a_snapshot_that_agrees_is_healthy():
@@ -117,3 +119,35 @@ def test_a_snapshot_behind_the_end_says_that_the_log_lost_its_end():
 def test_a_snapshot_that_cannot_be_read_is_told():
     (found,) = snapshot_findings(log(segment(0, 10)), {10: "CRC-32C mismatch"})
     assert (found.code, found.harm) == (FindingCode.SNAPSHOT_CORRUPT, Harm.SLOW_START)
+
+
+LAST = standing(0, is_last=True)
+
+
+def with_a_producer(**named: object) -> list[Finding]:
+    """What is found of a log of offsets 0 to 10 with one producer, whose last batch ends at offset 8."""
+    snapshots = named.pop("snapshots", {})
+    history = log(segment(0, 10, **{"standing": LAST, "producers": {7: BATCH}, **named}))
+    return snapshot_findings(history, snapshots)
+
+
+def test_a_clean_stop_leaves_a_snapshot_at_the_end_of_a_log_with_producers():
+    (found,) = with_a_producer()
+    assert (found.code, found.harm, found.repair) == (FindingCode.SNAPSHOT_MISSING, Harm.WRONG_ANSWER, "derived")
+    assert found.path.endswith("/00000000000000000010.snapshot")
+    (slow,) = with_a_producer(snapshots={5: ()})
+    assert (slow.code, slow.harm) == (FindingCode.SNAPSHOT_MISSING, Harm.SLOW_START)
+    assert with_a_producer(snapshots={9: (KNOWN,)}) == [], "nothing but what has no producer follows"
+    assert with_a_producer(snapshots={10: (KNOWN,)}) == []
+    assert with_a_producer(producers={}) == [], "nobody is forgotten"
+    (marker,) = with_a_producer(producers={}, steps=(ABORT,))
+    assert marker.harm is Harm.WRONG_ANSWER
+
+
+def test_without_a_clean_stop_the_log_is_read_anyway():
+    assert with_a_producer(standing=standing(0, is_last=True, is_live=True)) == []
+    assert with_a_producer(standing=standing(0, is_last=True, is_recovered=True)) == []
+    last = segment(10, 20, standing=standing(10, is_last=True, is_recovered=True))
+    (found,) = snapshot_findings(log(segment(0, 10, producers={7: BATCH}), last), {})
+    assert (found.code, found.harm, found.repair) == (FindingCode.SNAPSHOT_MISSING, Harm.NOTE, None)
+    assert snapshot_findings(log(segment(0, 10), last), {}) == []

@@ -303,3 +303,13 @@ def test_copy_that_a_guard_rail_holds_back_is_not_begun(tmp_path, original):
     plan, _ = cleaner.copy(request(), tmp_path / "copy", tool_version="1")
     assert list(plan.guards)
     assert not (tmp_path / "copy").exists()
+
+
+def test_what_a_repair_replaced_stays_behind(original, tmp_path):
+    kept = ("leader-epoch-checkpoint.deleted", "partition.metadata.deleted", f"{0:020d}.index.deleted")
+    for name in kept:
+        (original / "orders-0" / name).write_bytes(b"replaced")
+    to = tmp_path / "copy"
+    copied(original, to)
+    assert (to / "orders-0" / "leader-epoch-checkpoint").exists()
+    assert not any((to / "orders-0" / name).exists() for name in kept)

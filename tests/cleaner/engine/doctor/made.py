@@ -130,8 +130,10 @@ def live(name: str) -> TopicPartition | None:
     return None if found is None or found.topic == "__cluster_metadata" else found
 
 
-def seen(capsys: pytest.CaptureFixture[str], *log_dirs: Path, options: tuple[str, ...] = ()) -> tuple[int, list[Any]]:
-    """The exit status of ``doctor``, and its findings."""
-    status = main(["doctor", "--json", "--log-dir", *map(str, log_dirs), *options])
+def seen(
+    capsys: pytest.CaptureFixture[str], *log_dirs: Path, options: tuple[str, ...] = (), command: str = "doctor"
+) -> tuple[int, list[Any]]:
+    """The exit status of ``doctor``, or of ``verify``, and its findings."""
+    status = main([command, "--json", "--log-dir", *map(str, log_dirs), *options])
     printed = capsys.readouterr()
     return status, json.loads(printed.out)["findings"] if printed.out else []

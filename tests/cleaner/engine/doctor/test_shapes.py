@@ -19,6 +19,7 @@ import pytest
 
 from cleaner.engine.doctor.surroundings import unlinked_of
 from cleaner.engine.space.account import UnlinkedFile
+from policies.checking.findings import FindingCode
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
@@ -221,6 +222,11 @@ def waiting(healthy: Healthy) -> None:
     (healthy.log_dir / "clicks-0" / f"{0:020d}.log.deleted").write_bytes(b"of an earlier run")
 
 
+def replaced(healthy: Healthy) -> None:
+    """The leader epochs that a repair replaced."""
+    (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint.deleted").write_bytes(b"of an earlier run")
+
+
 def swap(healthy: Healthy) -> None:
     for suffix in (".log", ".index", ".timeindex"):
         path = healthy.file("clicks-0", suffix)
@@ -266,6 +272,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (unkeyed, "UNKEYED_RECORDS", 0, ""),
     (far_offset, "OFFSET_OVERFLOW", 0, "KAFKA-6264"),
     (waiting, "DELETED_LEFT", 0, ""),
+    (replaced, "DELETED_LEFT", 0, ""),
     (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
@@ -295,6 +302,34 @@ def test_shape_is_named_and_nothing_else(
     found_status, findings = seen(capsys, healthy.log_dir)
     assert [(one["code"], one["kafka_issue"] or "") for one in findings] == [(code, issue)]
     assert found_status == status
+
+
+OF_BOTH = {
+    *("TIME_INDEX_PADDED", "ZERO_TAIL", "TORN_TAIL", "TOPIC_ID_MISSING", "TOPIC_ID_FOREIGN", "EPOCHS_LOST"),
+    *("ABORTED_UNINDEXED", "END_BELOW_WATERMARK", "CHECKPOINT_BEYOND_END", "NAME_STRANGE", "OFFSET_OVERFLOW"),
+}
+"""The shapes that verify tells, too."""
+MADE_SO = {"INDEX_MISSING"}
+"""What verify finds of a metadata log that is made by hand."""
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("damage", "code"), [shape[:2] for shape in SHAPES if shape[1] in OF_BOTH])
+def test_verify_says_the_same_of_the_same_shape(tmp_path: Path, capsys, damage: Damage, code: str) -> None:
+    healthy = Healthy(tmp_path / "data")
+    before = seen(capsys, healthy.log_dir, command="verify")[1]
+    assert {one["code"] for one in before} <= MADE_SO
+    damage(healthy)
+    _, (ours,) = seen(capsys, healthy.log_dir)
+    theirs = seen(capsys, healthy.log_dir, command="verify")[1]
+    same = [one for one in theirs if one["code"] == code]
+    assert same, theirs
+    for one in same:
+        assert {key: one[key] for key in ("harm", "kafka_issue", "repair", "remedy")} == {
+            key: ours[key] for key in ("harm", "kafka_issue", "repair", "remedy")
+        }
+    following = {never_written: {"TIME_INDEX_WRONG"}, far_offset: {"OFFSET_GAP"}}.get(damage, set())
+    assert {one["code"] for one in theirs} - {code} - MADE_SO == following
 
 
 CLEANABLE = {"min.cleanable.dirty.ratio": "0.01"}
@@ -409,11 +444,14 @@ def test_aborted_data_behind_what_is_walked_takes_a_deep_look(tmp_path: Path, ca
 
 
 def test_each_code_has_a_section() -> None:
-    sections = set(re.findall(r"^### (\w+)$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE))
-    named = {code for _, code, _, _ in SHAPES} | {"PARTITION_TWICE", "LAG_MISSED", "REMOTE_METADATA", "UNLINKED_OPEN"}
-    assert named | {"PARTITION_UNREADABLE", "CHECKPOINT_CORRUPT", "METADATA_UNREADABLE"} == sections
+    text = (ROOT / "docs/doctor.md").read_text()
+    sections = re.findall(r"^### (\w+)$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert sorted(code for code, _ in sections) == sorted(FindingCode)
+    for code, said in sections:
+        for part in ("Looks like", "What happens", "What to do"):
+            assert said.count(f"- **{part}:** ") == 1, (code, part)
     issues = {issue for _, _, _, issue in SHAPES if issue}
-    assert issues <= set(re.findall(r"KAFKA-\d+", (ROOT / "docs/doctor.md").read_text()))
+    assert issues <= set(re.findall(r"KAFKA-\d+", text))
 
 
 @pytest.mark.usefixtures("clock")

@@ -71,6 +71,15 @@ def test_deleted_file_goes_once_its_delay_is_over(healthy: Healthy, capsys, late
     assert untouched(healthy.log_dir) == {name: data for name, data in before.items() if name != WAITING}
 
 
+def test_file_that_a_repair_replaced_is_a_deleted_file(healthy: Healthy, capsys, later) -> None:
+    name = "clicks-0/leader-epoch-checkpoint.deleted"
+    (healthy.log_dir / name).write_bytes(b"of an earlier run")
+    assert sweep(capsys, healthy.log_dir, name, "--yes")[0] == 1, "its delay runs"
+    later()
+    status, (gone,), _ = sweep(capsys, healthy.log_dir, name, "--yes")
+    assert (status, gone["act"], (healthy.log_dir / name).exists()) == (0, "unlink", False)
+
+
 def test_hold_keeps_a_deleted_file(healthy: Healthy, capsys, later) -> None:
     later()
     (healthy.log_dir / HOLDS_FILE).write_bytes(format_offset_checkpoint({TopicPartition("clicks", 0): 1}))

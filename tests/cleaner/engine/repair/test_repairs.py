@@ -20,7 +20,7 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, RepairResult, Repairs, plan_of, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.repairs import DERIVED, RepairCode, RepairKind
 from policies.checking.reverting import RevertCode
 from storage.filesystem import FileSystem, NewFile, Purpose
@@ -41,7 +41,9 @@ LAYERS: Final = configured(
 def finds(*paths: Path) -> Callable[[Sequence[LogDir], CheckRequest, Means], Checked]:
     """A check that finds something wrong with these files."""
     findings = [
-        Finding(FindingCode.OFFSET_INDEX_WRONG, Harm.WRONG_ANSWER, str(p), "is wrong", "mend it", repair="x")
+        Finding(
+            FindingCode.OFFSET_INDEX_WRONG, Harm.WRONG_ANSWER, str(p), "is wrong", "mend it", repair=RepairGroup.DERIVED
+        )
         for p in paths
     ]
     return lambda *_: Checked(findings)

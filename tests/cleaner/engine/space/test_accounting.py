@@ -88,6 +88,7 @@ def fill(log_dir: Path) -> dict[SpaceKind, int]:
             "00000000000000000007.log.deleted",
             "00000000000000000007.index.deleted",
             "00000000000000000007.snapshot.deleted",
+            "partition.metadata.deleted",
         ),
         *("00000000000000000001.log.cleaned", "00000000000000000000.timeindex.swap"),
         *("partition.metadata", "leader-epoch-checkpoint", "leader-epoch-checkpoint.tmp"),
@@ -107,7 +108,7 @@ def fill(log_dir: Path) -> dict[SpaceKind, int]:
     ):
         (log_dir / name).write_bytes(b"x")
     return {
-        SpaceKind.SEGMENTS: 4, SpaceKind.INDEXES: 4 * 2 + 1, SpaceKind.SNAPSHOTS: 1, SpaceKind.DELETED: 3,
+        SpaceKind.SEGMENTS: 4, SpaceKind.INDEXES: 4 * 2 + 1, SpaceKind.SNAPSHOTS: 1, SpaceKind.DELETED: 4,
         SpaceKind.CLEANED: 1, SpaceKind.SWAP: 1, SpaceKind.DELETE_DIRS: 2, SpaceKind.STRAY_DIRS: 2,
         SpaceKind.FUTURE_DIRS: 2, SpaceKind.CLUSTER_METADATA: 2, SpaceKind.METADATA: 3 + 4 + 2,
         SpaceKind.LOGCLEANER: 4, SpaceKind.DIRECTORIES: 3 + 6 * 2, SpaceKind.OTHERS: 3 + 1 + 4,
