@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.inventory import producer_state_of
-from cleaner.engine.journal import GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
+from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
@@ -293,6 +293,9 @@ class Executor:
             with suppress(JournalFull):  # told already
                 self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))
             return replace(before, guard=held.guard)
+        if done.unkeyed:
+            with suppress(JournalFull):  # told already, and the compaction is done
+                self._record(DROPPED, facts.topic_partition, records_unkeyed=done.unkeyed)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return self._with_space_back(partition, before.with_compaction(compaction, done))
