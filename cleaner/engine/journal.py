@@ -70,8 +70,8 @@ class Journal:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``release``, ``repair``, ``revert``,
-                ``failed``, or ``clock``: one looked wrong and was confirmed.
+            what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``release``, ``repair``,
+                ``revert``, ``failed``, or ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
