@@ -27,7 +27,7 @@ class Said(NamedTuple):
 
 
 _MISSPELT: Final = 0.9
-"""How alike two names are of which one is taken for a slip. No two keys of Kafka 2.8 or 4.3, of which we read one, are."""
+"""How alike two names are of which one is taken for a slip: as no key of Kafka 2.8 or 4.3 is to one that we read."""
 
 RawLayer = Mapping[str, Said]
 """Key as written -> the value as it was stated."""

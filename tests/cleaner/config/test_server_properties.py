@@ -82,7 +82,7 @@ def test_a_key_that_is_nearly_one_of_a_brokers_is_a_warning(
 
 @pytest.mark.parametrize(
     "written",
-    ["offsets.retention.check.interval.ms", "log.retention.ms", "num.partitions", "min.insync.replicas", "a.plugins.key",
+    ["offsets.retention.check.interval.ms", "log.retention.ms", "num.partitions", "min.insync.replicas", "a.plug.in",
      "log.message.format.version", "remote.log.manager.task.interval.ms", "controller.quorum.voters", "broker.rack"],
 )  # fmt: skip
 def test_other_keys_of_kafka_and_of_its_plugins_are_no_mistakes(tmp_path: Path, written: str) -> None:
