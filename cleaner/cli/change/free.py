@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)
         _tell_measured(rescued)
-        if args.dry_run and rescued.plan.has_work:
+        if rescued.plan.has_work or rescued.outcome.swept_bytes:
             tell("free unlinks files at once: restore cannot bring them back")
     _tell_short(args, rescued)
     tell_guards(rescued.plan, is_dry=args.dry_run)

@@ -70,7 +70,13 @@ def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
         records = counted(totals.records_unkeyed, "record")
         figures.append(("drop", f"{records} without a key: a compacted topic cannot keep them"))
     if outcome.swept_bytes:
-        figures.append(("unlink", f"{size(outcome.swept_bytes)} in .deleted files of earlier runs"))
+        lost = "after that, restore cannot" if outcome.dry_run else "restore can no longer"
+        figures.append(
+            (
+                "unlink",
+                f"{size(outcome.swept_bytes)} in .deleted files of earlier runs: {lost} take these deletions back",
+            )
+        )
     return figures
 
 
