@@ -89,7 +89,11 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> N
         "bold",
     )
     if outcome.dry_run and (scratch := scratch_bytes(planned, at_once=at_once)):
-        fits = "" if scratch <= facts.free_bytes else ", and a compaction that does not fit is left out"
+        fits = (
+            ""
+            if scratch <= facts.free_bytes
+            else "; a compaction that finds no space fails, and its partition stays as it is"
+        )
         page.note(f"compaction needs up to {size(scratch)} of that while it runs{fits}")
     if facts.locked_by and outcome.dry_run:
         page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", ATTENTION, indent=2)

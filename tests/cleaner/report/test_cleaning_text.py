@@ -180,7 +180,7 @@ def test_partition_without_a_result_was_not_touched() -> None:
         (
             3 * MIB - 1,
             None,
-            "while it runs, and a compaction that does not fit is left out\n",
+            "while it runs; a compaction that finds no space fails, and its partition stays as it is\n",
         ),
         (4 * MIB, 0, "while it runs\n"),
     ],
