@@ -144,9 +144,8 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
         words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
         page.line(f"{'Held back':{WORD_WIDTH}}  {words}", ATTENTION)
     if totals.failed:
-        page.line(
-            f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others were processed", "bold red"
-        )
+        others = "; the others were processed" if totals.partitions > totals.failed else ""
+        page.line(f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}{others}", "bold red")
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 
@@ -154,11 +153,12 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
 def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
     has_work = plan.has_work or outcome.swept_bytes > 0
     if outcome.interrupted:
-        page.line(
-            "Interrupted: what is marked 'not' was not finished, a compaction may be done in part, and every file is "
-            "whole. Run again for the rest.",
-            ATTENTION,
+        is_quiet = page.view.summary_only  # then no segment is shown that could be marked
+        left = "not everything was finished" if is_quiet else "what is marked 'not' was not finished"
+        words = (
+            f"Interrupted: {left}, a compaction may be done in part, and every file is whole. Run again for the rest."
         )
+        page.line(words, ATTENTION)
     elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
     if outcome.dry_run and totals.is_estimate:

@@ -236,3 +236,19 @@ def test_metadata_that_is_younger_than_the_plan_has_no_age(newest_ms: int, words
     plan = replace(plan, log_dirs=(replace(log_dir, facts=facts),))
     told = text_of(CleaningReport(plan, a_dry_run(plan)), 200)
     assert f"newest record of the cluster metadata: {words}\n" in told
+
+
+def test_who_failed_alone_had_no_others() -> None:
+    gone = unreadable("orders-1", "/data/orders-1: gone")
+    alone, with_others = a_plan(gone), a_plan(gone, a_partition("clicks-0", 1))
+    assert "Failed         1 partition\n" in rendered(alone, a_run(alone))
+    assert "Failed         1 partition; the others were processed\n" in rendered(with_others, a_run(with_others))
+
+
+def test_end_of_an_interrupted_run_names_no_mark_where_no_segment_is_shown() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 1))
+    cut = CleaningReport(plan, Outcome(False, {}, interrupted=True))
+    assert "what is marked 'not' was not finished" in text_of(cut, 200)
+    quiet = text_of(cut, 200, view=View(summary_only=True))
+    assert "Interrupted: not everything was finished" in quiet
+    assert "marked" not in quiet
