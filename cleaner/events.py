@@ -73,6 +73,7 @@ The events of the daemon; those within a round also have ``round``, its number:
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
@@ -265,5 +266,11 @@ def _processors(log_format: LogFormat) -> list[Processor]:
 
 
 def _escaped(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Escape all control characters, so that none of a file name reaches the terminal; structlog quotes only some."""
-    return {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}
+    """Escape all control characters, so that none of a file name reaches the terminal; structlog quotes only some.
+
+    Lists and objects, such as the fields of a journal's line, become JSON.
+    """
+    as_json = {name: json.dumps(value) for name, value in fields.items() if isinstance(value, dict | list | tuple)}
+    return {
+        name: printable(value) if isinstance(value, str) else value for name, value in {**fields, **as_json}.items()
+    }

@@ -57,6 +57,11 @@ def _jumped(clock: ClockFacts, distance_ms: int, broker: BrokerPolicy, compared_
     return Reason(ReasonCode.CLOCK_JUMPED, f"the clock says {moment(clock.now_ms)}, {text}", limit=limit)
 
 
+def may_be_an_old_copy(clock_reason: str) -> bool:
+    """Return whether the sentence of a ``clock_guard`` says that nothing was written for long, as in an old copy."""
+    return " later than " in clock_reason
+
+
 def config_guard(config: ConfigFacts) -> Reason | None:
     """Return why a configuration is not the one of the log dir's broker; None if nothing speaks against it.
 

@@ -51,10 +51,11 @@ class OutOfSpace(LogCleanerError):
 
     path: Path
     wanted_bytes: int
+    remedy: str = "let retention make some first: free, or clean --delete-delay 0"
 
     def __str__(self) -> str:
         wanted = f" for {self.wanted_bytes} bytes" if self.wanted_bytes else ""
-        return f"{self.path}: no space{wanted}; let retention make some first: free, or clean --delete-delay 0"
+        return f"{self.path}: no space{wanted}; {self.remedy}"
 
 
 class Purpose(Enum):

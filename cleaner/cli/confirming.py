@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policies.plan import Plan, Request
 
 _UNTOUCHED: Final = "nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it"
+_OLD: Final = "as in an old copy, or where a broker was stopped for long"
 _UNCOMPACTED: Final = (
     "nothing of it was compacted: add --yes if you mean it; with cleanup.policy=delete the topic keeps these records"
 )
@@ -98,11 +99,14 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
 
 def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
     """Print one line for each guard rail that holds something back; of a dry run, also what would refuse the run."""
+    from policies.guards import may_be_an_old_copy
     from policies.reasons import ReasonCode
     from storage.log_dir import LogDir
 
     for guard in plan.guards:
-        complain(f"{guard}; {_UNCOMPACTED if guard.startswith(ReasonCode.MAX_UNKEYED_RATIO) else _UNTOUCHED}")
+        is_old = guard.startswith(ReasonCode.CLOCK_JUMPED) and may_be_an_old_copy(guard)
+        told = f"{guard} ({_OLD})" if is_old else guard
+        complain(f"{told}; {_UNCOMPACTED if guard.startswith(ReasonCode.MAX_UNKEYED_RATIO) else _UNTOUCHED}")
     held, request = set(plan.guards), plan.request
     consequence = "--yes confirmed it" if request.confirmed else "a run that changes the log dir needs --yes"
     for line in plan.foreign:

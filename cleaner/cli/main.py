@@ -115,13 +115,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread for each core
+    has_acted = False
     try:
-        status = _run(build_parser().parse_args(argv))
+        args = build_parser().parse_args(argv)
+        has_acted = _acts(args)
+        status = _run(args)
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
     except KeyboardInterrupt:
         status = ExitStatus.SIGINT
-    return status_if_shown(status)
+    return status_if_shown(status, has_acted=has_acted)
+
+
+def _acts(args: argparse.Namespace) -> bool:
+    """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
+    if getattr(args, "dry_run", False) or getattr(args, "output", None):
+        return False
+    asked = args.command in {"clean", "free"} or (args.command == "restore" and args.topic_partition)
+    return bool(asked or getattr(args, "repair", None) or getattr(args, "sweep", None))
 
 
 def _run(args: argparse.Namespace) -> int:

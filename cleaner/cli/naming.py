@@ -101,8 +101,10 @@ def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
     yield from filter(None, map(partition_of, read_journal(log_dir.path)))
 
 
-def warn_of_patterns(loaded: LoadedLayers) -> None:
-    """Warn in one line of the ``[topics]`` patterns that match no topic, because they have no effect."""
+def warn_of_names(loaded: LoadedLayers) -> None:
+    """Warn of names without effect: keys that a broker ignores, and, in one line, patterns that match no topic."""
+    for sentence in loaded.ignored:
+        complain(sentence)
     if patterns := patterns_without_topic(loaded):
         near = [_meant_by(pattern, loaded) for pattern in patterns]
         told = [f"{p} ({n})" if n else p for p, n in zip(patterns, near, strict=True)]

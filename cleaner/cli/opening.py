@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_patterns, warn_of_symlinks
+from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_names, warn_of_symlinks
 from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
 from storage.names import parse_topic_partition
 
@@ -156,7 +156,7 @@ def open_cleaner(
         compactor=compactor,
         read_again=lambda: read()[0].configured,
     )
-    warn_of_patterns(loaded)
+    warn_of_names(loaded)
     warn_of_symlinks([LogDir(path) for path in loaded.log_dirs])
     return Opened(cleaner, loaded, tuple(missing))
 

@@ -87,9 +87,10 @@ def did_you_mean(written: str, names: Iterable[str]) -> str:
 
 
 def nearest(written: str, names: Iterable[str]) -> str | None:
-    """Return the name that the user probably meant; None if no name is near."""
-    from difflib import get_close_matches
+    """Return the name that the user probably meant, of several that are as near the first one; None if none is near."""
+    from difflib import SequenceMatcher, get_close_matches
 
     known = {name.casefold(): name for name in sorted(names)}
-    near = get_close_matches(written.casefold(), known, n=1)
-    return known[near[0]] if near else None
+    near = get_close_matches(written.casefold(), known, n=max(len(known), 1))
+    alike = {name: SequenceMatcher(None, name, written.casefold()).ratio() for name in near}
+    return known[min(name for name in near if alike[name] == alike[near[0]])] if near else None

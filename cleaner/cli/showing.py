@@ -61,7 +61,8 @@ def show(
         return ""
     from rich.console import Console
 
-    console = Console(width=None if is_terminal else _WIDE)
+    # rich takes only colours away for NO_COLOR, and keeps bold; without a colour system it has no styles at all
+    console = Console(width=None if is_terminal else _WIDE, color_system=None if os.environ.get("NO_COLOR") else "auto")
     told = _page(parts, console) if pager and is_terminal else _print(parts, console)
     return told if is_terminal else ""
 
@@ -101,7 +102,10 @@ def _print_plain(parts: Iterable[Lines | Table]) -> None:
         else:
             from rich.console import Console
 
-            Console(width=_WIDE).print(part)
+            console = Console(width=_WIDE)
+            with console.capture() as captured:  # rich fills each row up with blanks
+                console.print(part)
+            sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def _print(parts: Iterable[Lines | Table], console: Console) -> str:

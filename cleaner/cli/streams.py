@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _STREAMS: Final = 3
+_SEE_HISTORY: Final = "the run is done, only its report is missing: logcleaner history tells what was changed"
 
 
 class _Unread(io.RawIOBase):
@@ -64,14 +65,20 @@ def is_of_stdout(error: BaseException) -> bool:
     return False
 
 
-def status_if_shown(status: int) -> int:
-    """Return the exit status; FAILED instead of DONE if stdout does not take the result."""
+def status_if_shown(status: int, *, has_acted: bool = False) -> int:
+    """Return the exit status; FAILED instead of DONE if stdout does not take the result.
+
+    Args:
+        status: of the command.
+        has_acted: whether the command may have changed log dirs, which nobody reads on stdout now.
+    """
+    instead = f"; {_SEE_HISTORY}" if has_acted else ""
     try:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         if not isinstance(error, BrokenPipeError):
-            complain(f"stdout: cannot be written: {error.strerror}")
+            complain(f"stdout: cannot be written: {error.strerror}{instead}")
         return status or ExitStatus.FAILED
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", None)
@@ -79,7 +86,7 @@ def status_if_shown(status: int) -> int:
         return status
     if not raw.lost_bytes:
         return status
-    complain("stdout is closed, so nobody got the result; add >/dev/null if nobody needs it")
+    complain(f"stdout is closed, so nobody got the result{instead}; add >/dev/null if nobody needs it")
     return status or ExitStatus.FAILED
 
 

@@ -22,6 +22,8 @@ _EPOCH_MS = re.compile(r"-?\d{1,19}", re.ASCII)
 _OFFSET_DIGITS_MAX = 19
 _BASE_DIGITS_MAX = 20
 _PERCENT = re.compile(r"(100|[1-9]\d?)%", re.ASCII)
+_PLAIN_MS_MIN = 100_000_000_000
+"""March 1973 in epoch ms; the year 5138 in seconds."""
 _PLAIN_BYTES_MIN = 1 << 20
 _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 
@@ -29,12 +31,16 @@ _RELATIVE = re.compile(r"(?P<sign>[+-])(?P<span>\d+\s*(ms|s|m|h|d))", re.ASCII)
 def moment(text: str) -> Moment:
     """Parse a moment: epoch ms, ISO 8601 (naive means local time), or ``+7d``, ``-36h`` relative to the clock.
 
-    A moment beyond int64 becomes the nearest int64.
+    A moment beyond int64 becomes the nearest int64. A plain number of seconds is refused: as epoch ms, it lies in 1970.
     """
     from policies.reasons import as_int64
+    from policies.reasons import moment as told
 
     if _EPOCH_MS.fullmatch(text):
         epoch_ms = as_int64(int(text))
+        if 0 < abs(epoch_ms) < _PLAIN_MS_MIN:
+            meant = f"say {text}000 if these are seconds; a time so early has to be in ISO 8601"
+            raise ArgumentTypeError(f"{text!r} is epoch ms, and would be {told(epoch_ms)}: {meant}")
         return lambda _: epoch_ms
     if found := _RELATIVE.fullmatch(text):
         distance_ms = span_ms(found["span"]) * (1 if found["sign"] == "+" else -1)

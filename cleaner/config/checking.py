@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cleaner.config.layers import Settings, build_layers
-from cleaner.config.server_properties import read_server_properties
+from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.properties import Property
@@ -38,6 +38,15 @@ def check_files(
     if problems:
         raise InvalidConfigs(tuple({str(problem): problem for problem in problems}.values()))
     return settings
+
+
+def misspelt_of(settings: Settings) -> tuple[str, ...]:
+    """Return a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
+
+    A broker starts with such a file, so these keys are no problems. Raises: as ``read_server_properties``.
+    """
+    path = settings.server_properties
+    return misspelt(path, read_server_properties(path)) if path else ()
 
 
 def _examined(path: Path, problems: list[InvalidConfig]) -> Settings:

@@ -62,6 +62,7 @@ class LoadedLayers(NamedTuple):
         settings: the settings of the configuration file.
         facts: resolved log dir -> facts that show whether the configuration is that of its broker.
         rejected: why the file was rejected, so that an earlier one holds; None if the file was accepted.
+        ignored: a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
     """
 
     layers: ConfigLayers
@@ -70,6 +71,7 @@ class LoadedLayers(NamedTuple):
     settings: Settings
     facts: Mapping[Path, ConfigFacts] = {}
     rejected: str | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def configured(self) -> Configured:

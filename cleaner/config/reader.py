@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
-from cleaner.config.server_properties import read_server_properties
+from cleaner.config.server_properties import misspelt, read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing, followed
@@ -95,7 +95,8 @@ class ConfigurationReader:
         layers = with_cluster_metadata(layers, cluster, node_id) if cluster else layers
         whose = _Whose(settings, properties, stated, cluster, node_id)
         facts = {path.resolve(): whose.facts(path, own[path]) for path in log_dirs}
-        return LoadedLayers(layers, log_dirs, cluster, settings, facts)
+        ignored = misspelt(settings.server_properties, properties or {}) if settings.server_properties else ()
+        return LoadedLayers(layers, log_dirs, cluster, settings, facts, ignored=ignored)
 
     def _cluster(self, stated: BrokerPolicy, log_dirs: Sequence[Path]) -> ClusterMetadata | None:
         """Read the metadata log in ``metadata.log.dir`` if that is stated, else the first one in the log dirs.

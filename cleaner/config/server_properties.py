@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from policies.config.config_sources import misspelt_in
 from storage.errors import InvalidConfig
 from storage.properties import Property, read_properties
 
@@ -29,6 +30,14 @@ def read_server_properties(path: Path) -> dict[str, Property]:
     if (reason := _why_not_of_a_broker(found)) is not None:
         raise InvalidConfig("server.properties", str(path), reason)
     return found
+
+
+def misspelt(path: Path, found: Mapping[str, Property]) -> tuple[str, ...]:
+    """Return a sentence for each key that a broker ignores, and that probably was to be one of its keys."""
+    return tuple(
+        f"{path} line {found[written].line}: a broker has no key {written}, and ignores it; did you mean {meant}?"
+        for written, meant in misspelt_in(found)
+    )
 
 
 def _why_not_of_a_broker(found: Mapping[str, Property]) -> str | None:

@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
 from cleaner.engine.inventory import producer_state_of
-from cleaner.engine.journal import GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
+from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
@@ -40,6 +40,8 @@ from storage.segment import ensure_changeable
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
+
+_MAKE_SPACE: Final = "lower a retention, or move something that is not Kafka's off this disk"
 
 
 class Executor:
@@ -201,11 +203,18 @@ class Executor:
             self._tell_changed(key, error)
         except (LogCleanerError, OSError, MemoryError) as error:
             is_corrupt = isinstance(error, Corrupt)
-            after = replace(before, error=told(error), is_corrupt=is_corrupt)
+            after = replace(before, error=told(self._with_remedy(error)), is_corrupt=is_corrupt)
             self._event("partition_failed", key[1], error=after.error)
             if is_corrupt:
                 self._reported(partial(self._record_failure, key[1], str(error)))
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
+
+    def _with_remedy(self, error: Exception) -> Exception:
+        """Return the error with another remedy if it names what this run does already: to unlink at once."""
+        if isinstance(error, OutOfSpace) and self._request.is_at_once:
+            others = "let retention make some in other topics, too (no --topic), " if self._request.topics else ""
+            return OutOfSpace(error.path, error.wanted_bytes, f"{others}{_MAKE_SPACE}")
+        return error
 
     def _tell_changed(self, key: PartitionKey, error: PlanOutOfDate) -> None:
         if key in self._retried:
@@ -293,6 +302,9 @@ class Executor:
             with suppress(JournalFull):  # told already
                 self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))
             return replace(before, guard=held.guard)
+        if done.unkeyed:
+            with suppress(JournalFull):  # told already, and the compaction is done
+                self._record(DROPPED, facts.topic_partition, records_unkeyed=done.unkeyed)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return self._with_space_back(partition, before.with_compaction(compaction, done))

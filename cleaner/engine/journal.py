@@ -27,6 +27,8 @@ from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, pa
 
 GUARDED: Final = "guarded"
 """The kind of the line behind that of a compaction which a guard rail then held back: the compaction did nothing."""
+DROPPED: Final = "dropped"
+"""The kind of the line behind that of a compaction which dropped records without a key: how many."""
 SIZE_MAX_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 256 << 20
 """A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
@@ -68,8 +70,8 @@ class Journal:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``repair``, ``revert``,
-                ``failed``, or ``clock``: one looked wrong and was confirmed.
+            what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``release``, ``repair``,
+                ``revert``, ``failed``, or ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 

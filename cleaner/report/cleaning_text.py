@@ -6,6 +6,7 @@ can search it for paths and codes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
@@ -48,6 +49,9 @@ def fill(
     summary = page.draft()
     summarize(summary, plan, outcome, ended_ms=ended_ms, is_copy=is_copy)
     if page.view.summary_only:
+        for log_dir in plan.log_dirs:
+            for words in _refusals(log_dir, outcome, plan):
+                page.line(f"{log_dir.facts.path}: {words}", ATTENTION, hanging=2)
         page.text.extend(summary.text)
         return
     if outcome.dry_run:
@@ -89,25 +93,39 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> N
         "bold",
     )
     if outcome.dry_run and (scratch := scratch_bytes(planned, at_once=at_once)):
-        fits = "" if scratch <= facts.free_bytes else ", and a compaction that does not fit is left out"
+        fits = (
+            ""
+            if scratch <= facts.free_bytes
+            else "; a compaction that finds no space fails, and its partition stays as it is"
+        )
         page.note(f"compaction needs up to {size(scratch)} of that while it runs{fits}")
-    if facts.locked_by and outcome.dry_run:
-        page.line(f"held by {facts.locked_by}: a run without --dry-run would be refused", ATTENTION, indent=2)
+    for words in _refusals(planned, outcome, plan):
+        page.note(words, ATTENTION)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
-        age = duration(max(seen_ms(plan) - newest_ms, 0))
-        page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age} old")
+        age_ms = seen_ms(plan) - newest_ms
+        age = f"{duration(age_ms)} old" if age_ms >= 0 else f"later than the time of this plan, {moment(seen_ms(plan))}"
+        page.note(f"newest record of the cluster metadata: {moment(newest_ms)}, {age}")
     if facts.config and (torn_bytes := facts.config.metadata_torn_bytes):
         torn = f"the cluster metadata ends in {torn_bytes:,} bytes that are no batch, which a broker cuts off"
         page.note(f"{torn}: the last changes may be missing", ATTENTION)
-    if outcome.dry_run and not at_once and facts.free_bytes < _JOURNAL_BYTES and _has_work(planned):
-        words = "the file system has no space for the journal, so a run changes nothing here"
-        page.note(f"{words}; logcleaner free, or --delete-delay 0, makes space first", ATTENTION)
     if planned.foreign and not planned.guard:
         page.note(f"{planned.foreign.code}: {planned.foreign.text}", ATTENTION)
     if planned.guard:
         page.note(f"held back: {planned.guard.text}", ATTENTION)
     for error in facts.errors:
         page.note(f"FAILED: {error}", "bold red")
+
+
+def _refusals(planned: LogDirPlan, outcome: Outcome, plan: Plan) -> Iterator[str]:
+    """Yield why a run would change nothing of a log dir, though the plan of a dry run holds changes."""
+    facts = planned.facts
+    if not outcome.dry_run:
+        return
+    if facts.locked_by:
+        yield f"held by {facts.locked_by}: a run without --dry-run would be refused"
+    if not plan.request.is_at_once and facts.free_bytes < _JOURNAL_BYTES and _has_work(planned):
+        words = "the file system has no space for the journal, so a run changes nothing here"
+        yield f"{words}; logcleaner free, or --delete-delay 0, makes space first"
 
 
 def _has_work(planned: LogDirPlan) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.printable import printable
 from cleaner.report.page import Lines, Page, counted
 from policies.reasons import duration, moment
 
@@ -53,8 +52,8 @@ class DiffReport:
             "left_out": _left_out(self.found),
         }
 
-    def text(self, page: Page) -> Iterator[Lines]:  # noqa: ARG002 - a line stays whole, so that it can be searched
-        """Yield a line for each partition, a line for each damaged file, and the verdict."""
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield a line for each partition, a line for each damaged file, and the verdict; piped, a line stays whole."""
         lines = [f"{compared.name}: {_told(compared)}" for compared in self.found]
         lines += [f"manifest: {line}" for line in self.damaged_files]
         damaged = sum(compared.is_damaged for compared in self.found) + len(self.damaged_files)
@@ -62,8 +61,9 @@ class DiffReport:
         count = len(self.found) - len(left_out)
         verdict = _conclusion(self.found) if not damaged else f"DAMAGE in {counted(damaged, 'place')}"
         without = f"; {len(left_out)} not in the copy, as its manifest says" if left_out else ""
-        for line in (*lines, f"{count} partitions compared: {verdict}{without}"):
-            yield Lines((printable(line), ""))
+        for line in (*lines, f"{counted(count, 'partition')} compared: {verdict}{without}"):
+            page.row(line)
+        yield page.text
 
 
 def _gone(found: Sequence[Compared]) -> dict[str, int]:

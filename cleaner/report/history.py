@@ -72,7 +72,9 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             codes = dict.fromkeys(str(segment.get("code")) for segment in listed)
             return ", ".join((counted(len(listed), "segment"), *codes))
         case "compact":
-            return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}"
+            return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
+        case "dropped":
+            return _dropped(entry).removeprefix("; ") or "-"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -83,6 +85,12 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"{entry.get('file')}: {_mended(entry)}"
         case what:
             return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
+
+
+def _dropped(entry: Mapping[str, Any]) -> str:
+    """Return how many records a compaction lost because they have no key; empty if it lost none."""
+    unkeyed = entry.get("records_unkeyed")
+    return f"; dropped {counted(unkeyed, 'record')} without a key" if type(unkeyed) is int else ""
 
 
 def _swept(entry: Mapping[str, Any]) -> str:

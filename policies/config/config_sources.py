@@ -6,12 +6,12 @@ us). ``[topics]`` holds topic keys. ``[defaults]`` and ``--set`` hold both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from policies.config.config_keys import BROKER_KEYS, SYNONYM_OF, TOPIC_KEYS, ConfigKey, Synonym
+from policies.config.config_keys import BROKER_KEYS, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS, ConfigKey, Synonym
 from policies.config.config_values import RawValue, parse_value
 from policies.config.policy import Layer, Stated
 from storage.errors import InvalidConfig
@@ -25,6 +25,9 @@ class Said(NamedTuple):
     file: str | None = None
     line: int | None = None
 
+
+_MISSPELT: Final = 0.9
+"""How alike two names are of which one is taken for a slip: as no key of Kafka 2.8 or 4.3 is to one that we read."""
 
 RawLayer = Mapping[str, Said]
 """Key as written -> the value as it was stated."""
@@ -101,6 +104,23 @@ def nearest(written: str, names: Mapping[str, object]) -> str:
     topic_key = SYNONYM_OF.get(written)
     found = [topic_key] if topic_key in names else get_close_matches(written, names, n=1)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def misspelt_in(written: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each key of a broker's file that Kafka ignores but that is nearly one that we read, and that one.
+
+    A broker has hundreds of keys that do not concern us, and keys of its plugins: what is not near is no mistake.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - as above
+
+    for name in (name for name in written if name not in _BROKERS_OWN):
+        topic_key = TOPIC_KEY.get(name)
+        if topic_key and topic_key.synonyms:  # only a topic has it by this name
+            yield name, topic_key.synonyms[0].name
+        elif f"log.{name}" in _BROKERS_OWN:
+            yield name, f"log.{name}"
+        elif found := get_close_matches(name.lower(), _BROKERS_OWN, n=1, cutoff=_MISSPELT):
+            yield name, found[0]
 
 
 def names_of(layer: Layer) -> Mapping[str, object]:

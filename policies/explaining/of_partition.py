@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.fates import EXEMPT, Case
 from policies.explaining.words import counted, size
+from policies.guards import may_be_an_old_copy
 from policies.reasons import Reason, ReasonCode, moment
 
 _CONFIRM = "clean --yes goes on all the same"
@@ -55,9 +56,11 @@ def _guard(case: Case, guard: Reason) -> Blocker:
     match guard.code:
         case ReasonCode.CLOCK_JUMPED:
             owner = "the clock of this machine"
-            remedy = (
-                "Set the clock (timedatectl, chronyc tracking); if it is right, clean --yes goes on and notes that."
-            )
+            goes_on = "clean --yes goes on and notes that"
+            remedy = f"Set the clock (timedatectl, chronyc tracking); if it is right, {goes_on}."
+            if may_be_an_old_copy(guard.text):
+                normal = "An old copy, or a broker that was stopped for long, looks like this"
+                remedy = f"{normal}: {goes_on}. Of a log dir in use, set the clock (timedatectl, chronyc tracking)."
             return Blocker(BlockerCode.CLOCK_JUMPED, owner, text, remedy, **kept)
         case ReasonCode.FOREIGN_CONFIG:
             remedy = f"Name the configuration of the broker that wrote this log dir; {_CONFIRM}."

@@ -53,7 +53,7 @@ def _future_timestamp(case: Case) -> Iterator[Blocker]:
     if len(places) > 1:
         text += f" {counted(len(places) - 1, 'later segment')} reach into the future, too."
     if len(places) == len(kept):
-        text += " Every segment does: is the clock of this machine behind?"
+        text += " Every segment does: is --now, or the clock of this machine, behind?"
     key = "retention.future.timestamps"
     until = first.facts.mtime_ms + policy.retention_ms + 1
     when = "at once" if until <= now_ms else f"from {moment(until)} on"

@@ -201,3 +201,9 @@ def test_an_event_that_cannot_be_written_is_dropped(monkeypatch) -> None:
         monkeypatch.undo()
         with suppress(OSError):
             broken.close()
+
+
+def test_lists_of_a_journals_line_are_json_for_people_too(capsys):
+    EventLog(0, LogFormat.CONSOLE).event("journal_waits", what="delete", segments=[{"base_offset": 0, "undo": None}])
+    told = capsys.readouterr().err
+    assert '[{"base_offset": 0, "undo": null}]' in told

@@ -214,8 +214,9 @@ def _tell_unknown(plan: Plan) -> None:
     unknown = {p.policy.topic: p.policy.unknown_because for p in plan.partitions if p.config_is_unknown}
     if unknown:
         topic, because = next(iter(unknown.items()))
-        others = f" and {len(unknown) - 1} more topics" if len(unknown) > 1 else ""
-        complain(f"CONFIG_UNKNOWN: nothing of topic {topic}{others} was touched: {because}")
+        complain(
+            f"CONFIG_UNKNOWN: nothing of topic {topic}{_or_more(len(unknown) - 1, 'topic')} was touched: {because}"
+        )
 
 
 def _tell_uncommitted(plan: Plan) -> None:
@@ -228,11 +229,18 @@ def _tell_uncommitted(plan: Plan) -> None:
         if any(verdict.reason.code is ReasonCode.NO_HIGH_WATERMARK for verdict in p.verdicts)
     ]
     if unsure:
-        others = f" and {len(unsure) - 1} more partitions" if len(unsure) > 1 else ""
+        others = _or_more(len(unsure) - 1, "partition")
         complain(
             f"NO_HIGH_WATERMARK: nothing of {unsure[0]}{others} can go: no replication-offset-checkpoint says what is "
             "committed; let the broker start and stop, or, for a copy or a single broker, say --assume-committed"
         )
+
+
+def _or_more(count: int, noun: str) -> str:
+    """Return a text such as `` or of 3 more topics``; empty if there are no more."""
+    from cleaner.report.page import counted
+
+    return f" or of {counted(count, f'more {noun}')}" if count else ""
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 HELP = "rescue a full disk: unlink what retention allows, oldest first, up to a target"
 _STATE_LIMITS = "name the broker's --server-properties FILE, or say --kafka-defaults if it runs on those"
+_NAMED_MAX = 3
 _STATUSES = (
     ExitStatus.DONE,
     ExitStatus.USAGE,
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)
         _tell_measured(rescued)
-        if args.dry_run and rescued.plan.has_work:
+        if rescued.plan.has_work or rescued.outcome.swept_bytes:
             tell("free unlinks files at once: restore cannot bring them back")
     _tell_short(args, rescued)
     tell_guards(rescued.plan, is_dry=args.dry_run)
@@ -187,6 +188,16 @@ def _is_unlimited(partition: PartitionPlan) -> bool:
     return policy.cleanup_delete and not is_stated and policy.retention_ms < 0 and policy.retention_bytes < 0
 
 
+def _nobody_limits(unlimited: Sequence[PartitionPlan]) -> str:
+    """Return which partitions keep all for want of a limit. Compacted ones need none, and have NO_LIMIT, too."""
+    from cleaner.report.page import counted
+
+    names = [str(p.facts.topic_partition) for p in unlimited]
+    more = ", ..." if len(names) > _NAMED_MAX else ""
+    which = f"(NO_LIMIT: {', '.join(names[:_NAMED_MAX])}{more})"
+    return f"nobody stated a limit of {counted(len(names), 'partition')} with cleanup.policy=delete {which}"
+
+
 def _stopped(here: Sequence[PartitionPlan], rescued: Rescued, volume: Volume) -> tuple[str, str] | None:
     """Return what stopped the deletions that policy allows, and what to do; None if nothing did."""
     from cleaner.report.page import counted
@@ -208,7 +219,7 @@ def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
         return f"the cleanup policy of {counted(unknown, 'partition')} is unknown", _unknown_remedy(here)
     deletable = [p for p in here if p.policy.cleanup_delete]
     if deletable and all(map(_is_unlimited, deletable)):
-        return f"nobody stated a limit of {counted(len(deletable), 'partition')} (NO_LIMIT)", _STATE_LIMITS
+        return _nobody_limits(deletable), _STATE_LIMITS
     if unsure := sum(any(v.reason.code is ReasonCode.NO_HIGH_WATERMARK for v in p.verdicts) for p in here):
         cause = f"no high watermark says what is committed of {counted(unsure, 'partition')} (NO_HIGH_WATERMARK)"
         return cause, "let the broker start and stop; for a copy: clean --delete-delay 0 --assume-committed"
@@ -240,8 +251,8 @@ def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[
     if withheld := _stopped(here, rescued, volume) or _withheld(here):
         return withheld
     others = "lower a retention" if args.compact else "lower a retention, or add --compact"
-    unlimited = sum(map(_is_unlimited, here))
-    some = f"; nobody stated a limit of {counted(unlimited, 'partition')} (NO_LIMIT): {_STATE_LIMITS}"
+    unlimited = [p for p in here if _is_unlimited(p)]
+    some = f"; {_nobody_limits(unlimited)}: {_STATE_LIMITS}"
     return (
         "policy allows no more",
         f"{others}; clean --dry-run says why each segment stays{some if unlimited else ''}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms
 from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_topics, warn_of_patterns, warn_of_symlinks
+from cleaner.cli.naming import check_topics, warn_of_names, warn_of_symlinks
 from cleaner.cli.opening import add_log_dir_arguments, load
 from cleaner.cli.showing import show
 from cleaner.errors import as_unwritable
@@ -68,7 +68,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     loaded, missing = without_missing(load(args), args.log_dir)
     log_dirs = [LogDir(path) for path in loaded.log_dirs]
     check_topics(args.topic, log_dirs)
-    warn_of_patterns(loaded)
+    warn_of_names(loaded)
     warn_of_symlinks(log_dirs)
     check_usable()
     cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_patterns
+from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_names
 from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of
 from cleaner.cli.showing import show
 from storage.errors import InvalidConfig
@@ -81,7 +81,7 @@ def _show(args: argparse.Namespace) -> int:
     scopes = _scopes(loaded, topics)
     report = ConfigurationReport(scopes, _read(loaded), every_key=args.all)
     show(report, as_json=args.json, pager=args.pager)
-    warn_of_patterns(loaded)
+    warn_of_names(loaded)
     return _tell(loaded, missing)
 
 
@@ -112,11 +112,13 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from cleaner.config.checking import check_files
+    from cleaner.config.checking import check_files, misspelt_of
 
     if not (args.config or args.server_properties or args.set_options):
         raise InvalidConfig("config check", None, "has nothing to check; add --config FILE or --server-properties FILE")
     settings = check_files(args.config, lambda read: overridden(read, args), args.set_options)
+    for sentence in misspelt_of(settings):
+        complain(sentence)
     found = [str(path) for path in (settings.path, settings.server_properties) if path]
     if args.log_dir:
         loaded, _ = _load(args)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import GUARDED, partition_of, read_lines
+from cleaner.engine.journal import DROPPED, GUARDED, partition_of, read_lines
 from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT
+
+_OF_A_COMPACTION: Final = (GUARDED, DROPPED)
+"""Lines that say what came of the compaction before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
     """Return the entries of the wanted partitions and of the log dir as a whole, without the fields for a restore.
 
     A compaction that a guard rail held back changed nothing: its own line is left out, and the one that says so is not.
+    A compaction that dropped records without a key has their number as ``records_unkeyed``.
 
     Raises: UnreadableFile.
     """
@@ -45,17 +49,22 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
             damaged_lines += 1
         elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
             entry.pop("undo", None)
-            if entry["what"] == GUARDED:
-                _leave_out_newest_compaction(entries, entry.get("partition"))
+            newest = _newest_compaction(entries, entry.get("partition")) if entry["what"] in _OF_A_COMPACTION else None
+            if newest is not None and entry["what"] == DROPPED:
+                entries[newest] = {**entries[newest], "records_unkeyed": entry.get("records_unkeyed")}
+                continue
+            if newest is not None:
+                del entries[newest]
             entries.append(entry)
     return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir))
 
 
-def _leave_out_newest_compaction(entries: list[Mapping[str, Any]], partition: object) -> None:
+def _newest_compaction(entries: Sequence[Mapping[str, Any]], partition: object) -> int | None:
+    """Return the place of the newest compaction of a partition; None if its line is not there any more."""
     for place in reversed(range(len(entries))):
         if (entries[place]["what"], entries[place].get("partition")) == ("compact", partition):
-            del entries[place]
-            return
+            return place
+    return None
 
 
 def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from policies.forecast.runway import Runway
 
 YEARS_MAX: Final = 10
+_FULL_BELOW_BYTES: Final = 4096
+"""With less than a block free, nothing can be written."""
 _MINUTE_MS: Final = 60_000
 
 
@@ -33,21 +35,42 @@ def lines(runways: Sequence[Runway], page: Page, label: str = "Runway", width: i
 
 
 def lasts(runway: Runway) -> str:
-    """Return the time until a file system is full, in a few words."""
+    """Return the time until a file system is full, in a few words.
+
+    The days of a runway begin behind a clean. A file system that is full needs that clean first.
+    """
+    if runway.free_bytes < _FULL_BELOW_BYTES:
+        return _lasts_again(runway)
     if runway.days is None:
         return "not known"
     if runway.is_endless:
         return "never full"
-    if runway.days > YEARS_MAX * 365:
-        return f"full in more than {YEARS_MAX} years"
-    left_ms = round(runway.days * DAY_MS)
-    return f"full in {duration(left_ms)}" if left_ms >= _MINUTE_MS else "full now"
+    left = _span(runway.days)
+    return f"full in {left}" if left else "full now"
+
+
+def _lasts_again(runway: Runway) -> str:
+    """Return that a file system is full, and how long it lasts once a clean has made space."""
+    if runway.days is None:
+        return "full now; after a clean: not known"
+    if runway.is_endless:
+        return "full now; after a clean: never full"
+    again = _span(runway.days)
+    return f"full now; after a clean: full in {again}" if again else "full now, and after a clean"
+
+
+def _span(days: float) -> str:
+    """Return a number of days in words; empty if it is less than a minute."""
+    if days > YEARS_MAX * 365:
+        return f"more than {YEARS_MAX} years"
+    left_ms = round(days * DAY_MS)
+    return duration(left_ms) if left_ms >= _MINUTE_MS else ""
 
 
 def _told(runway: Runway) -> str:
     window = f"last {WINDOW_MS // DAY_MS} days"
     if runway.days is None:
-        return f"not known: no partition says how much was written in the {window}"
+        return f"{lasts(runway)}: no partition says how much was written in the {window}"
     rest = f", without {counted(runway.left_out, 'partition')}" if runway.left_out else ""
     return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
 

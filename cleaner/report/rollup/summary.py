@@ -34,7 +34,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
     for label, words in _figures(totals, outcome):
         _figure(label, words, outcome, page)
     if freed := _freed(plan, totals, outcome, ended_ms):
-        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"
+        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
     _warnings(totals, outcome, page)
     lines(outcome.runways, page)
@@ -70,7 +70,13 @@ def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
         records = counted(totals.records_unkeyed, "record")
         figures.append(("drop", f"{records} without a key: a compacted topic cannot keep them"))
     if outcome.swept_bytes:
-        figures.append(("unlink", f"{size(outcome.swept_bytes)} in .deleted files of earlier runs"))
+        lost = "after that, restore cannot" if outcome.dry_run else "restore can no longer"
+        figures.append(
+            (
+                "unlink",
+                f"{size(outcome.swept_bytes)} in .deleted files of earlier runs: {lost} take these deletions back",
+            )
+        )
     return figures
 
 
@@ -89,7 +95,7 @@ def _freed(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
         return ""
     later_bytes = 0 if plan.request.is_at_once else totals.waiting_bytes
     now_bytes = reclaimed_bytes + swept_bytes - later_bytes
-    of = f"of {size(totals.bytes_before)}"
+    of = f"of {size(totals.bytes_before + swept_bytes)}"  # the logs, and files that no log has any more
     if totals.is_estimate:
         if not reclaimed_bytes + swept_bytes:
             return "what compaction saves, which nobody knows without --exact"
@@ -100,8 +106,9 @@ def _freed(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
     when = _when(plan, outcome, ended_ms)
     if now_bytes > 0:
         return f"{size(now_bytes)} {of}; {size(later_bytes)} more {when}"
-    meanwhile = f"; until then compacted files take {size(-now_bytes)} more" if now_bytes else ""
-    return f"nothing {'at once' if outcome.dry_run else 'yet'}; {size(later_bytes)} {of} {when}{meanwhile}"
+    net_bytes = now_bytes + later_bytes  # the compacted files stay, so what they take is never free
+    meanwhile = f"; until then {size(-now_bytes)} more are taken: old and compacted files" if now_bytes else ""
+    return f"nothing {'at once' if outcome.dry_run else 'yet'}; {size(net_bytes)} {of} {when}{meanwhile}"
 
 
 def _when(plan: Plan, outcome: Outcome, ended_ms: int) -> str:
@@ -137,9 +144,8 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
         words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
         page.line(f"{'Held back':{WORD_WIDTH}}  {words}", ATTENTION)
     if totals.failed:
-        page.line(
-            f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}; the others were processed", "bold red"
-        )
+        others = "; the others were processed" if totals.partitions > totals.failed else ""
+        page.line(f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}{others}", "bold red")
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 
@@ -147,11 +153,12 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
 def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
     has_work = plan.has_work or outcome.swept_bytes > 0
     if outcome.interrupted:
-        page.line(
-            "Interrupted: what is marked 'not' was not finished, a compaction may be done in part, and every file is "
-            "whole. Run again for the rest.",
-            ATTENTION,
+        is_quiet = page.view.summary_only  # then no segment is shown that could be marked
+        left = "not everything was finished" if is_quiet else "what is marked 'not' was not finished"
+        words = (
+            f"Interrupted: {left}, a compaction may be done in part, and every file is whole. Run again for the rest."
         )
+        page.line(words, ATTENTION)
     elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
         page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
     if outcome.dry_run and totals.is_estimate:

@@ -136,6 +136,8 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
         yield f"Offset {offset} is not there: the next record is at {record.offset}, of {_time(record.timestamp_ms)}."
     else:
         yield f"Offset {record.offset}, timestamp {_time(record.timestamp_ms)}"
+        if one.target.timestamp_ms is not None:
+            yield f"  the first record from {moment(one.target.timestamp_ms)} on"
     batches = f"offsets {batch.base_offset} to {batch.last_offset}, {_bytes(batch.size_bytes)}, {batch.compression}"
     yield f"  at byte {batch.position} of {batch.path.name}"
     yield f"  batch of {batches}"

@@ -49,8 +49,22 @@ def test_free_names_the_limits_that_nobody_stated(log_dir: Path, capsys) -> None
         main(["free", "--dry-run", "--target", "100%", "--log-dir", str(log_dir.parent / "other"), *only_delete]) == 1
     )
     told = capsys.readouterr().err
-    assert "nobody stated a limit of 1 partition (NO_LIMIT); name the broker's --server-properties FILE" in told
+    unlimited = "nobody stated a limit of 1 partition with cleanup.policy=delete (NO_LIMIT: clicks-0)"
+    assert f"{unlimited}; name the broker's --server-properties FILE" in told
     assert "--kafka-defaults" in told
+
+
+def test_partitions_without_a_limit_are_named_so_that_compacted_ones_are_not_taken_for_them(tmp_path, capsys) -> None:
+    names = ("state-0", *(f"plain-{partition}" for partition in range(5)))
+    log_dir, config = tmp_path / "data", tmp_path / "logcleaner.toml"
+    made = [PartitionDir(log_dir, name).segment(0, keyed(0, "a=1")).segment(1, keyed(1, "a=2")) for name in names]
+    committed(log_dir, *made)
+    config.write_text('[topics.plain]\ncleanup.policy = "delete"\n[topics.state]\ncleanup.policy = "compact"\n')
+    assert main(["free", "-n", "--target", "100%", "--log-dir", str(log_dir), "--config", str(config)]) == 1
+    said, told = capsys.readouterr()
+    assert re.search(r"^state.* compact .*NO_LIMIT$", said, re.MULTILINE)
+    first = "plain-0, plain-1, plain-2, ..."
+    assert f"nobody stated a limit of 5 partitions with cleanup.policy=delete (NO_LIMIT: {first})" in told
 
 
 def test_a_missing_high_watermark_is_told_with_its_remedy(log_dir: Path, capsys) -> None:

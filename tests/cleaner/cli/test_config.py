@@ -354,3 +354,12 @@ class TestCheck:
         write_metadata(place.log_dir, orders={"max.compaction.lag.ms": "5", "min.compaction.lag.ms": "9"})
         assert config("check")[0] == 0
         assert config("check", "--log-dir", str(place.log_dir))[0] == 2
+
+
+def test_piped_table_has_no_blanks_behind_its_rows(tmp_path, capsys):
+    properties = tmp_path / "server.properties"
+    properties.write_text("node.id=1\nlog.retention.ms=3600000\nlog.segment.bytes=1048576\n")
+    assert main(["config", "show", "--server-properties", str(properties), "--all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20
+    assert [line for line in lines if line != line.rstrip()] == []

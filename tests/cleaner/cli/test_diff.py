@@ -28,7 +28,7 @@ def test_what_a_cleaning_took_is_told_with_its_causes(sides, capsys):
     assert main(["diff", *sides(keyed(1, "a=2", "b=1"), 3)]) == ExitStatus.DONE
     assert capsys.readouterr().out.splitlines() == [
         "orders-0: 3 of 4 records stayed; gone: 1 superseded",
-        "1 partitions compared: only superseded, expired and aborted records are gone",
+        "1 partition compared: only superseded, expired and aborted records are gone",
     ]
 
 
@@ -73,7 +73,7 @@ def test_conclusion_names_unkeyed_records_and_those_below_the_log_start(tmp_path
     places = [str(tmp_path / "before"), str(tmp_path / "after")]
     assert main(["diff", *places]) == ExitStatus.DONE
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "1 partitions compared: only superseded, expired and aborted records, 2 unkeyed ones and 1 below the log start "
+        "1 partition compared: only superseded, expired and aborted records, 2 unkeyed ones and 1 below the log start "
         "are gone"
     )
     assert main(["diff", *places, "--json"]) == ExitStatus.DONE
@@ -139,7 +139,7 @@ def test_partition_that_a_copy_left_out_is_named_in_the_conclusion(sides, tmp_pa
     capsys.readouterr()
     assert main(["diff", before, output]) == ExitStatus.DONE
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "1 partitions compared: only superseded, expired and aborted records are gone; "
+        "1 partition compared: only superseded, expired and aborted records are gone; "
         "1 not in the copy, as its manifest says"
     )
     assert main(["diff", before, output, "--json"]) == ExitStatus.DONE

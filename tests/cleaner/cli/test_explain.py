@@ -162,11 +162,14 @@ def test_a_clock_that_jumped(capsys, monkeypatch: pytest.MonkeyPatch, after: Pat
     found = blocker(partition, "CLOCK_JUMPED")
     assert found["owner"] == "the clock of this machine"
     assert "timedatectl" in found["remedy"]
+    assert "An old copy" in found["remedy"]
     assert {one["reason"]["code"] for one in partition["segments"]} == {"CLOCK_JUMPED"}
     assert main(["explain", "clicks-0", "--log-dir", str(after)]) == 0
     told = capsys.readouterr().out
     assert "a guard rail holds clean back here" in told
     assert "With --yes it deletes 3 segments" in told
+    assert main(["clean", "--dry-run", "--log-dir", str(after)]) == 5
+    assert "(as in an old copy, or where a broker was stopped for long); nothing of it" in capsys.readouterr().err
 
 
 def test_a_failed_attempt_is_told_since_when_and_why(capsys, samples: Samples, tmp_path: Path) -> None:

@@ -96,6 +96,26 @@ def test_dry_run_changes_nothing_and_says_what_would_go(full: Path, capsys) -> N
     assert "free unlinks files at once: restore cannot bring them back" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--dry-run",), "Would unlink {} after that, restore cannot take these deletions back"),
+        ((), "Unlinked {} restore can no longer take these deletions back"),
+    ],
+)
+@pytest.mark.parametrize("command", ["free", "clean"])
+def test_end_of_what_restore_could_take_back_is_said(log_dir: Path, capsys, command, options, told) -> None:
+    assert main(["clean", "--log-dir", str(log_dir)]) == 0
+    assert main(["restore", "--log-dir", str(log_dir)]) == 0
+    assert "Nothing to restore" not in capsys.readouterr().out
+    at_once = ("--target", "100%") if command == "free" else ("--delete-delay", "0")
+    main([command, "--log-dir", str(log_dir), *at_once, *options])
+    said = " ".join(capsys.readouterr().out.split())
+    before, after = told.split("{}")
+    assert re.search(f"{before}.*? in .deleted files of earlier runs:{after}", said)
+    assert command == "clean" or "free unlinks files at once: restore cannot bring them back" in said
+
+
 def test_target_that_is_met_needs_no_lock_and_reads_no_log(log_dir: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(Cleaner, "plan", None)
     with LogDirLock.acquire(log_dir, FileSystem()):

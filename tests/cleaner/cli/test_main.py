@@ -238,6 +238,16 @@ def test_full_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: Pa
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("broken", [">/dev/full", ">&-"])
+def test_a_run_whose_report_nobody_gets_says_where_to_read_what_it_did(broken: str, demo: Path, tmp_path: Path) -> None:
+    log_dir = shutil.copytree(demo, tmp_path / "data")
+    done = run_in_shell(f"clean --log-dir {{demo}} {broken}", log_dir)
+    *_, line = done.stderr.splitlines()
+    assert "the run is done, only its report is missing: logcleaner history tells what was changed" in line
+    assert done.returncode == 1
+    assert any(log_dir.rglob("*.deleted"))
+
+
 def test_command_with_closed_stdout_does_its_work_first(demo: Path, tmp_path: Path) -> None:
     log_dir = shutil.copytree(demo, tmp_path / "data")
     assert run_in_shell("clean --log-dir {demo} >&-", log_dir).returncode == 1

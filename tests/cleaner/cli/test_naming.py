@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.cli.parser import nearest
 from storage.names import JOURNAL_FILE
 from tests.ordinary import run_as_ordinary_user
 
@@ -226,3 +227,9 @@ class TestLogDir:
             (log_dir / "__cluster_metadata-0").chmod(0o755)
         assert done.returncode == 1
         assert f"{log_dir}/__cluster_metadata-0: cannot be read" in done.stderr
+
+
+def test_of_several_names_as_near_the_first_is_meant() -> None:
+    assert nearest("clicks", ["clicks-2", "clicks-0", "clicks-1", "orders-0"]) == "clicks-0"
+    assert nearest("clicks", ["trades-0"]) is None
+    assert nearest("clicks", []) is None

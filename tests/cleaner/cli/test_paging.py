@@ -154,3 +154,16 @@ def test_a_failure_is_logged_too_where_the_report_goes_elsewhere(
     assert main(["clean", "--log-dir", str(log_dir)]) == 1
     told, logged = capsys.readouterr()
     assert (told.count("'garbled'"), logged.count("'garbled'")) == (1, 1)
+
+
+@pytest.mark.parametrize("command", [("clean", "-n"), ("topics",), ("config", "show")])
+def test_no_color_leaves_no_style_on_a_terminal(log_dir: Path, command: tuple[str, ...]) -> None:
+    arguments = (*command, "--log-dir", str(log_dir), "--set", "cleanup.policy=delete", "--set", "retention.ms=1d")
+    assert "\x1b[1m" in on_a_terminal(*arguments, LOGCLEANER_PAGER="cat", NO_COLOR="")[1]
+    assert "\x1b[" not in on_a_terminal(*arguments, LOGCLEANER_PAGER="cat", NO_COLOR="1")[1]
+
+
+def test_lines_of_diff_fit_a_terminal(log_dir: Path) -> None:
+    _, shown = on_a_terminal("diff", str(log_dir), str(log_dir), LOGCLEANER_PAGER="cat", NO_COLOR="1")
+    assert "1 partition compared" in shown
+    assert max(map(len, shown.splitlines())) <= 80

@@ -180,3 +180,17 @@ def test_history_says_why_nothing_was_compacted(log_dir, run, capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "guarded - orders-0: compaction would drop 3 of 5 records because they have no key" in told
     assert "not finished" not in told
+
+
+def test_history_says_how_many_records_without_a_key_a_compaction_dropped(log_dir, run, capsys):
+    assert run("clean", "--yes") == ExitStatus.DONE
+    capsys.readouterr()
+    assert main(["history", "--log-dir", str(log_dir)]) == ExitStatus.DONE
+    told = " ".join(capsys.readouterr().out.split())
+    assert "orders-0: dirty from 0 to 5; dropped 3 records without a key" in told
+    assert "dropped" not in told.partition("state-0")[2].partition("20")[0]
+    assert main(["history", "--log-dir", str(log_dir), "--json"]) == ExitStatus.DONE
+    (found,) = json.loads(capsys.readouterr().out)["log_dirs"]
+    counts = {entry["partition"]: entry.get("records_unkeyed") for entry in found["entries"]}
+    assert counts == {"orders-0": 3, "state-0": None}
+    assert {entry["what"] for entry in found["entries"]} == {"compact"}

@@ -64,6 +64,15 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         moment(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"), [("1795410442", "1970-01-21T18:43:30Z"), ("99999999999", "1973-03-03"), ("7", "1970-01-01")]
+)
+def test_seconds_are_no_moment(text: str, told: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"would be {told}.*: say {text}000 if these are seconds"):
+        moment(text)
+    assert moment("100000000000")(NOW_MS) == 100_000_000_000
+
+
 @pytest.mark.parametrize(("text", "expected_ms"), [("0", 0), ("250", 250), ("2m", 120_000), ("7d", 7 * DAY_MS)])
 def test_span(text: str, expected_ms: int) -> None:
     assert span_ms(text) == expected_ms

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.config.server_properties import read_server_properties
+from cleaner.config.server_properties import misspelt, read_server_properties
 from storage.errors import InvalidConfig
 from tests.cleaner.engine.test_one_moment import drawn
 
@@ -55,3 +55,37 @@ def test_one_setting_of_a_broker_is_enough(tmp_path: Path, key: str) -> None:
     path = tmp_path / "server.properties"
     path.write_text(f"{key}=1\n")
     assert read_server_properties(path)[key].value == "1"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("log.retention.mss", "log.retention.ms"),
+        ("log.retention.byte", "log.retention.bytes"),
+        ("Log.Retention.Hours", "log.retention.hours"),
+        ("retention.ms", "log.retention.ms"),
+        ("retention.hours", "log.retention.hours"),
+        ("max.message.bytes", "message.max.bytes"),
+    ],
+)
+@pytest.mark.parametrize("command", ["config check", "config show", "topics", "clean --dry-run"])
+def test_a_key_that_is_nearly_one_of_a_brokers_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, written: str, meant: str
+) -> None:
+    log_dir, path = drawn(tmp_path / "data"), tmp_path / "server.properties"
+    path.write_text(f"log.dirs={log_dir}\n{written}=3600000\n")
+    arguments = [*command.split(), "--server-properties", str(path)]
+    assert main(arguments) == 0
+    told = capsys.readouterr().err
+    assert f"{path} line 2: a broker has no key {written}, and ignores it; did you mean {meant}?" in told
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["offsets.retention.check.interval.ms", "log.retention.ms", "num.partitions", "min.insync.replicas", "a.plug.in",
+     "log.message.format.version", "remote.log.manager.task.interval.ms", "controller.quorum.voters", "broker.rack"],
+)  # fmt: skip
+def test_other_keys_of_kafka_and_of_its_plugins_are_no_mistakes(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(f"node.id=1\n{written}=1\n")
+    assert misspelt(path, read_server_properties(path)) == ()

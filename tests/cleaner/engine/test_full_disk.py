@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
@@ -14,7 +16,7 @@ from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
 from storage.log.producer_state import ProducerState
-from storage.names import TopicPartition
+from storage.names import JOURNAL_FILE, TopicPartition
 from storage.records import Record
 from tests.partition_dirs import (
     COMPACT,
@@ -103,6 +105,23 @@ def test_retention_without_a_delay_succeeds_with_no_byte_free(log_dir):
     assert (offsets(log_dir, "gone-0"), offsets(log_dir, "kept-0")) == ([], [0, 1])
     assert latest(log_dir / "orders-0") == {b"a": b"2", b"b": b"1", b"c": b"1"}
     assert free_bytes(log_dir) > EXPIRED * len(VALUE)
+
+
+@pytest.mark.parametrize(("topics", "others"), [(("orders",), True), ((), False)])
+def test_remedy_of_a_compaction_without_space_is_not_what_was_done_already(disk, topics, others):
+    made = a_log_dir(disk / "data")
+    for name in ("clicks-0", "gone-0"):  # nothing that retention could delete first
+        shutil.rmtree(made / name)
+    (made / ".lock").touch()
+    (made / JOURNAL_FILE).write_bytes(b"")
+    fill(disk)
+    fill_names(made)
+    _, outcome = a_cleaner(made, LAYERS).clean(request(delete_delay_ms=0, topics=topics))
+    (told,) = (result.error for result in outcome.results.values() if result.error)
+    assert "--delete-delay" not in told
+    assert "free, or" not in told
+    assert ("other topics, too (no --topic)" in told) is others
+    assert told.endswith("lower a retention, or move something that is not Kafka's off this disk")
 
 
 def test_what_depends_on_the_log_start_follows(log_dir):

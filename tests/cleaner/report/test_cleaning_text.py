@@ -6,10 +6,14 @@ import pytest
 
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.report.cleaning import CleaningReport
+from cleaner.report.rollup.view import View
 from policies import Plan
+from policies.facts import ConfigFacts
 from policies.reasons import ReasonCode
 from tests.cleaner.report.plans import (
+    DAY_MS,
     MIB,
+    NOW_MS,
     a_dry_run,
     a_partition,
     a_plan,
@@ -180,7 +184,7 @@ def test_partition_without_a_result_was_not_touched() -> None:
         (
             3 * MIB - 1,
             None,
-            "while it runs, and a compaction that does not fit is left out\n",
+            "while it runs; a compaction that finds no space fails, and its partition stays as it is\n",
         ),
         (4 * MIB, 0, "while it runs\n"),
     ],
@@ -197,3 +201,54 @@ def test_dry_run_says_what_working_space_is_needed(free_bytes: int, delay_ms: in
 
 def with_delay(plan: Plan, delete_delay_ms: int | None) -> Plan:
     return replace(plan, request=replace(plan.request, delete_delay_ms=delete_delay_ms))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"locked_by": "process 12 (java)"}, "held by process 12 (java): a run without --dry-run would be refused"),
+        ({"free_bytes": 0}, "has no space for the journal, so a run changes nothing here"),
+    ],
+)
+def test_what_stops_a_run_is_told_in_the_totals_alone(changed: dict[str, object], words: str) -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 1))
+    (log_dir,) = plan.log_dirs
+    plan = replace(plan, log_dirs=(replace(log_dir, facts=replace(log_dir.facts, **changed)),))
+    quiet = View(summary_only=True)
+    assert f"/data: {words}" in text_of(CleaningReport(plan, a_dry_run(plan)), 200, view=quiet).replace(
+        "the file system ", ""
+    )
+    assert words in text_of(CleaningReport(plan, a_dry_run(plan)), 200)
+    assert words not in text_of(CleaningReport(plan, a_run(plan)), 200, view=quiet)
+
+
+@pytest.mark.parametrize(
+    ("newest_ms", "words"),
+    [
+        (NOW_MS - DAY_MS, "2027-01-14T08:00:00Z, 1d old"),
+        (NOW_MS + DAY_MS, "2027-01-16T08:00:00Z, later than the time of this plan, 2027-01-15T08:00:00Z"),
+    ],
+)
+def test_metadata_that_is_younger_than_the_plan_has_no_age(newest_ms: int, words: str) -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 1))
+    (log_dir,) = plan.log_dirs
+    facts = replace(log_dir.facts, config=ConfigFacts(metadata_newest_ms=newest_ms))
+    plan = replace(plan, log_dirs=(replace(log_dir, facts=facts),))
+    told = text_of(CleaningReport(plan, a_dry_run(plan)), 200)
+    assert f"newest record of the cluster metadata: {words}\n" in told
+
+
+def test_who_failed_alone_had_no_others() -> None:
+    gone = unreadable("orders-1", "/data/orders-1: gone")
+    alone, with_others = a_plan(gone), a_plan(gone, a_partition("clicks-0", 1))
+    assert "Failed         1 partition\n" in rendered(alone, a_run(alone))
+    assert "Failed         1 partition; the others were processed\n" in rendered(with_others, a_run(with_others))
+
+
+def test_end_of_an_interrupted_run_names_no_mark_where_no_segment_is_shown() -> None:
+    plan = a_plan(a_partition("clicks-0", 9, 1))
+    cut = CleaningReport(plan, Outcome(False, {}, interrupted=True))
+    assert "what is marked 'not' was not finished" in text_of(cut, 200)
+    quiet = text_of(cut, 200, view=View(summary_only=True))
+    assert "Interrupted: not everything was finished" in quiet
+    assert "marked" not in quiet

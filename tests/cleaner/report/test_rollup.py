@@ -1,5 +1,6 @@
 """Reports over many partitions: what changes first, within 60 lines; the user chooses order, number and detail."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -192,15 +193,26 @@ class TestWhatIsFree:
         lines = text_of(CleaningReport(planned, outcome), 200).splitlines()
         return next(line for line in lines if line.startswith(("Freed", "Would free")))
 
-    def test_compacted_files_take_space_until_the_others_go(self) -> None:
+    def test_compacted_files_stay_so_what_is_free_later_is_less_by_them(self) -> None:
         assert self.freed(a_run(self.PLAN)) == (
-            "Freed          nothing yet; 3.0 MiB of 100.0 MiB at 08:02 UTC, by the next clean (--delete-delay 0: now); "
-            "until then compacted files take 1.0 MiB more"
+            "Freed          nothing yet; 2.0 MiB of 100.0 MiB at 08:02 UTC, by the next clean (--delete-delay 0: now); "
+            "until then 1.0 MiB more are taken: old and compacted files"
         )
+
+    @pytest.mark.parametrize("swept_bytes", [0, MIB // 2, 5 * MIB])
+    def test_now_and_later_add_up_to_what_a_run_without_delay_frees(self, swept_bytes: int) -> None:
+        outcome = replace(a_run(self.PLAN), swept_bytes=swept_bytes)
+        figures = [float(n) for n in re.findall(r"(?:Freed +|; )([\d.]+) MiB (?:of|more at)", self.freed(outcome))]
+        at_once = self.freed(outcome, delete_delay_ms=0)
+        assert f"{sum(figures):.1f} MiB of" in at_once
+
+    def test_files_of_earlier_runs_count_on_both_sides(self) -> None:
+        swept = replace(a_run(self.PLAN), swept_bytes=300 * MIB)
+        assert self.freed(swept, delete_delay_ms=0) == "Freed          302.0 MiB of 400.0 MiB"
 
     def test_what_earlier_runs_left_is_free_now(self) -> None:
         swept = replace(a_run(self.PLAN), swept_bytes=5 * MIB)
-        assert "4.0 MiB of 100.0 MiB; 3.0 MiB more at 08:02 UTC" in self.freed(swept)
+        assert "4.0 MiB of 105.0 MiB; 3.0 MiB more at 08:02 UTC" in self.freed(swept)
 
     def test_at_once_all_of_it_is(self) -> None:
         assert self.freed(a_run(self.PLAN), delete_delay_ms=0) == "Freed          2.0 MiB of 100.0 MiB"

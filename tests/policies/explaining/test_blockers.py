@@ -68,7 +68,7 @@ def test_if_every_segment_lies_in_the_future_the_clock_is_doubted() -> None:
     log = a_log().segments(1, 1, newest_ms=NOW_MS + DAY_MS)
     found = the(BlockerCode.FUTURE_TIMESTAMP, log, EXPIRING)
     assert "1 later segment reach" in found.text.replace("reaches", "reach")
-    assert found.text.endswith("is the clock of this machine behind?")
+    assert found.text.endswith("is --now, or the clock of this machine, behind?")
 
 
 def test_the_file_times_of_a_copy_are_doubted() -> None:
@@ -403,8 +403,17 @@ def test_a_clock_that_jumped_is_the_owner() -> None:
     (found,) = [one for one in explained.blockers if one.code is BlockerCode.CLOCK_JUMPED]
     assert found.owner == "the clock of this machine"
     assert "90d later than the newest file" in found.text
+    assert found.remedy.startswith("An old copy, or a broker that was stopped for long, looks like this: clean --yes")
     assert not explained.changes
     assert explained.intended.deletion is not None
+
+
+def test_a_clock_behind_the_files_is_to_be_set() -> None:
+    facts = a_log().segments(5, 5, newest_ms=0).facts()
+    log_dir = LogDirFacts("/data", None, 0, 0, (facts,), clock=ClockFacts(NOW_MS - 90 * DAY_MS, None, None, NOW_MS))
+    (found,) = [one for one in of_a_log_dir(log_dir, EXPIRING).blockers if one.code is BlockerCode.CLOCK_JUMPED]
+    assert "90d earlier than the newest file" in found.text
+    assert found.remedy.startswith("Set the clock")
 
 
 def of_a_log_dir(log_dir: LogDirFacts, policy: TopicPolicy) -> PartitionExplanation:

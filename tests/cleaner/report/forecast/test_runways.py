@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,21 @@ def lasting(days: float | None, log_dir: str = "/data") -> Runway:
 )
 def test_lasts(days: float | None, words: str) -> None:
     assert lasts(lasting(days)) == words
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (None, "full now; after a clean: not known"),
+        (math.inf, "full now; after a clean: never full"),
+        (4000, "full now; after a clean: full in more than 10 years"),
+        (7.25, "full now; after a clean: full in 7d 6h"),
+        (0, "full now, and after a clean"),
+    ],
+)
+@pytest.mark.parametrize("free_bytes", [0, 4095])
+def test_full_disk_is_full_now_whatever_a_clean_would_free(days: float | None, words: str, free_bytes: int) -> None:
+    assert lasts(replace(lasting(days), free_bytes=free_bytes)) == words
 
 
 def told(*runways: Runway) -> str:
