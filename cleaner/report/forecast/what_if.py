@@ -69,6 +69,8 @@ def _figures(supposed: Supposed) -> dict[str, Any]:
         "bytes": supposed.size_bytes,
         "freed_bytes": supposed.freed_bytes,
         "kept_bytes": supposed.kept_bytes,
+        "disk_bytes": supposed.disk_bytes,
+        "freed_disk_bytes": supposed.freed_disk_bytes,
         "compacted_from_bytes": supposed.compacted_bytes,
         "basis": (Basis.ESTIMATE if supposed.is_estimate else Basis.EXACT).value,
         "long_run_bytes": steady.size_bytes if is_known else None,

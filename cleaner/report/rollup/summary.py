@@ -34,7 +34,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
     for label, words in _figures(totals, outcome):
         _figure(label, words, outcome, page)
     if freed := _freed(plan, totals, outcome, ended_ms):
-        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"
+        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
     _warnings(totals, outcome, page)
     lines(outcome.runways, page)
@@ -84,12 +84,12 @@ def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
 
 def _freed(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
     """Return what the file systems have gained, and what they gain when; empty if there is nothing to say."""
-    reclaimed_bytes, swept_bytes = totals.reclaimed_bytes, outcome.swept_bytes
-    if not (totals.deleted_segments or totals.compacted_partitions or swept_bytes):
+    reclaimed_bytes, swept_bytes = totals.space.reclaimed_disk_bytes, outcome.swept_disk_bytes
+    if not (totals.deleted_segments or totals.compacted_partitions or outcome.swept_bytes):
         return ""
-    later_bytes = 0 if plan.request.is_at_once else totals.waiting_bytes
+    later_bytes = 0 if plan.request.is_at_once else totals.space.waiting_disk_bytes
     now_bytes = reclaimed_bytes + swept_bytes - later_bytes
-    of = f"of {size(totals.bytes_before)}"
+    of = f"of {size(totals.disk_bytes_before + swept_bytes)}"  # the logs, and files that no log has any more
     if totals.is_estimate:
         if not reclaimed_bytes + swept_bytes:
             return "what compaction saves, which nobody knows without --exact"
@@ -100,8 +100,9 @@ def _freed(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
     when = _when(plan, outcome, ended_ms)
     if now_bytes > 0:
         return f"{size(now_bytes)} {of}; {size(later_bytes)} more {when}"
-    meanwhile = f"; until then compacted files take {size(-now_bytes)} more" if now_bytes else ""
-    return f"nothing {'at once' if outcome.dry_run else 'yet'}; {size(later_bytes)} {of} {when}{meanwhile}"
+    net_bytes = now_bytes + later_bytes  # the compacted files stay, so what they take is never free
+    meanwhile = f"; until then {size(-now_bytes)} more are taken: old and compacted files" if now_bytes else ""
+    return f"nothing {'at once' if outcome.dry_run else 'yet'}; {size(net_bytes)} {of} {when}{meanwhile}"
 
 
 def _when(plan: Plan, outcome: Outcome, ended_ms: int) -> str:

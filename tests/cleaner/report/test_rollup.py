@@ -194,13 +194,13 @@ class TestWhatIsFree:
 
     def test_compacted_files_take_space_until_the_others_go(self) -> None:
         assert self.freed(a_run(self.PLAN)) == (
-            "Freed          nothing yet; 3.0 MiB of 100.0 MiB at 08:02 UTC, by the next clean (--delete-delay 0: now); "
-            "until then compacted files take 1.0 MiB more"
+            "Freed          nothing yet; 2.0 MiB of 100.0 MiB at 08:02 UTC, by the next clean (--delete-delay 0: now); "
+            "until then 1.0 MiB more are taken: old and compacted files"
         )
 
     def test_what_earlier_runs_left_is_free_now(self) -> None:
-        swept = replace(a_run(self.PLAN), swept_bytes=5 * MIB)
-        assert "4.0 MiB of 100.0 MiB; 3.0 MiB more at 08:02 UTC" in self.freed(swept)
+        swept = replace(a_run(self.PLAN), swept_bytes=5 * MIB, swept_disk_bytes=5 * MIB)
+        assert "4.0 MiB of 105.0 MiB; 3.0 MiB more at 08:02 UTC" in self.freed(swept)
 
     def test_at_once_all_of_it_is(self) -> None:
         assert self.freed(a_run(self.PLAN), delete_delay_ms=0) == "Freed          2.0 MiB of 100.0 MiB"
