@@ -63,7 +63,7 @@ def _value(stated: Stated | None) -> Any:
 
 def _figures(supposed: Supposed) -> dict[str, Any]:
     steady = supposed.long_run
-    is_known = steady.unknown < supposed.partitions
+    is_known = steady.is_known and steady.unknown < supposed.partitions
     return {
         "partitions": supposed.partitions,
         "bytes": supposed.size_bytes,

@@ -137,7 +137,7 @@ class _Table:
         return (
             *("-" if is_untouched else size(size_bytes) for size_bytes in acts),
             size(supposed.kept_disk_bytes),
-            _long_run(supposed.long_run, supposed.partitions),
+            _long_run(supposed.long_run),
         )
 
     def _rest(self, topics: Sequence[str], words: str) -> None:
@@ -155,7 +155,7 @@ class _Table:
         if internal := [topic for topic in unhit if is_internal(topic)]:
             where = "which take it only from the cluster metadata or their exact name under [topics]"
             page.line(f"Not hit: {counted(len(internal), 'topic')} named __*, {where}", hanging=2)
-        if any(0 < (found := answer.total).long_run.unknown < found.partitions for answer in self._supposals.all):
+        if any((found := answer.total.long_run).unknown and found.is_known for answer in self._supposals.all):
             why = "compacted, not touched, or written for too short a time"
             page.line(f"* without the partitions whose long run is not known: {why}", hanging=2)
         if any(answer.total.is_estimate for answer in self._supposals.all):
@@ -197,8 +197,8 @@ def _is_hit(answer: Supposition, topic: str) -> bool:
     return bool(answer.value and topic in answer.stated and answer.stated[topic].layer is answer.value.layer)
 
 
-def _long_run(found: LongRun, partitions: int) -> str:
-    if found.unknown and found.unknown == partitions:
+def _long_run(found: LongRun) -> str:
+    if not found.is_known:
         return "not known"
     some = " *" if found.unknown else ""
     if found.growing_bytes_per_day:
