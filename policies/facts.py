@@ -36,6 +36,11 @@ class SegmentFacts(NamedTuple):
     """The most hard links that any file of the segment has. With more than one, deleting the segment frees nothing."""
 
     @property
+    def frees_bytes(self) -> int:
+        """The space that a disk gets back if the segment is deleted."""
+        return self.disk_bytes if self.links == 1 else 0
+
+    @property
     def largest_timestamp_ms(self) -> int:
         """The time of the newest record, else the file time. Source: Kafka LogSegment.largestTimestamp."""
         return self.newest_record_ms if self.newest_record_ms >= 0 else self.mtime_ms
@@ -101,6 +106,11 @@ class PartitionFacts:
         """The size of all ``.log`` files."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    @property
+    def disk_bytes(self) -> int:
+        """The space that the blocks of the segments' files take."""
+        return sum(segment.disk_bytes for segment in self.segments)
+
     def upper_offset(self, index: int) -> int:
         """Return the base offset of the next segment; for the active segment, return the log end offset."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.log_end_offset
@@ -121,6 +131,8 @@ class UnreadablePartition(NamedTuple):
     log_dir: str
     error: str
     size_bytes: int = 0
+    disk_bytes: int = 0
+    """The space that the blocks of its files take."""
 
 
 class Boot(NamedTuple):
@@ -182,6 +194,7 @@ class LogDirFacts:
     locked_by: str | None
     free_bytes: int
     size_bytes: int
+    """The size of the segments' ``.log`` and index files, and of all files of partitions that cannot be read."""
     partitions: tuple[PartitionFacts | UnreadablePartition, ...]
     errors: tuple[str, ...] = ()
     """The faults of the dir itself, such as a garbled checkpoint. With any, a run touches nothing in the dir."""
@@ -189,3 +202,5 @@ class LogDirFacts:
     """None asks for no comparison."""
     config: ConfigFacts | None = None
     """None asks for no comparison."""
+    disk_bytes: int = 0
+    """The space that the blocks of the files of ``size_bytes`` take."""

@@ -87,6 +87,11 @@ class Deletion(NamedTuple):
         return sum(segment.size_bytes + segment.companions_bytes for segment in self.segments)
 
     @property
+    def frees_bytes(self) -> int:
+        """The space that the disk gets back."""
+        return sum(segment.frees_bytes for segment in self.segments)
+
+    @property
     def decided(self) -> Iterator[tuple[SegmentFacts, Verdict]]:
         """The deleted segments, each with the verdict on it."""
         return zip(self.segments, self.verdicts, strict=True)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.report.rollup.view import View
 
@@ -48,7 +48,7 @@ def show(
         The text, without tables, if stdout is a terminal; else an empty text.
     """
     if as_json:
-        sys.stdout.write(json.dumps(report.document()) + "\n")  # json.dump takes four times as long
+        sys.stdout.write(document_text(report.document()) + "\n")
         return ""
     from cleaner.report.page import Page
 
@@ -65,6 +65,28 @@ def show(
     console = Console(width=None if is_terminal else _WIDE, color_system=None if os.environ.get("NO_COLOR") else "auto")
     told = _page(parts, console) if pager and is_terminal else _print(parts, console)
     return told if is_terminal else ""
+
+
+def document_text(document: Any) -> str:
+    """Return a document as JSON, on one line; bytes of a name that are no UTF-8 stand there as the text ``\\udcNN``.
+
+    Python keeps such a byte as half of a surrogate pair, which strict readers of JSON refuse.
+    """
+    text = json.dumps(document)  # json.dump takes four times as long
+    return json.dumps(_encodable(document)) if "\\udc" in text else text
+
+
+def _encodable(value: Any) -> Any:
+    """Return a value whose texts can all be encoded as UTF-8."""
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    return "".join(
+        c.encode("unicode_escape", "surrogatepass").decode() if "\ud800" <= c <= "\udfff" else c for c in value
+    )
 
 
 def tell(words: str) -> None:

@@ -128,7 +128,7 @@ def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_i
     Raises:
         InvalidConfigs: everything that is wrong in the cluster metadata.
     """
-    file = str(cluster.directory)
+    file = str(cluster.directory.absolute())
     topic_configs = cluster.topic_configs.items()
     sources = ConfigSources(
         cluster_default=_said_by(cluster.cluster_default, "all brokers", file),
@@ -143,7 +143,7 @@ def _said_in(path: Path | None, properties: Mapping[str, Property] | None) -> Ra
     if properties is None:
         return None
     name = path or "server.properties"
-    file = str(path) if path else None
+    file = str(path.absolute()) if path else None
     return {key: Said(value, f"{name} line {line}", file, line) for key, (value, line) in properties.items()}
 
 

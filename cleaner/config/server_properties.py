@@ -46,7 +46,7 @@ def _why_not_of_a_broker(found: Mapping[str, Property]) -> str | None:
     if found.keys() <= _OF_META_PROPERTIES and not found.keys().isdisjoint({"version", "cluster.id", "directory.id"}):
         return f"is the meta.properties of a log dir; {_NAME_THE_BROKERS}"
     if not any(key in _OF_A_BROKER or key.startswith(_QUORUM_PREFIX) for key in found):
-        return f"holds no setting of a broker; {_NAME_THE_BROKERS}"
+        return f"has no key that tells a broker's file, such as node.id or log.dirs; {_NAME_THE_BROKERS}"
     return None
 
 

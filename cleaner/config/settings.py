@@ -162,7 +162,7 @@ def _line_of(problem: InvalidConfig) -> int:
 def _entries(document: Mapping[str, Any], lines: Mapping[KeyPath, int], path: Path) -> Iterator[_Entry]:
     for key_path, value in leaves(document):
         line = lines[key_path]
-        yield _Entry(_location(key_path), Said(value, f"{path} line {line}", str(path), line))
+        yield _Entry(_location(key_path), Said(value, f"{path} line {line}", str(path.absolute()), line))
 
 
 def _location(path: KeyPath) -> KeyPath:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +10,12 @@ from cleaner.engine.compactor import Compactor
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, JournalFull
+from cleaner.engine.leftovers import Swept, sweep_log_dir
 from cleaner.engine.means import Means
 from cleaner.errors import told
 from policies.facts import LogDirFacts
 from policies.guards import clock_guard
-from policies.plan import Request, log_dir_guards
+from policies.plan import LogDirPlan, Request, log_dir_guards
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import Recovery, plan_recovery, recover
@@ -29,9 +30,14 @@ class Begun:
     means: Means
     request: Request
     errors: list[str] = field(default_factory=list)
-    swept_bytes: int = 0
+    swept: Swept = field(default_factory=Swept)
     full: dict[LogDir, str] = field(default_factory=dict)
     """Log dirs whose journal found no space -> the error. They stay as they are, unrecovered."""
+
+    def sweep(self, plans: Iterable[LogDirPlan]) -> None:
+        """Unlink the leftovers of log dirs that are due."""
+        found = [sweep_log_dir(planned, self.request, self.means, self.errors) for planned in plans]
+        self.swept = Swept.total([self.swept, *found])
 
     def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
         """Return an executor that does nothing if the log dir is to stay as it is."""

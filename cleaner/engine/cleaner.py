@@ -126,12 +126,11 @@ class Cleaner:
         if exact:
             self._expect(doable)
         results = {p.key: rehearsal.result(p, exact=exact) for p in doable.partitions if p.has_work}
-        swept_bytes = sum(rehearsal.swept_bytes(log_dir_plan) for log_dir_plan in plan.log_dirs)
+        swept = rehearsal.swept(plan)
         seconds = self._means.clock.seconds() - start_seconds
         runways = self.runways(plan)
-        return Outcome(
-            True, results, swept_bytes, seconds, errors=kernels.errors, no_kernels=kernels.error, runways=runways
-        )
+        outcome = Outcome(True, results, swept.size_bytes, seconds, swept_disk_bytes=swept.disk_bytes, runways=runways)
+        return replace(outcome, errors=kernels.errors, no_kernels=kernels.error)
 
     def what_if(
         self, plan: Plan, outcome: Outcome, questions: Sequence[Question], *, exact: bool = False
@@ -172,7 +171,7 @@ class Cleaner:
             locks.callback(self._compactor.close)
             planned = self.plan(request)
             kernels.doable(planned)  # the line, or the error, comes before anything of the plan is done
-            begun.swept_bytes += sum(sweep_log_dir(p, request, begun.means, begun.errors) for p in planned.log_dirs)
+            begun.sweep(planned.log_dirs)
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
             ]
@@ -182,7 +181,7 @@ class Cleaner:
         outcome = Outcome(
             False,
             {key: result for executor in executors for key, result in executor.results.items()},
-            begun.swept_bytes,
+            begun.swept.size_bytes,
             seconds,
             self._stopping,
             (*kernels.errors, *begun.errors, *(error for executor in executors for error in executor.errors)),
@@ -190,6 +189,7 @@ class Cleaner:
             self._compactor.name,
             kernels.error,
             {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
+            swept_disk_bytes=begun.swept.disk_bytes,
         )
         return held_back(planned, outcome.guards), outcome
 
@@ -321,7 +321,7 @@ class Cleaner:
             begun.errors += self._recovered(log_dir, begun.request, survey)
         except JournalFull:
             planned = self._planned([self._facts(log_dir, survey)], begun.request)
-            begun.swept_bytes += sweep_log_dir(planned.log_dirs[0], begun.request, begun.means, begun.errors)
+            begun.sweep(planned.log_dirs)
             try:
                 begun.errors += self._recovered(log_dir, begun.request, survey)
             except JournalFull as error:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
+from cleaner.engine.figures import DiskFigures
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
@@ -232,7 +233,8 @@ class Executor:
             return result
         left = Leftovers(partition, list_partition(self._path_of(partition.facts)), 0, {})
         swept = sweep(self._means.fs, left, self._means.clock.now_ms())
-        return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes)
+        space = result.space.plus(DiskFigures.left(swept.disk_bytes, at_once=True))
+        return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes, space=space)
 
     def _delete(self, partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
         facts, deletion = partition.facts, partition.deletion

@@ -19,7 +19,7 @@ from typing import Final
 
 from cleaner.engine.compactor import KernelCheck
 from cleaner.engine.executor import Executor
-from cleaner.engine.leftovers import gaining, leftovers_of, sweep_partition
+from cleaner.engine.leftovers import Swept, gaining, leftovers_of, sweep_partition
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
@@ -114,7 +114,7 @@ class Rescue:
             for path, log_dir in self._log_dirs.items():
                 executor = Executor(log_dir, self._means, planned.request)
                 self._executors[path] = journals.enter_context(closing(executor))
-            swept_bytes = sum(self._sweep(log_dir_plan, errors) for log_dir_plan in planned.log_dirs)
+            swept = Swept.total([self._sweep(log_dir_plan, errors) for log_dir_plan in planned.log_dirs])
             self._compact(self._delete(planned))
             if self._has_changed():
                 self._compact(self._retry())
@@ -124,11 +124,12 @@ class Rescue:
         outcome = Outcome(
             False,
             self._results(),
-            swept_bytes,
+            swept.size_bytes,
             seconds,
             self._means.stopping(),
             tuple(errors),
             no_kernels=self._kernels.error,
+            swept_disk_bytes=swept.disk_bytes,
         )
         spent, after = self._spent(planned), self._volumes()
         return Rescued(spent, outcome, self._target, before, after, self._deleted_disk_bytes, self._lacking)
@@ -149,9 +150,16 @@ class Rescue:
         doable = self._kernels.doable(chosen)
         results = {p.key: rehearsal.result(p, exact=False) for p in doable.partitions if p.has_work}
         after = tuple(volume.with_freed(expected_bytes(chosen, volume)) for volume in swept)
-        swept_bytes = sum(file.size_bytes for file in would_sweep)
-        seconds, kernels = self._means.clock.seconds() - start_seconds, self._kernels
-        outcome = Outcome(True, results, swept_bytes, seconds, errors=kernels.errors, no_kernels=kernels.error)
+        total, kernels = Swept.of(would_sweep), self._kernels
+        outcome = Outcome(
+            True,
+            results,
+            total.size_bytes,
+            self._means.clock.seconds() - start_seconds,
+            errors=kernels.errors,
+            no_kernels=kernels.error,
+            swept_disk_bytes=total.disk_bytes,
+        )
         return Rescued(chosen, outcome, self._target, before, after)
 
     def _due(self, plan: Plan, volume: Volume) -> Iterator[list[SegmentFile]]:
@@ -161,16 +169,16 @@ class Rescue:
                 for left in leftovers_of(log_dir_plan, _NO_DELAY_MS):
                     yield gaining(left.due(self._means.clock.now_ms()))
 
-    def _sweep(self, plan: LogDirPlan, errors: list[str]) -> int:
-        swept_bytes, path = 0, plan.facts.path
+    def _sweep(self, plan: LogDirPlan, errors: list[str]) -> Swept:
+        found, path = list[Swept](), plan.facts.path
         for left in leftovers_of(plan, _NO_DELAY_MS):
             if not self._is_short(path):
                 break
             gauge = Gauge(self._log_dirs[path], self._means)
             swept = sweep_partition(left, self._means, errors, for_space=True)
             self._note(left.partition.key, gauge, swept.disk_bytes)
-            swept_bytes += swept.size_bytes
-        return swept_bytes
+            found.append(swept)
+        return Swept.total(found)
 
     def _delete(self, planned: Plan) -> Plan:
         """Delete in rounds, until no volume is short or nothing more may go. Return the plan of what is left.

@@ -154,7 +154,8 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         else sum(s.size_bytes + s.companions_bytes for s in p.segments)
         for p in partitions
     )
-    return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions)
+    disk_bytes = sum(partition.disk_bytes for partition in partitions)
+    return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions, disk_bytes=disk_bytes)
 
 
 def survey_again(
@@ -215,8 +216,9 @@ def _survey_partition(
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None
-        size_bytes = sum(file.size_bytes for file in listing.files) if listing else 0
-        found = UnreadablePartition(topic_partition, str(log_dir.path), told(error), size_bytes)
+        files = listing.files if listing else ()
+        size_bytes, disk_bytes = sum(file.size_bytes for file in files), sum(file.disk_bytes for file in files)
+        found = UnreadablePartition(topic_partition, str(log_dir.path), told(error), size_bytes, disk_bytes)
     if listing:
         survey.listed(listing)
     return found

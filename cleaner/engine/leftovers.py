@@ -27,7 +27,18 @@ class Swept(NamedTuple):
     files: int = 0
     size_bytes: int = 0
     disk_bytes: int = 0
-    """What their blocks took."""
+    """What their blocks took; those that another hard link keeps do not count."""
+
+    @classmethod
+    def of(cls, files: Sequence[SegmentFile]) -> Swept:
+        """Return the figures of some files."""
+        disk_bytes = sum(file.disk_bytes for file in files if file.links == 1)
+        return cls(len(files), sum(file.size_bytes for file in files), disk_bytes)
+
+    @classmethod
+    def total(cls, found: Iterable[Swept]) -> Swept:
+        """Add up."""
+        return cls(*(sum(column) for column in zip(cls(), *found, strict=True)))
 
 
 class Leftovers(NamedTuple):
@@ -122,7 +133,7 @@ def sweep(fs: FileSystem, left: Leftovers, now_ms: int, *, for_space: bool = Fal
         fs.unlink(path, Purpose.REMOVE)
     if due or others:
         fs.fsync_dir(left.listing.directory, Purpose.REMOVE)
-    return Swept(len(due), sum(file.size_bytes for file in due), sum(file.disk_bytes for file in due))
+    return Swept.of(due)
 
 
 def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftovers]:
@@ -156,8 +167,8 @@ def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping
 
 def sweep_log_dir(
     plan: LogDirPlan, request: Request, means: Means, errors: list[str], *, only_journalled: bool = False
-) -> int:
-    """Unlink the leftovers of a log dir that are due. Return their bytes.
+) -> Swept:
+    """Unlink the leftovers of a log dir that are due.
 
     Args:
         plan: of the log dir.
@@ -166,7 +177,7 @@ def sweep_log_dir(
         errors: what fails is added.
         only_journalled: leave alone what no line of the journal tells of.
     """
-    swept_bytes = 0
+    swept: list[Swept] = []
     for found in leftovers_of(plan, request.delete_delay_ms):
         left = _journalled(found) if only_journalled else found
         now_ms = means.clock.now_ms()
@@ -174,8 +185,8 @@ def sweep_log_dir(
             continue
         if not means.may_begin():
             break
-        swept_bytes += sweep_partition(left, means, errors).size_bytes
-    return swept_bytes
+        swept.append(sweep_partition(left, means, errors))
+    return Swept.total(swept)
 
 
 def sweep_partition(left: Leftovers, means: Means, errors: list[str], *, for_space: bool = False) -> Swept:

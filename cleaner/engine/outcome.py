@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from cleaner.engine.figures import NO_CHANGE, DiskFigures
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason
 
@@ -27,7 +28,10 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """Figures of one partition. ``deleted_bytes`` are renamed or unlinked, ``freed_bytes`` are unlinked."""
+    """Figures of one partition. ``deleted_bytes`` are renamed or unlinked, ``freed_bytes`` are unlinked.
+
+    Both are sizes of files; ``space`` has what their blocks take.
+    """
 
     basis: Basis
     deleted_segments: int = 0
@@ -39,6 +43,8 @@ class PartitionResult:
     records_kept: int = 0
     records_unkeyed: int = 0
     """Records without a key, which the compaction drops."""
+    space: DiskFigures = NO_CHANGE
+    """What the disk gets of it; of a compaction that is not read, nothing."""
     map_utilisation: float = 0.0
     """Share of the offset map that the compaction used; 1 where it did not suffice at once."""
     seconds: float = 0.0
@@ -56,6 +62,7 @@ class PartitionResult:
             deleted_segments=self.deleted_segments + len(deletion.segments),
             deleted_bytes=self.deleted_bytes + deletion.size_bytes,
             freed_bytes=self.freed_bytes + (deletion.size_bytes if at_once else 0),
+            space=self.space.plus(DiskFigures.left(deletion.frees_bytes, at_once=at_once)),
         )
 
     def with_compaction(self, compaction: Compaction, done: Compacted) -> PartitionResult:
@@ -70,6 +77,7 @@ class PartitionResult:
             compacted_from_bytes=compaction.size_bytes,
             compacted_to_bytes=done.size_bytes,
             freed_bytes=self.freed_bytes + done.freed_bytes,
+            space=self.space.plus(done.space),
             records_read=done.records_read,
             records_kept=done.records_kept,
             records_unkeyed=done.unkeyed,
@@ -83,6 +91,7 @@ class PartitionResult:
             deleted_segments=before.deleted_segments + self.deleted_segments,
             deleted_bytes=before.deleted_bytes + self.deleted_bytes,
             freed_bytes=before.freed_bytes + self.freed_bytes,
+            space=before.space.plus(self.space),
             seconds=before.seconds + self.seconds,
         )
 
@@ -94,7 +103,9 @@ class Outcome:
     dry_run: bool
     results: Mapping[PartitionKey, PartitionResult]
     swept_bytes: int = 0
-    """Freed of files that earlier runs, or a broker, had renamed to ``.deleted``."""
+    """The size of the unlinked files that earlier runs, or a broker, had renamed to ``.deleted``."""
+    swept_disk_bytes: int = field(default=0, kw_only=True)
+    """What the disk gets back of them."""
     seconds: float = 0.0
     interrupted: bool = False
     errors: tuple[str, ...] = field(default=())
@@ -122,6 +133,7 @@ class Outcome:
             second,
             results={**self.results, **later},
             swept_bytes=self.swept_bytes + second.swept_bytes,
+            swept_disk_bytes=self.swept_disk_bytes + second.swept_disk_bytes,
             seconds=self.seconds + second.seconds,
             errors=tuple(dict.fromkeys((*self.errors, *second.errors))),
             full_log_dirs={**self.full_log_dirs, **second.full_log_dirs},

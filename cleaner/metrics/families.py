@@ -111,7 +111,7 @@ KEPT: Final = _log_dir("kept_bytes", "Size of the segments that stay, by reason.
 FIGURES: Final = {
     "deleted_segments": "Number of deleted segments",
     "deleted_bytes": "Size of the deleted segments, index files included,",
-    "freed_bytes": "Bytes of deleted and replaced segments that were unlinked",
+    "freed_bytes": "Size of the files of deleted and replaced segments that were unlinked",
     "compacted_segments": "Number of segments that compactions read",
     "compaction_read_bytes": "Bytes that compactions read",
     "compaction_written_bytes": "Bytes that compactions left",

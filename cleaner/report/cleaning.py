@@ -82,6 +82,7 @@ def _log_dir(planned: LogDirPlan) -> dict[str, Any]:
         "locked_by": facts.locked_by,
         "free_bytes": facts.free_bytes,
         "size_bytes": facts.size_bytes,
+        "disk_bytes": facts.disk_bytes,
     }
 
 
@@ -168,8 +169,11 @@ def _result(result: PartitionResult) -> dict[str, Any]:
         "deleted_segments": result.deleted_segments,
         "deleted_bytes": result.deleted_bytes,
         "freed_bytes": result.freed_bytes,
+        "freed_disk_bytes": result.space.freed_disk_bytes,
+        "reclaimed_disk_bytes": result.space.reclaimed_disk_bytes,
         "compacted_from_bytes": result.compacted_from_bytes,
         "compacted_to_bytes": result.compacted_to_bytes,
+        **({"index_saved_bytes": result.space.index_saved_bytes} if result.compacted_from_bytes else {}),
         "records_read": result.records_read,
         "records_kept": result.records_kept,
         **_unkeyed(result),
@@ -188,6 +192,11 @@ def _totals(totals: Totals, outcome: Outcome) -> dict[str, Any]:
         "bytes_before": totals.bytes_before,
         "bytes_after": totals.bytes_before - totals.reclaimed_bytes,
         "reclaimed_bytes": totals.reclaimed_bytes,
+        "disk_bytes_before": totals.disk_bytes_before,
+        "reclaimed_disk_bytes": totals.space.reclaimed_disk_bytes,
+        "freed_disk_bytes": totals.space.freed_disk_bytes,
+        "unlinked_bytes": outcome.swept_bytes,
+        "unlinked_disk_bytes": outcome.swept_disk_bytes,
         "partitions": totals.partitions,
         "failed": totals.failed,
         "seconds": round(outcome.seconds, 3),

@@ -11,7 +11,7 @@ from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.forecast.runways import opening
-from cleaner.report.page import ATTENTION, LINES_MAX, Page, counted, size
+from cleaner.report.page import ATTENTION, LINES_MAX, Page, counted, size, sparse
 from cleaner.report.rollup.listing import list_order, list_topics
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted, summarize
@@ -88,7 +88,8 @@ def _every_segment(page: Page, plan: Plan, outcome: Outcome) -> None:
 def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> None:
     facts, at_once = planned.facts, plan.request.is_at_once
     page.line(
-        f"{facts.path}: {size(facts.size_bytes)} in {counted(len(planned.partitions), 'partition')}, "
+        f"{facts.path}: {sparse(facts.size_bytes, facts.disk_bytes)} in "
+        f"{counted(len(planned.partitions), 'partition')}, "
         f"{size(facts.free_bytes)} free on its file system",
         "bold",
     )

@@ -188,6 +188,11 @@ def two_sizes(one_bytes: int, other_bytes: int) -> tuple[str, str]:
     return f"{one_bytes:,} Bytes", f"{other_bytes:,} Bytes"
 
 
+def sparse(size_bytes: int, disk_bytes: int) -> str:
+    """Return the size of files; with what their blocks take, if that is less than half, as of preallocated indexes."""
+    return f"{size(size_bytes)} ({size(disk_bytes)} on disk)" if 2 * disk_bytes < size_bytes else size(size_bytes)
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as ``1 segment`` or ``1,200 segments``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

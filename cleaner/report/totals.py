@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cleaner.engine.figures import DiskFigures
 from cleaner.engine.outcome import Basis, Outcome
 from policies.plan import PartitionPlan, Plan
 
@@ -29,6 +30,9 @@ class Totals(NamedTuple):
     """The dirty bytes of the partitions that are compacted."""
     records_unkeyed: int
     """Records without a key that compactions drop, as far as the data was read."""
+    space: DiskFigures
+    """What the disk gets of the deletions, and of the compactions as far as they were read."""
+    disk_bytes_before: int
     is_estimate: bool
     """Whether ``compacted_to_bytes`` is an upper bound, because the data was not read."""
 
@@ -52,18 +56,16 @@ class Totals(NamedTuple):
             compacted_to_bytes=sum(result.compacted_to_bytes for result in compacted),
             dirty_bytes=sum(p.section.dirty_bytes for p in plan.partitions if p.section and _is_compacted(p, outcome)),
             records_unkeyed=sum(result.records_unkeyed for result in compacted),
+            space=DiskFigures.total(result.space for result in results),
+            disk_bytes_before=sum(log_dir.facts.disk_bytes for log_dir in plan.log_dirs),
             is_estimate=any(result.basis is Basis.ESTIMATE for result in compacted),
         )
 
     @property
     def reclaimed_bytes(self) -> int:
-        """The bytes by which the log dirs shrink, once the ``.deleted`` files are unlinked, too."""
-        return self.deleted_bytes + self.compacted_from_bytes - self.compacted_to_bytes
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes of files that this run renamed to ``.deleted`` and that still exist."""
-        return self.deleted_bytes + self.compacted_from_bytes - self.freed_bytes
+        """The bytes by which the ``.log`` and index files shrink, once the ``.deleted`` files are unlinked, too."""
+        compacted_bytes = self.compacted_from_bytes - self.compacted_to_bytes
+        return self.deleted_bytes + compacted_bytes + self.space.index_saved_bytes
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:

@@ -39,8 +39,8 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
 
     It counts the segments behind the newest one that is older than the window, else those behind the oldest one. Their
     bytes were written after the newest record of that one. With one segment only nothing is known, unless that is older
-    than the window: then nothing was written since. Nor is anything known within six hours; within one hour, if older
-    segments were deleted.
+    than the window: then nothing was written since. Nor is anything known if the segments span less than six hours,
+    however long ago; one hour, if older segments were deleted.
 
     Args:
         log: the facts of one partition.
@@ -56,7 +56,8 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
             return Births(born_bytes, age_ms)
         if place == 0:
             least_ms = SPAN_OF_THE_REST_MS_MIN if log.log_start_offset else SPAN_MS_MIN
-            return Births(born_bytes, age_ms) if len(log.segments) > 1 and age_ms >= least_ms else None
+            spanned_ms = _born_ms(log.segments[-1], now_ms) - _born_ms(segment, now_ms)
+            return Births(born_bytes, age_ms) if len(log.segments) > 1 and spanned_ms >= least_ms else None
         born_bytes += segment.size_bytes
     return None
 

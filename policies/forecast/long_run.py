@@ -27,6 +27,11 @@ class LongRun(NamedTuple):
     growing_bytes_per_day: int = 0
     unknown: int = 0
 
+    @property
+    def is_known(self) -> bool:
+        """False if some partitions are unknown and the others come to nothing: 0 bytes would be no answer."""
+        return not self.unknown or self.size_bytes > 0 or self.growing_bytes_per_day > 0
+
 
 UNKNOWN: Final = LongRun(unknown=1)
 _EVER_MS: Final = 100 * 365 * DAY_MS

@@ -106,7 +106,7 @@ def runway(volume: Volume, plan: Plan) -> Runway:
     counted, rate = 0, 0.0
     for planned in partitions:
         gone = planned.deletion.segments if planned.deletion else ()
-        drops[0] += sum(segment.size_bytes + segment.companions_bytes for segment in gone)
+        drops[0] += sum(segment.frees_bytes for segment in gone)
         born = None if is_left_out(planned) else births(planned.facts, now_ms)
         if born is not None:
             counted, rate = counted + 1, rate + born.bytes_per_ms
@@ -136,7 +136,7 @@ def _add_expiries(planned: PartitionPlan, gone: int, now_ms: int, drops: Counter
     for segment in planned.facts.segments[gone:]:
         newest_ms = max(newest_ms, segment.largest_timestamp_ms)
         hour = -(-(newest_ms + planned.policy.retention_ms - now_ms) // _HOUR_MS)
-        drops[max(hour, 0)] += segment.size_bytes + segment.companions_bytes
+        drops[max(hour, 0)] += segment.frees_bytes
 
 
 def _full_after_ms(changes: Iterable[_Change], free_bytes: int) -> float:

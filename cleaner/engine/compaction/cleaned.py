@@ -108,6 +108,19 @@ class CleanedSegment:
         """Return the size of the log so far."""
         return self._log_file.size_bytes if self._log_file else 0
 
+    def measured(self) -> dict[FileKind, int]:
+        """Return kind -> the size that the file would have; the last call, where nothing is written."""
+        self._seal_time_index()
+        return {
+            FileKind.LOG: self.size_bytes,
+            **{kind: len(content) for kind, content in self._indexes().items()},
+        }
+
+    def _indexes(self) -> dict[FileKind, bytearray]:
+        """Return the index files to write; a transaction index without an entry is none."""
+        always = {FileKind.INDEX: self._index, FileKind.TIME_INDEX: self._time_index}
+        return {**always, FileKind.TXN_INDEX: self._aborted} if self._aborted else always
+
     def seal(self, mtime_ns: int, *, is_cold: bool) -> Segment:
         """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace.
 
@@ -123,19 +136,12 @@ class CleanedSegment:
             self._log.let_go()
         self._log.set_mtime(mtime_ns)
         self._log.close()
-        contents = {
-            FileKind.INDEX: self._index,
-            FileKind.TIME_INDEX: self._time_index,
-            FileKind.TXN_INDEX: self._aborted,
-        }
-        kinds = [FileKind.LOG]
+        contents = self._indexes()
         for kind, content in contents.items():
-            if content or kind is not FileKind.TXN_INDEX:
-                self._write(kind, content, mtime_ns)
-                kinds.append(kind)
+            self._write(kind, content, mtime_ns)
         self.fs.fsync_dir(self.directory, Purpose.CLEAN)
         self._is_sealed = True
-        names = [SegmentFileName(self.base_offset, kind, self.state) for kind in kinds]
+        names = [SegmentFileName(self.base_offset, kind, self.state) for kind in (FileKind.LOG, *contents)]
         files = {name.kind: SegmentFile.at(self.directory, name, self.suffix) for name in names}
         return Segment(self.directory, self.base_offset, files)
 

@@ -20,6 +20,7 @@ from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.survivors import Finder, is_dirty
 from cleaner.engine.compaction.targets import Destination, InPlace, IntoCopy, Nowhere
 from cleaner.engine.deletion import check_unchanged
+from cleaner.engine.figures import DiskFigures
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means
 from cleaner.engine.uncleanable import HeldBack
@@ -117,6 +118,8 @@ class Compacted(NamedTuple):
     """What the cleaner checkpoint is to say: the next round's first dirty offset."""
     freed_bytes: int = 0
     """Of the files that the round replaced and unlinked."""
+    space: DiskFigures = DiskFigures()
+    """What the disk gets of it."""
     map_utilisation: float = 0.0
     """Share of the offset map that was used; 1 where it did not suffice at once."""
 
@@ -138,7 +141,7 @@ def compact(round_: Round, means: Means) -> Compacted:
 
 def measure(round_: Round, means: Means) -> Compacted:
     """Return what ``compact`` would leave, byte for byte, and write nothing. Needs no lock. Raises: as ``compact``."""
-    target = Nowhere(round_.listing.directory, round_.policy.index_interval_bytes)
+    target = Nowhere(round_.listing.directory, round_.policy.index_interval_bytes, at_once=round_.is_at_once)
     return _run(round_, means, target, is_locked=False)
 
 
@@ -184,6 +187,7 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
         kept,
         survivors.count.unkeyed,
         survivors.end_offset,
+        space=target.space,
         map_utilisation=survivors.map_utilisation,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Protocol
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.passes import Group
 from cleaner.engine.deletion import retire_snapshots
+from cleaner.engine.figures import NO_CHANGE, DiskFigures, exchanged, expected
 from cleaner.engine.means import Stopped
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Unwritten
@@ -21,6 +23,9 @@ from storage.segment import Segment, SegmentFile
 
 class Destination(Protocol):
     """Takes the groups of a round in ascending order."""
+
+    space: DiskFigures
+    """What came of the segments that were replaced."""
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Return the segment that a group is written into."""
@@ -49,6 +54,7 @@ class InPlace:
     """Asked before each swap."""
     freed_bytes: int = 0
     """Of the files that were replaced and unlinked."""
+    space: DiskFigures = NO_CHANGE
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Write ``.cleaned`` files beside the sources."""
@@ -74,7 +80,9 @@ class InPlace:
             self.freed_bytes += remove_retired(self.fs, segments)
 
     def _swap(self, segments: Sequence[Segment], sealed: Segment) -> None:
+        space = exchanged(segments, sealed, at_once=self.at_once)
         swap_in(self.fs, sealed, segments)
+        self.space = self.space.plus(space)
         retire_snapshots(self.fs, self.listing, segments[1:])  # of bases that the group's segment took in
 
     def keep(self, segment: Segment) -> None:
@@ -92,6 +100,7 @@ class IntoCopy:
     """Copies a segment as it is."""
     absorbed: list[Segment] = field(default_factory=list)
     """Segments that others took in: their bases are no segment's any more."""
+    space: DiskFigures = NO_CHANGE
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Writes the files under their final names."""
@@ -100,12 +109,14 @@ class IntoCopy:
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Make it last; nothing is replaced."""
         segments = [walked.span.segment for _, walked in group]
-        cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
+        sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
+        self.space = self.space.plus(exchanged(segments, sealed, at_once=False))
         self.absorbed += segments[1:]
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
         """Take what another process wrote, fsynced, in the copy under names that mean nothing."""
         renamed(self.fs, written, FileState.PLAIN)
+        self.space = self.space.plus(exchanged(segments, written, at_once=False))
         self.absorbed += segments[1:]
 
 
@@ -124,13 +135,19 @@ class Nowhere:
 
     directory: Path
     index_interval_bytes: int
+    at_once: bool = field(default=False, kw_only=True)
+    """Whether the sources would be unlinked at once."""
+    space: DiskFigures = NO_CHANGE
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Only counts its bytes."""
         return CleanedSegment(Unwritten(), self.directory, base_offset, self.index_interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
-        """Do nothing: nothing is written."""
+        """Count the blocks; nothing is written."""
+        segments = [walked.span.segment for _, walked in group]
+        block_bytes = os.statvfs(self.directory).f_frsize
+        self.space = self.space.plus(expected(segments, cleaned.measured(), block_bytes, at_once=self.at_once))
 
     def keep(self, segment: Segment) -> None:
         """Do nothing: nothing is written."""

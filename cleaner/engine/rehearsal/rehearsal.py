@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.engine.leftovers import leftovers_of
+from cleaner.engine.leftovers import Swept, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.uncleanable import HeldBack
 from cleaner.errors import told
-from policies.plan import Compaction, LogDirPlan, PartitionPlan, Request, path_of
+from policies.plan import Compaction, PartitionPlan, Plan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
@@ -44,14 +44,12 @@ class Rehearsal:
             measured = replace(begun, error=told(error))
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
-    def swept_bytes(self, plan: LogDirPlan) -> int:
-        """Return the bytes of the leftovers that are due, or will be at the later moment that was asked for."""
+    def swept(self, plan: Plan) -> Swept:
+        """Return the figures of the leftovers that are due, or will be at the later moment that was asked for."""
         now_ms = max(self._means.clock.now_ms(), self._request.now_ms)
-        return sum(
-            file.identity.size_bytes
-            for left in leftovers_of(plan, self._request.delete_delay_ms)
-            for file in left.due(now_ms)
-        )
+        delay_ms = self._request.delete_delay_ms
+        left = (left for log_dir_plan in plan.log_dirs for left in leftovers_of(log_dir_plan, delay_ms))
+        return Swept.of([file for one in left for file in one.due(now_ms)])
 
     def _expected(self, partition: PartitionPlan) -> PartitionResult:
         """A compaction's output is not known without reading; at most its input, and that is what is said."""

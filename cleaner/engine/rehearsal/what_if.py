@@ -133,7 +133,8 @@ class Supposing:
         results = {p.key: self._result(p, rehearsal) for p in self.doable(planned).partitions if p.has_work}
         seconds = self.means.clock.seconds() - start_seconds
         runways = tuple(runway(volume, planned) for volume in self.volumes)
-        return Outcome(True, results, self.outcome.swept_bytes, seconds, runways=runways)
+        swept, disk_bytes = self.outcome.swept_bytes, self.outcome.swept_disk_bytes
+        return Outcome(True, results, swept, seconds, runways=runways, swept_disk_bytes=disk_bytes)
 
     def _result(self, partition: PartitionPlan, rehearsal: Rehearsal) -> PartitionResult:
         """Return the figures of a partition; those of an equal plan, if there was one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cleaner.engine.outcome import Basis, Outcome
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from policies.config.policy import Stated
 from policies.forecast.births import seen_ms
 from policies.forecast.long_run import LongRun, long_run, total
@@ -20,8 +20,10 @@ class Supposed:
 
     Attributes:
         partitions: their number, those that cannot be read left out.
-        size_bytes: their ``.log`` and index files now.
-        freed_bytes: what a run now would free of that; of a compaction whose data was not read, nothing.
+        size_bytes: the size of their ``.log`` and index files now.
+        freed_bytes: what a run now would take off that; of a compaction whose data was not read, nothing.
+        disk_bytes: the blocks of these files.
+        freed_disk_bytes: what the disk would get back of them.
         compacted_bytes: the ``.log`` files that a run now would compact.
         long_run: what they come to hold.
         held_back: partitions that a guard rail holds back.
@@ -33,6 +35,8 @@ class Supposed:
     partitions: int = 0
     size_bytes: int = 0
     freed_bytes: int = 0
+    disk_bytes: int = 0
+    freed_disk_bytes: int = 0
     compacted_bytes: int = 0
     long_run: LongRun = field(default_factory=LongRun)
     held_back: int = 0
@@ -45,6 +49,11 @@ class Supposed:
         """The bytes that stay, index files included."""
         return self.size_bytes - self.freed_bytes
 
+    @property
+    def kept_disk_bytes(self) -> int:
+        """The blocks that stay in use."""
+        return self.disk_bytes - self.freed_disk_bytes
+
     @classmethod
     def of(cls, partition: PartitionPlan, outcome: Outcome, now_ms: int) -> Supposed:
         """Return the figures of one partition. ``now_ms``: the moment up to which it is known what was written."""
@@ -54,7 +63,9 @@ class Supposed:
         return cls(
             partitions=1,
             size_bytes=sum(sizes),
-            freed_bytes=result.deleted_bytes + compacted_bytes - result.compacted_to_bytes if result else 0,
+            freed_bytes=_freed_bytes(result) if result else 0,
+            disk_bytes=partition.facts.disk_bytes,
+            freed_disk_bytes=result.space.reclaimed_disk_bytes if result else 0,
             compacted_bytes=compacted_bytes,
             long_run=long_run(partition, now_ms),
             held_back=int(partition.guard is not None),
@@ -73,7 +84,15 @@ class Supposed:
         )
 
 
-_COUNTED: Final = ("partitions", "size_bytes", "freed_bytes", "compacted_bytes", "held_back", "failed", "unknown")
+_COUNTED: Final = (
+    *("partitions", "size_bytes", "freed_bytes", "disk_bytes", "freed_disk_bytes", "compacted_bytes"),
+    *("held_back", "failed", "unknown"),
+)
+
+
+def _freed_bytes(result: PartitionResult) -> int:
+    compacted_bytes = result.compacted_from_bytes - result.compacted_to_bytes
+    return result.deleted_bytes + compacted_bytes + result.space.index_saved_bytes
 
 
 @dataclass(frozen=True, slots=True)

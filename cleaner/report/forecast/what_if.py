@@ -63,12 +63,14 @@ def _value(stated: Stated | None) -> Any:
 
 def _figures(supposed: Supposed) -> dict[str, Any]:
     steady = supposed.long_run
-    is_known = steady.unknown < supposed.partitions
+    is_known = steady.is_known and steady.unknown < supposed.partitions
     return {
         "partitions": supposed.partitions,
         "bytes": supposed.size_bytes,
         "freed_bytes": supposed.freed_bytes,
         "kept_bytes": supposed.kept_bytes,
+        "disk_bytes": supposed.disk_bytes,
+        "freed_disk_bytes": supposed.freed_disk_bytes,
         "compacted_from_bytes": supposed.compacted_bytes,
         "basis": (Basis.ESTIMATE if supposed.is_estimate else Basis.EXACT).value,
         "long_run_bytes": steady.size_bytes if is_known else None,

@@ -34,8 +34,8 @@ def fill(page: Page, questions: Sequence[Supposals]) -> None:
         _Table(page, supposals).fill()
     page.line()
     page.line(
-        "FREED and KEPT: what a run would free, and what is then left, index files included. LONG RUN: what the .log "
-        f"files come to if they go on being written as in the last {WINDOW_MS // DAY_MS} days."
+        "FREED and KEPT: the blocks that a run would free, and those then left, index files included. LONG RUN: "
+        f"what the .log files come to if they go on being written as in the last {WINDOW_MS // DAY_MS} days."
     )
     page.line("DRY RUN - nothing was changed.", ATTENTION)
 
@@ -122,27 +122,27 @@ class _Table:
         def difference(topic: str) -> tuple[int, ...]:
             one, others = in_force[topic], [a.topics[topic] for a in self._supposals.asked if topic in a.topics]
             return (
-                max((abs(other.freed_bytes - one.freed_bytes) for other in others), default=0),
+                max((abs(other.freed_disk_bytes - one.freed_disk_bytes) for other in others), default=0),
                 max((abs(other.compacted_bytes - one.compacted_bytes) for other in others), default=0),
                 int(any(other != one for other in others)),
             )
 
         ranks = {topic: difference(topic) for topic in in_force}
-        ranked = sorted(in_force, key=lambda topic: (ranks[topic], in_force[topic].size_bytes), reverse=True)
+        ranked = sorted(in_force, key=lambda topic: (ranks[topic], in_force[topic].disk_bytes), reverse=True)
         return [t for t in ranked if any(ranks[t])], [t for t in ranked if not any(ranks[t])]
 
     def _cells(self, supposed: Supposed) -> tuple[str, ...]:
-        acts = [supposed.freed_bytes, *([supposed.compacted_bytes] if self._compacts else [])]
+        acts = [supposed.freed_disk_bytes, *([supposed.compacted_bytes] if self._compacts else [])]
         is_untouched = supposed.unknown == supposed.partitions
         return (
             *("-" if is_untouched else size(size_bytes) for size_bytes in acts),
-            size(supposed.kept_bytes),
-            _long_run(supposed.long_run, supposed.partitions),
+            size(supposed.kept_disk_bytes),
+            _long_run(supposed.long_run),
         )
 
     def _rest(self, topics: Sequence[str], words: str) -> None:
         if topics:
-            size_bytes = sum(self._supposals.in_force.topics[topic].size_bytes for topic in topics)
+            size_bytes = sum(self._supposals.in_force.topics[topic].disk_bytes for topic in topics)
             self._page.line(f"and {counted(len(topics), 'more topic')}, {size(size_bytes)}, that {words}; -v lists all")
 
     def _notes(self) -> None:
@@ -155,7 +155,7 @@ class _Table:
         if internal := [topic for topic in unhit if is_internal(topic)]:
             where = "which take it only from the cluster metadata or their exact name under [topics]"
             page.line(f"Not hit: {counted(len(internal), 'topic')} named __*, {where}", hanging=2)
-        if any(0 < (found := answer.total).long_run.unknown < found.partitions for answer in self._supposals.all):
+        if any((found := answer.total.long_run).unknown and found.is_known for answer in self._supposals.all):
             why = "compacted, not touched, or written for too short a time"
             page.line(f"* without the partitions whose long run is not known: {why}", hanging=2)
         if any(answer.total.is_estimate for answer in self._supposals.all):
@@ -197,8 +197,8 @@ def _is_hit(answer: Supposition, topic: str) -> bool:
     return bool(answer.value and topic in answer.stated and answer.stated[topic].layer is answer.value.layer)
 
 
-def _long_run(found: LongRun, partitions: int) -> str:
-    if found.unknown and found.unknown == partitions:
+def _long_run(found: LongRun) -> str:
+    if not found.is_known:
         return "not known"
     some = " *" if found.unknown else ""
     if found.growing_bytes_per_day:

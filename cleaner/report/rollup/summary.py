@@ -90,12 +90,12 @@ def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
 
 def _freed(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
     """Return what the file systems have gained, and what they gain when; empty if there is nothing to say."""
-    reclaimed_bytes, swept_bytes = totals.reclaimed_bytes, outcome.swept_bytes
-    if not (totals.deleted_segments or totals.compacted_partitions or swept_bytes):
+    reclaimed_bytes, swept_bytes = totals.space.reclaimed_disk_bytes, outcome.swept_disk_bytes
+    if not (totals.deleted_segments or totals.compacted_partitions or outcome.swept_bytes):
         return ""
-    later_bytes = 0 if plan.request.is_at_once else totals.waiting_bytes
+    later_bytes = 0 if plan.request.is_at_once else totals.space.waiting_disk_bytes
     now_bytes = reclaimed_bytes + swept_bytes - later_bytes
-    of = f"of {size(totals.bytes_before + swept_bytes)}"  # the logs, and files that no log has any more
+    of = f"of {size(totals.disk_bytes_before + swept_bytes)}"  # the logs, and files that no log has any more
     if totals.is_estimate:
         if not reclaimed_bytes + swept_bytes:
             return "what compaction saves, which nobody knows without --exact"

@@ -156,6 +156,7 @@ class Bulk:
             prepared.count.unkeyed,
             round_.compaction.round.end_offset,
             target.freed_bytes if isinstance(target, InPlace) else 0,
+            target.space,
         )
 
     def _survey(self, batch: Sequence[_Prepared]) -> None:

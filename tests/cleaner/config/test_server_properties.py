@@ -12,7 +12,7 @@ from storage.errors import InvalidConfig
 from tests.cleaner.engine.test_one_moment import drawn
 
 NOT_A_BROKERS = {
-    "holds no setting of a broker": "# nothing\nlog.retention.ms=1\n",
+    "has no key that tells a broker's file, such as node.id or log.dirs": "# nothing\nlog.retention.ms=1\n",
     "is the meta.properties of a log dir": "version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=def\n",
     "is a TOML file, which --config takes": 'log.dirs = ["/x"]\n',
 }

@@ -150,3 +150,9 @@ def test_metrics_of_a_run_go_where_the_file_says() -> None:
 def test_metrics_settings_that_are_wrong(line: str, told: str) -> None:
     (problem,) = problems(f"[metrics]\n{line}\n")
     assert told in problem
+
+
+def test_a_key_names_its_file_by_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = parse_settings("[defaults]\nretention.ms = 5", Path("c.toml")).defaults["retention.ms"]
+    assert (said.origin, said.file) == ("c.toml line 2", str(tmp_path / "c.toml"))

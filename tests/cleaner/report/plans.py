@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cleaner.engine.figures import DiskFigures
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from policies import Plan, Request, plan
 from policies.config.policy import TopicPolicy
@@ -40,7 +41,7 @@ def an_empty_partition(name: str) -> PartitionFacts:
 def unreadable(name: str, error: str) -> UnreadablePartition:
     """A partition that could not be read."""
     topic, _, partition = name.rpartition("-")
-    return UnreadablePartition(TopicPartition(topic, int(partition)), "/data", error, 5 * MIB)
+    return UnreadablePartition(TopicPartition(topic, int(partition)), "/data", error, 5 * MIB, 5 * MIB)
 
 
 def a_plan(
@@ -49,7 +50,7 @@ def a_plan(
     errors: tuple[str, ...] = (),
 ) -> Plan:
     """The plan of one log dir with these partitions."""
-    facts = LogDirFacts("/data", locked_by, 1 << 34, 100 * MIB, partitions, errors)
+    facts = LogDirFacts("/data", locked_by, 1 << 34, 100 * MIB, partitions, errors, disk_bytes=100 * MIB)
     return plan([facts], lambda facts: POLICIES[facts.topic_partition.topic], Request(NOW_MS))
 
 
@@ -60,7 +61,7 @@ def a_dry_run(planned: Plan) -> Outcome:
         if p.has_work:
             result = PartitionResult(Basis.EXACT)
             if p.deletion:
-                result = replace(result, deleted_segments=len(p.deletion.segments), deleted_bytes=p.deletion.size_bytes)
+                result = result.with_deletion(p.deletion, at_once=False)
             if p.compaction:
                 size_bytes = p.compaction.size_bytes
                 result = replace(
@@ -68,6 +69,7 @@ def a_dry_run(planned: Plan) -> Outcome:
                     basis=Basis.ESTIMATE,
                     compacted_from_bytes=size_bytes,
                     compacted_to_bytes=size_bytes // 2,
+                    space=result.space.plus(DiskFigures(size_bytes, added_disk_bytes=size_bytes // 2)),
                 )
             results[p.facts.log_dir, p.facts.topic_partition] = result
     return Outcome(True, results, seconds=0.25)
@@ -90,4 +92,4 @@ def a_run(planned: Plan) -> Outcome:
 def _segment(base_offset: int, age_days: float) -> SegmentFacts:
     newest_ms = NOW_MS - round(age_days * DAY_MS)
     identity = FileIdentity(1, base_offset, MIB, newest_ms * 1_000_000)
-    return SegmentFacts(base_offset, MIB, 4096, 2048, 2048, newest_ms, newest_ms, identity)
+    return SegmentFacts(base_offset, MIB, 4096, 2048, 2048, newest_ms, newest_ms, identity, disk_bytes=MIB + 4096)

@@ -40,10 +40,25 @@ RESULT_KEYS = [
     "deleted_segments",
     "deleted_bytes",
     "freed_bytes",
+    "freed_disk_bytes",
+    "reclaimed_disk_bytes",
     "compacted_from_bytes",
     "compacted_to_bytes",
     "records_read",
     "records_kept",
+    "seconds",
+]
+TOTAL_KEYS = [
+    "bytes_before",
+    "bytes_after",
+    "reclaimed_bytes",
+    "disk_bytes_before",
+    "reclaimed_disk_bytes",
+    "freed_disk_bytes",
+    "unlinked_bytes",
+    "unlinked_disk_bytes",
+    "partitions",
+    "failed",
     "seconds",
 ]
 SEGMENT_BYTES = MIB + 4096
@@ -57,16 +72,14 @@ def test_document_has_every_key_of_the_schema_in_order() -> None:
     planned = a_plan(a_partition("clicks-0", 9, 1), unreadable("orders-1", "no"))
     found = CleaningReport(planned, a_dry_run(planned)).document()
     assert list(found) == ["schema", "now", "dry_run", "engine", "log_dirs", "partitions", "totals"]
-    assert list(found["log_dirs"][0]) == ["path", "locked_by", "free_bytes", "size_bytes"]
+    assert list(found["log_dirs"][0]) == ["path", "locked_by", "free_bytes", "size_bytes", "disk_bytes"]
     assert [list(partition) for partition in found["partitions"]] == [PARTITION_KEYS] * 2
     segment = found["partitions"][0]["segments"][0]
     assert list(segment) == (["base_offset", "last_offset_max", "newest_timestamp_ms", "bytes", "action", "reason"])
     assert list(segment["reason"]) == ["code", "text", "until_ms", "limit"]
     assert list(segment["reason"]["limit"]) == ["key", "value", "layer", "file", "line", "actual"]
     assert list(found["partitions"][0]["result"]) == RESULT_KEYS
-    assert list(found["totals"]) == (
-        ["bytes_before", "bytes_after", "reclaimed_bytes", "partitions", "failed", "seconds"]
-    )
+    assert list(found["totals"]) == TOTAL_KEYS
 
 
 def test_head_names_schema_moment_and_engine() -> None:

@@ -201,17 +201,17 @@ class TestWhatIsFree:
 
     @pytest.mark.parametrize("swept_bytes", [0, MIB // 2, 5 * MIB])
     def test_now_and_later_add_up_to_what_a_run_without_delay_frees(self, swept_bytes: int) -> None:
-        outcome = replace(a_run(self.PLAN), swept_bytes=swept_bytes)
+        outcome = replace(a_run(self.PLAN), swept_bytes=swept_bytes, swept_disk_bytes=swept_bytes)
         figures = [float(n) for n in re.findall(r"(?:Freed +|; )([\d.]+) MiB (?:of|more at)", self.freed(outcome))]
         at_once = self.freed(outcome, delete_delay_ms=0)
         assert f"{sum(figures):.1f} MiB of" in at_once
 
     def test_files_of_earlier_runs_count_on_both_sides(self) -> None:
-        swept = replace(a_run(self.PLAN), swept_bytes=300 * MIB)
+        swept = replace(a_run(self.PLAN), swept_bytes=300 * MIB, swept_disk_bytes=300 * MIB)
         assert self.freed(swept, delete_delay_ms=0) == "Freed          302.0 MiB of 400.0 MiB"
 
     def test_what_earlier_runs_left_is_free_now(self) -> None:
-        swept = replace(a_run(self.PLAN), swept_bytes=5 * MIB)
+        swept = replace(a_run(self.PLAN), swept_bytes=5 * MIB, swept_disk_bytes=5 * MIB)
         assert "4.0 MiB of 105.0 MiB; 3.0 MiB more at 08:02 UTC" in self.freed(swept)
 
     def test_at_once_all_of_it_is(self) -> None:

@@ -89,3 +89,16 @@ def test_a_partition_without_a_record_holds_nothing_whatever_its_policy() -> Non
 def test_a_partition_on_hold_is_not_known() -> None:
     facts = replace(a_log().segments(50, 50, newest_ms=NOW_MS - 10 * DAY_MS).facts(), held_since_ms=NOW_MS)
     assert long_run(plan_partition(facts, a_policy(), Request(NOW_MS)), NOW_MS) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("found", "is_known"),
+    [
+        (LongRun(0, 0, 7), False),  # beside empty partitions, which come to 0 bytes
+        (LongRun(0, 0, 0), True),
+        (LongRun(1, 0, 7), True),
+        (LongRun(0, 1, 7), True),
+    ],
+)
+def test_nothing_is_no_answer_where_partitions_are_unknown(found: LongRun, is_known: bool) -> None:
+    assert found.is_known is is_known

@@ -190,6 +190,8 @@ def test_json_has_the_plan_as_it_is_and_the_answers_beside_it() -> None:
         "bytes": 15 * (MIB + 4096),
         "freed_bytes": 10 * MIB + 9 * 4096,
         "kept_bytes": 5 * MIB + 6 * 4096,
+        "disk_bytes": 15 * MIB,
+        "freed_disk_bytes": 10 * MIB,
         "compacted_from_bytes": 2 * MIB,
         "basis": "estimate",
         "long_run_bytes": 4427321,
