@@ -18,6 +18,7 @@ from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.fates import SegmentFate
 from policies.explaining.words import counted, size
 from policies.facts import NO_TIMESTAMP
+from policies.guards import may_drop_unkeyed
 from policies.plan import PartitionPlan
 from policies.reasons import Action, Reason, ReasonCode, duration, moment
 from policies.retention import newest
@@ -130,21 +131,40 @@ def _dirty(explained: PartitionExplanation) -> str:
 
 def _acts(explained: PartitionExplanation, page: Page) -> None:
     """Add what ``clean`` does now."""
+    again = "tries again to compact" if explained.seen.failed else "compacts"
     if explained.planned.guard is not None:
         page.line("Now   a guard rail holds clean back here", ATTENTION, hanging=6)
-        page.line(f"With --yes it {_done_by(explained.intended)}", indent=6)
-        return
-    page.line(f"Now   clean {_done_by(explained.planned)}", "bold", hanging=6)
+        page.line(f"With --yes it {_done_by(explained.intended, again)}", indent=6)
+    else:
+        page.line(f"Now   clean {_done_by(explained.planned, again)}", "bold", hanging=6)
+    if explained.intended.compaction and (failed := explained.seen.failed):
+        page.line(f"The last attempt to compact failed at {moment(failed.last_ms)}", ATTENTION, indent=6)
+    if unkeyed := _unkeyed(explained):
+        page.line(unkeyed, indent=6)
 
 
-def _done_by(planned: PartitionPlan) -> str:
+def _unkeyed(explained: PartitionExplanation) -> str:
+    """Return what a compaction does with records without a key; an empty text if all is told."""
+    planned, dropped = explained.planned, explained.seen.records_unkeyed
+    is_told = planned.guard is not None and planned.guard.code is ReasonCode.MAX_UNKEYED_RATIO
+    if is_told or not may_drop_unkeyed(explained.intended):
+        return ""
+    if dropped is None:
+        limit = planned.policy.value_of("max.unkeyed.ratio").sentence
+        return f"Records without a key are not counted, and more than {limit} hold it back: --exact counts them"
+    if not dropped:
+        return "No record without a key goes"
+    return f"{counted(dropped, 'record')} without a key {'goes' if dropped == 1 else 'go'}: compaction keeps none"
+
+
+def _done_by(planned: PartitionPlan, compacts: str) -> str:
     acts = []
     if planned.deletion:
         count = len(planned.deletion.segments)
         acts.append(f"deletes {counted(count, 'segment')} ({size(planned.deletion.size_bytes)})")
     if planned.compaction:
         count = len(planned.compaction.segments)
-        acts.append(f"compacts {counted(count, 'segment')} ({size(planned.compaction.size_bytes)})")
+        acts.append(f"{compacts} {counted(count, 'segment')} ({size(planned.compaction.size_bytes)})")
     if planned.checkpoint_offset is not None:
         acts.append(f"writes the first dirty offset {planned.checkpoint_offset} to cleaner-offset-checkpoint")
     return " and ".join(acts) or "changes nothing here"

@@ -181,6 +181,11 @@ def test_a_failed_attempt_is_told_since_when_and_why(capsys, samples: Samples, t
     assert f"{log.name} at byte" in found["text"]
     assert "CRC-32C mismatch" in found["text"]
     assert "replica or a backup" in found["remedy"]
+    explain(log_dir, "ledger-0")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Now clean tries again to compact" in told
+    assert "The last attempt to compact failed at" in told
+    assert "clean compacts" not in told
     first_ms = found["since_ms"]
     assert main(["clean", "--log-dir", str(log_dir), "--yes"]) == 1
     capsys.readouterr()
