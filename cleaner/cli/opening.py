@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_patterns, warn_of_symlinks
-from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
-from storage.names import parse_topic_partition
+from storage.errors import InvalidConfig, UnreadableFile
 
 if TYPE_CHECKING:
     from cleaner.cli.missing import Missing
@@ -177,11 +176,6 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
     except IsAPartitionDir as error:
         reason = f"is a partition directory; use its parent, --log-dir {error.path.parent}, with {error.path.name}"
         raise InvalidConfig("--log-dir", str(error.path), reason) from error
-    except NotALogDir as error:
-        if parse_topic_partition(str(error.path)) and not error.path.exists():
-            reason = "is read as a directory; a TOPIC-PARTITION goes before the options"
-            raise InvalidConfig("--log-dir", str(error.path), reason) from error
-        raise
     else:
         return log_dirs
 

@@ -283,6 +283,22 @@ def test_what_cannot_be_meant_is_refused(capsys, after: Path, arguments: tuple[s
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("operands", "words"),
+    [
+        (("--log-dir", "{}", "clicks-0", "0"), "--log-dir takes every word behind it: TOPIC-PARTITION goes before"),
+        (("clicks-0", "--log-dir", "{}", "17"), "--log-dir = '17': is read as a directory; a TOPIC-PARTITION or a"),
+        (("clicks-0", "--log-dir", "{}", f"{17:020d}.log"), "is read as a directory"),
+        (("clicks-0", "--log-dir", "{}", "clicks-1"), "is read as a directory"),
+    ],
+)
+def test_an_operand_behind_the_options_is_told_to_go_before_them(
+    capsys, after: Path, operands: tuple[str, ...], words: str
+) -> None:
+    assert main(["explain", *(one.format(after) for one in operands)]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_a_partition_that_cannot_be_read_is_a_failure(capsys, samples: Samples, tmp_path: Path) -> None:
     log_dir = samples.copy("after", tmp_path / "data", ["clicks-0"])
     (log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("0\nx\n")
