@@ -37,7 +37,7 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
         except (LogDirNotThere, UnreadableFile) as error:
             missing.append(error)
     for error in missing:
-        if error.path in named and _is_operand(error.path):
+        if error.path in named and isinstance(error, LogDirNotThere) and _is_operand(error.path):
             reason = "is read as a directory; a TOPIC-PARTITION or a SEGMENT goes before the options"
             raise InvalidConfig("--log-dir", str(error.path), reason) from error
     if missing and (named or len(missing) == len(loaded.log_dirs)):
@@ -48,9 +48,8 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
 def _is_operand(path: Path) -> bool:
     """Return whether a path that is not there is the name of a partition or of a segment."""
     text = str(path)
-    if path.exists():
-        return False
-    return bool(parse_topic_partition(text) or parse_segment_file_name(text)) or (text.isascii() and text.isdigit())
+    names_one = parse_topic_partition(text) or parse_segment_file_name(text) or (text.isascii() and text.isdigit())
+    return bool(names_one) and not path.exists()
 
 
 def _all_named(missing: Sequence[Missing]) -> Missing:

@@ -61,7 +61,8 @@ def _add_broker(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="set_options",
-        help="set a key; it overrides every other source, e.g. --set retention.ms=3d",
+        help="set a key over what every file states, e.g. --set retention.ms=3d; topics named __* take no retention.* "
+        "from it, and no topic changes between compact and delete by it alone",
     )
 
 
