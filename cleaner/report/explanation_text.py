@@ -16,7 +16,7 @@ from policies.explaining.blockers import Blocker
 from policies.explaining.changes import ComingChange
 from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.fates import SegmentFate
-from policies.explaining.words import counted, size
+from policies.explaining.words import counted, offsets, size
 from policies.facts import NO_TIMESTAMP
 from policies.guards import may_drop_unkeyed
 from policies.plan import PartitionPlan
@@ -59,7 +59,7 @@ def fill(
     else:
         page.line()
         _stretch([chosen.fate], explained, now_ms, page)
-        _contents(chosen, page)
+        _contents(chosen, explained.planned.facts.log_start_offset, page)
     _blockers(_concerning(explained.blockers, chosen), page)
     for problem in explained.seen.problems:
         page.line(f"Not known, because it cannot be read: {problem}", ATTENTION, hanging=2)
@@ -113,7 +113,8 @@ def _space(space: PartitionSpace) -> str:
 def _offsets(explained: PartitionExplanation) -> str:
     facts, stable = explained.planned.facts, explained.seen.last_stable_offset
     watermark = "unknown" if facts.high_watermark is None else str(facts.high_watermark)
-    words = f"{facts.log_start_offset} to {facts.log_end_offset}, high watermark {watermark}"
+    here = offsets(facts.log_start_offset, facts.log_end_offset).removeprefix("offsets ")
+    words = f"{here}, log end offset {facts.log_end_offset}, high watermark {watermark}"
     return words if stable is None else f"{words}, last stable offset {stable}"
 
 
@@ -125,7 +126,7 @@ def _dirty(explained: PartitionExplanation) -> str:
     since = f"{first}, never compacted" if section.is_first else first
     if not section.dirty_bytes:
         return f"{since}; nothing above it can be compacted now"
-    up_to = f"{since}, up to {section.first_uncleanable_offset}"
+    up_to = f"{since}, up to {section.first_uncleanable_offset - 1}"
     return f"ratio {section.dirty_ratio:.2f}: {size(section.dirty_bytes)} of {size(all_bytes)}; {up_to}"
 
 
@@ -219,14 +220,14 @@ def _extent(fates: Sequence[SegmentFate]) -> str:
     """Return the offsets and the timestamps of neighbouring segments."""
     first, last = fates[0], fates[-1]
     upper = last.upper_offset
-    offsets = f"offsets {first.facts.base_offset} to {upper - 1}" if upper > first.facts.base_offset else "no offset"
+    here = offsets(first.facts.base_offset, upper) if upper > first.facts.base_offset else "no offset"
     oldest_ms = min((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), default=NO_TIMESTAMP)
     newest_ms = max(fate.times.newest_ms for fate in fates)
     if newest_ms == NO_TIMESTAMP:
-        return f"{offsets}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else offsets
+        return f"{here}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else here
     if oldest_ms == NO_TIMESTAMP:
-        return f"{offsets}, records up to {moment(newest_ms)}"
-    return f"{offsets}, {moment(min(oldest_ms, newest_ms))} to {moment(newest_ms)}"
+        return f"{here}, records up to {moment(newest_ms)}"
+    return f"{here}, {moment(min(oldest_ms, newest_ms))} to {moment(newest_ms)}"
 
 
 def _told(fate: SegmentFate, planned: PartitionPlan, now_ms: int) -> Iterator[str]:
@@ -269,7 +270,7 @@ def _shown(at_ms: int) -> str:
     return moment(at_ms) if at_ms < YEAR_9999_MS else "never in practice"
 
 
-def _contents(chosen: ChosenSegment, page: Page) -> None:
+def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
     """Add all that is known of one segment."""
     contents, stamped = chosen.contents, chosen.contents.stamped
     page.line()
@@ -295,6 +296,8 @@ def _contents(chosen: ChosenSegment, page: Page) -> None:
     if chosen.offset is not None:
         page.line()
         _record(chosen, chosen.offset, page)
+        if chosen.offset < log_start_offset:
+            page.note(f"It lies below the log start offset {log_start_offset}: no consumer can read it.")
 
 
 def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:

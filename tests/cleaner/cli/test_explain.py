@@ -12,9 +12,11 @@ from typing import Any, Final
 import pytest
 
 from cleaner.cli.main import main
+from storage.names import LOG_START_OFFSET_CHECKPOINT
 from storage.records import iter_batches
 from tests.cleaner.engine.explaining.test_transactional_ids import write_transaction_state
 from tests.conftest import Samples
+from tests.partition_dirs import PartitionDir, committed, keyed
 
 DAY_MS: Final = 86_400_000
 AT: Final = "2026-11-23T00:00:00Z"
@@ -227,6 +229,17 @@ def test_one_segment_is_told_by_base_name_offset_and_timestamp(capsys, after: Pa
     told = capsys.readouterr().out
     assert "What it holds" in told
     assert "Offset 7000\n  record of" in told
+
+
+def test_offsets_below_the_log_start_are_told_from_those_of_the_log(capsys, tmp_path: Path) -> None:
+    log_dir = committed(tmp_path, PartitionDir(tmp_path, "trimmed-0").segment(0, keyed(0, "a=1", "b=1", "c=1")))
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\ntrimmed 0 2\n")
+    explain(log_dir, "trimmed-0", "--offset", "1")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "offsets 2 to 2, log end offset 3" in told
+    assert "It lies below the log start offset 2: no consumer can read it." in told
+    explain(log_dir, "trimmed-0", "--offset", "9000", status=2)
+    assert "has the offsets 2 to 2, and its files also 0 to 1" in capsys.readouterr().err
 
 
 def test_what_a_segment_holds_is_counted(capsys, after: Path) -> None:

@@ -301,7 +301,7 @@ def test_failed_attempts_are_told_with_their_cause() -> None:
 
 def test_a_checkpoint_beyond_the_end_is_named() -> None:
     cleaner = the(BlockerCode.CHECKPOINT_OUTSIDE_LOG, a_log().segments(5, 5).compacted_to(99), COMPACT)
-    assert "cleaner-offset-checkpoint says 99, but the log goes from 0 to 20" in cleaner.text
+    assert "cleaner-offset-checkpoint says 99, but the log starts at 0 and ends at 20" in cleaner.text
     watermark = the(BlockerCode.CHECKPOINT_OUTSIDE_LOG, a_log().segments(5), EXPIRING, checkpointed_high_watermark=30)
     assert (
         "replication-offset-checkpoint says 30, but the log ends at 10: 20 committed offsets are gone" in watermark.text
