@@ -53,6 +53,25 @@ def test_glob_over_topics_or_partitions_matches_in_any_of_the_log_dirs(glob, log
     assert json.loads(capsys.readouterr().out)["partitions"]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("__cluster_metadata-0", "never touched: it holds the cluster metadata"),
+        ("orders-0.0123456789abcdef0123456789abcdef-future", "never touched: a broker moves a replica there"),
+        ("orders-0.0123456789abcdef0123456789abcdef-stray", "never touched, but by doctor --sweep"),
+    ],
+)
+def test_what_is_never_touched_is_said_to_be_there(name: str, words: str, log_dir: Path, capsys) -> None:
+    (log_dir / name).mkdir(exist_ok=True)
+    for arguments in (["explain", name], ["topics", "--topic", name], ["clean", "--topic", name]):
+        assert main([*arguments, "--log-dir", str(log_dir)]) == 2
+        told = capsys.readouterr().err
+        assert words in told
+        assert "none of the log dirs" not in told
+    assert main(["topics", "--topic", "__cluster_metadata", "--log-dir", str(log_dir)]) == 2
+    assert "never touched" in capsys.readouterr().err
+
+
 def test_diff_names_the_nearest_topic_of_either_place(demo: Path, capsys) -> None:
     assert main(["diff", str(demo), str(demo), "--topic", "ordres"]) == 2
     assert "either place; did you mean orders?" in capsys.readouterr().err
