@@ -217,17 +217,19 @@ def _stretch(
 
 
 def _extent(fates: Sequence[SegmentFate]) -> str:
-    """Return the offsets and the timestamps of neighbouring segments."""
+    """Return the offsets of neighbouring segments, and the timestamps of the first and of the newest record."""
     first, last = fates[0], fates[-1]
     upper = last.upper_offset
     here = offsets(first.facts.base_offset, upper) if upper > first.facts.base_offset else "no offset"
-    oldest_ms = min((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), default=NO_TIMESTAMP)
+    first_ms = next((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), NO_TIMESTAMP)
     newest_ms = max(fate.times.newest_ms for fate in fates)
     if newest_ms == NO_TIMESTAMP:
         return f"{here}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else here
-    if oldest_ms == NO_TIMESTAMP:
+    if first_ms == NO_TIMESTAMP:
         return f"{here}, records up to {moment(newest_ms)}"
-    return f"{here}, {moment(min(oldest_ms, newest_ms))} to {moment(newest_ms)}"
+    if first_ms == newest_ms:
+        return f"{here}, first and newest record {moment(newest_ms)}"
+    return f"{here}, first {moment(first_ms)}, newest {moment(newest_ms)}"
 
 
 def _told(fate: SegmentFate, planned: PartitionPlan, now_ms: int) -> Iterator[str]:
