@@ -131,6 +131,18 @@ def warn_of_patterns(loaded: LoadedLayers) -> None:
         complain(f"{loaded.settings.path}: these [topics] match no topic here: {', '.join(told)}")
 
 
+def tell_misnamed(loaded: LoadedLayers, plan: Plan, *, is_dry: bool) -> None:
+    """Tell in a line for each pattern of ``[topics]`` without a topic what its nearest topic lost by another limit."""
+    for pattern in patterns_without_topic(loaded):
+        near = nearest(pattern, topics_of(loaded) or ())
+        deleting = [p for p in plan.partitions if p.deletion and p.policy.topic == near]
+        limit = next((v.reason.limit for p in deleting for v in p.verdicts if v.reason.limit), None)
+        if limit is not None:
+            segments = sum(len(p.deletion.segments) for p in deleting if p.deletion)
+            what = f"{near} {'would lose' if is_dry else 'lost'} {segments:,} segment{'' if segments == 1 else 's'}"
+            complain(f'{what} by {limit.stated.sentence}: [topics."{pattern}"] is not about it')
+
+
 def check_patterns(loaded: LoadedLayers) -> None:
     """Refuse the ``[topics]`` patterns that match no topic, each with its line. Raises: InvalidConfigs."""
     lines = {
