@@ -239,6 +239,25 @@ class TestLogDir:
         (line,) = done.stderr.splitlines()
         assert f"{log_dir}: belongs to uid" in line
 
+    @pytest.mark.parametrize(
+        ("shut", "command"),
+        [
+            ("clicks-0", ("explain", "clicks-0")),
+            ("clicks-0", ("clean", "--dry-run")),
+            ("__cluster_metadata-0", ("owners",)),
+            ("__cluster_metadata-0", ("topics",)),
+        ],
+    )
+    def test_what_only_its_owner_may_read_has_a_remedy(self, shut: str, command, log_dir: Path) -> None:
+        (log_dir / shut).chmod(0)
+        try:
+            done = run_as_ordinary_user(*command, "--log-dir", log_dir)
+        finally:
+            (log_dir / shut).chmod(0o755)
+        assert done.returncode == 1
+        told = " ".join((done.stdout + done.stderr).split())
+        assert "Permission denied; perhaps only its owner may: run as that user or as root" in told
+
     def test_log_dir_behind_an_unreadable_parent_is_blamed(self, log_dir: Path) -> None:
         log_dir.parent.chmod(0)
         try:

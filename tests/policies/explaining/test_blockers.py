@@ -436,3 +436,17 @@ def test_words() -> None:
     ]  # fmt: skip
     assert counted(1, "batch", "batches") == "1 batch"
     assert counted(1200, "batch", "batches") == "1,200 batches"
+
+
+@pytest.mark.parametrize(
+    ("segment_ms", "sooner"), [(7 * DAY_MS, f"{DAY_MS} (1d)"), (DAY_MS, f"{HOUR_MS} (1h)"), (600, "300 (300ms)")]
+)
+def test_a_shorter_limit_is_told_as_a_command_with_a_value(segment_ms: int, sooner: str) -> None:
+    log = a_log("orders-0").segments(10, newest_ms=NOW_MS - DAY_MS)
+    policy = a_policy("compact", segment_ms=segment_ms)
+    found = the(BlockerCode.ACTIVE_SEGMENT, log, policy, active=ActiveUse(NOW_MS))
+    assert (
+        "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name orders"
+        in found.remedy
+    )
+    assert f"--add-config segment.ms={sooner}." in found.remedy
