@@ -277,7 +277,7 @@ def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
     contents, stamped = chosen.contents, chosen.contents.stamped
     page.line()
     page.line("What it holds", "bold")
-    codecs = ", ".join(f"{count:,} {codec}" for codec, count in sorted(contents.codecs.items()))
+    codecs = ", ".join(f"{count:,} {_compressed(codec)}" for codec, count in sorted(contents.codecs.items()))
     words = f"{counted(contents.records, 'record')} in {counted(contents.batches, 'batch', 'batches')}"
     page.note(f"{words}{f' ({codecs})' if codecs else ''}")
     if contents.transactional_batches or contents.producers:
@@ -300,6 +300,10 @@ def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
         _record(chosen, chosen.offset, page)
         if chosen.offset < log_start_offset:
             page.note(f"It lies below the log start offset {log_start_offset}: no consumer can read it.")
+
+
+def _compressed(codec: str) -> str:
+    return "not compressed" if codec == "none" else codec
 
 
 def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:

@@ -136,7 +136,8 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
         yield f"Offset {offset} is not there: the next record is at {record.offset}, of {_time(record.timestamp_ms)}."
     else:
         yield f"Offset {record.offset}, timestamp {_time(record.timestamp_ms)}"
-    batches = f"offsets {batch.base_offset} to {batch.last_offset}, {_bytes(batch.size_bytes)}, {batch.compression}"
+    codec = "not compressed" if batch.compression == "none" else batch.compression
+    batches = f"offsets {batch.base_offset} to {batch.last_offset}, {_bytes(batch.size_bytes)}, {codec}"
     yield f"  at byte {batch.position} of {batch.path.name}"
     yield f"  batch of {batches}"
 

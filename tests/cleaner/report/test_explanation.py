@@ -119,7 +119,7 @@ def test_a_chosen_segment_has_its_contents_and_the_blockers_that_name_it() -> No
     record = RecordFound(23, NOW_MS, 3, None, 20, 29, 77, "lz4", 4001, True, False)
     chosen = ChosenSegment(explained.segments[2], contents, 23, record)
     told = text_of(ExplanationReport(NOW_MS, [explained], [chosen]))
-    assert "70 records in 7 batches (5 lz4, 2 none)" in told
+    assert "70 records in 7 batches (5 lz4, 2 not compressed)" in told
     assert "the rest cannot be read: cut short at byte 9" in told
     assert "tombstone of 2027-01-15T08:00:00Z, a key of 3 bytes, no value" in told
     assert "batch 20 to 29 at byte 77, compression lz4, producer 4001, transactional" in told
