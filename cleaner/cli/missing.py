@@ -36,10 +36,10 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
             LogDir.open(path)
         except (LogDirNotThere, UnreadableFile) as error:
             missing.append(error)
-    for error in missing:
-        if error.path in named and isinstance(error, LogDirNotThere) and _is_operand(error.path):
+    for one in missing:
+        if one.path in named and isinstance(one, LogDirNotThere) and _is_operand(one.path):
             reason = "is read as a directory; a TOPIC-PARTITION or a SEGMENT goes before the options"
-            raise InvalidConfig("--log-dir", str(error.path), reason) from error
+            raise InvalidConfig("--log-dir", str(one.path), reason) from one
     if missing and (named or len(missing) == len(loaded.log_dirs)):
         raise _all_named(missing)
     return missing

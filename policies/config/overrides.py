@@ -54,7 +54,7 @@ class Override:
         if self.barred:
             yield f"not hit: {_counted(self.barred)} named __*, which take it only from {_BY_NAME}"
         if self.refused:
-            yield f"not touched: {_counted(self.refused)}, {_because(self.refused)}"
+            yield f"not touched: {_counted(list(self.refused))}, {_because(self.refused)}"
         if unknown := [topic for topic in self.unknown if topic not in self.refused]:
             yield f"not touched: {_counted(unknown)} of unknown configuration ({_named(unknown)})"
 
