@@ -6,6 +6,8 @@ back from a Spark worker. The sentence is made in ``__str__``: what is wrong, wh
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from typing import ClassVar, Final, dataclass_transform
 
 _SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
 """Keys of server.properties whose values nobody is to see."""
+_FORBIDDEN: Final = os.strerror(errno.EACCES)
 BE_THE_OWNER: Final = (
     "run as that user or as root; a service by the drop-in kafka-user.conf, a pod by runAsUser and runAsGroup"
 )
@@ -78,7 +81,8 @@ class UnreadableFile(LogCleanerError):
     cause: str
 
     def __str__(self) -> str:
-        return f"{self.path}: cannot be read: {self.cause}"
+        remedy = f"; perhaps only its owner may: {BE_THE_OWNER}" if self.cause == _FORBIDDEN else ""
+        return f"{self.path}: cannot be read: {self.cause}{remedy}"
 
     @property
     def has_vanished(self) -> bool:

@@ -10,7 +10,7 @@ import atexit
 import gc
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import NoReturn
 
@@ -74,9 +74,17 @@ def build_parser() -> Parser:
     for name, module in _COMMANDS.items():
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
-        _add_common(command)
+        for taking in (command, *_actions_of(command)):
+            _add_common(taking)
         command.set_defaults(run=module.run)
     return parser
+
+
+def _actions_of(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parsers of a command's own commands, such as ``config show``."""
+    for action in command._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

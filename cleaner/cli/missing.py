@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from storage.errors import UnreadableFile
+from storage.errors import InvalidConfig, UnreadableFile
+from storage.names import parse_segment_file_name, parse_topic_partition
 
 if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
@@ -25,6 +26,7 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
     Raises:
         NotALogDir: a path can never be a log dir.
         LogDirNotThere, UnreadableFile: the first missing log dir, if it is named, or if none can be served.
+        InvalidConfig: ``--log-dir`` took what was meant as an operand.
     """
     from storage.log_dir import LogDir, LogDirNotThere
 
@@ -34,9 +36,20 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
             LogDir.open(path)
         except (LogDirNotThere, UnreadableFile) as error:
             missing.append(error)
+    for one in missing:
+        if one.path in named and isinstance(one, LogDirNotThere) and _is_operand(one.path):
+            reason = "is read as a directory; a TOPIC-PARTITION or a SEGMENT goes before the options"
+            raise InvalidConfig("--log-dir", str(one.path), reason) from one
     if missing and (named or len(missing) == len(loaded.log_dirs)):
         raise _all_named(missing)
     return missing
+
+
+def _is_operand(path: Path) -> bool:
+    """Return whether a path that is not there is the name of a partition or of a segment."""
+    text = str(path)
+    names_one = parse_topic_partition(text) or parse_segment_file_name(text) or (text.isascii() and text.isdigit())
+    return bool(names_one) and not path.exists()
 
 
 def _all_named(missing: Sequence[Missing]) -> Missing:

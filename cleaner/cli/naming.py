@@ -9,7 +9,7 @@ from cleaner.cli.exit_status import complain
 from cleaner.cli.parser import did_you_mean, nearest
 from cleaner.journald import Level
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
-from storage.names import TopicPartition
+from storage.names import CLUSTER_METADATA_TOPIC, DirState, TopicPartition, parse_partition_dir_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,11 @@ def check_globs(
 
     known = set(known)
     problems = [
-        InvalidConfig(TOPIC_OPTION, glob, f"matches no topic and no partition of {where}{_why(glob, known, log_dirs)}")
+        InvalidConfig(
+            TOPIC_OPTION,
+            glob,
+            _never_touched(glob) or f"matches no topic and no partition of {where}{_why(glob, known, log_dirs)}",
+        )
         for glob in dict.fromkeys(globs)
         if not any(is_named(topic_partition, (glob,)) for topic_partition in known)
     ]
@@ -71,11 +75,29 @@ def check_partition(
     """
     known = set(known)
     if wanted not in known:
+        if why := _never_touched(str(wanted)):
+            raise InvalidConfig(OPERAND, str(wanted), why)
         linked = _symlinks_named(str(wanted), log_dirs)
         near = linked or did_you_mean(str(wanted), map(str, known))
         if isinstance(wanted, str):
             raise InvalidConfig(OPERAND, wanted, f"is no partition{near or f', such as orders-3{_LIST}'}")
         raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near or _LIST}")
+
+
+def _never_touched(name: str) -> str:
+    """Return why no command takes what has this name; an empty text if the name says nothing of that."""
+    directory = parse_partition_dir_name(name)
+    topic = directory.topic_partition.topic if directory else name
+    if topic == CLUSTER_METADATA_TOPIC:
+        return (
+            "is never touched: it holds the cluster metadata, which only Kafka's quorum may shorten; "
+            f"logcleaner dump {CLUSTER_METADATA_TOPIC}-0 shows it"
+        )
+    if directory is None or directory.state is DirState.LIVE:
+        return ""
+    if directory.state is DirState.FUTURE:
+        return "is never touched: a broker moves a replica there, and goes on when it starts"
+    return "is never touched, but by doctor --sweep: its topic was deleted, or its broker no longer has it"
 
 
 def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, log_dirs: Sequence[LogDir]) -> None:
@@ -109,6 +131,18 @@ def warn_of_names(loaded: LoadedLayers) -> None:
         near = [_meant_by(pattern, loaded) for pattern in patterns]
         told = [f"{p} ({n})" if n else p for p, n in zip(patterns, near, strict=True)]
         complain(f"{loaded.settings.path}: these [topics] match no topic here: {', '.join(told)}")
+
+
+def tell_misnamed(loaded: LoadedLayers, plan: Plan, *, is_dry: bool) -> None:
+    """Tell in a line for each pattern of ``[topics]`` without a topic what its nearest topic lost by another limit."""
+    for pattern in patterns_without_topic(loaded):
+        near = nearest(pattern, topics_of(loaded) or ())
+        deleting = [p for p in plan.partitions if p.deletion and p.policy.topic == near]
+        limit = next((v.reason.limit for p in deleting for v in p.verdicts if v.reason.limit), None)
+        if limit is not None:
+            segments = sum(len(p.deletion.segments) for p in deleting if p.deletion)
+            what = f"{near} {'would lose' if is_dry else 'lost'} {segments:,} segment{'' if segments == 1 else 's'}"
+            complain(f'{what} by {limit.stated.sentence}: [topics."{pattern}"] is not about it')
 
 
 def check_patterns(loaded: LoadedLayers) -> None:

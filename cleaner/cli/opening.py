@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_names, warn_of_symlinks
-from storage.errors import InvalidConfig, NotALogDir, UnreadableFile
-from storage.names import parse_topic_partition
+from storage.errors import InvalidConfig, UnreadableFile
 
 if TYPE_CHECKING:
     from cleaner.cli.missing import Missing
@@ -62,7 +61,8 @@ def _add_broker(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="set_options",
-        help="set a key; it overrides every other source, e.g. --set retention.ms=3d",
+        help="set a key over what every file states, e.g. --set retention.ms=3d; topics named __* take no retention.* "
+        "from it, and no topic changes between compact and delete by it alone",
     )
 
 
@@ -177,11 +177,6 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
     except IsAPartitionDir as error:
         reason = f"is a partition directory; use its parent, --log-dir {error.path.parent}, with {error.path.name}"
         raise InvalidConfig("--log-dir", str(error.path), reason) from error
-    except NotALogDir as error:
-        if parse_topic_partition(str(error.path)) and not error.path.exists():
-            reason = "is read as a directory; a TOPIC-PARTITION goes before the options"
-            raise InvalidConfig("--log-dir", str(error.path), reason) from error
-        raise
     else:
         return log_dirs
 

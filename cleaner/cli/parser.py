@@ -13,6 +13,7 @@ from cleaner.cli.exit_status import ExitStatus, complain
 from cleaner.journald import Level
 
 _NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
+_REQUIRED: Final = "the following arguments are required: "
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
+        self._given: Sequence[str] = ()
         self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values: no option begins with a digit
 
     def format_help(self) -> str:
@@ -37,6 +39,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line on stderr, and exit with status 2."""
+        if message.startswith(_REQUIRED) and (taking := self._taking_all()):
+            operands = message.removeprefix(_REQUIRED)
+            message += f"; {taking} takes every word behind it: {operands} goes before the options"
         complain(f"{message}; see {self.prog} --help", Level.ERROR)
         sys.exit(ExitStatus.USAGE)
 
@@ -47,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
         Report an unknown option first: its misspelling explains why a required option is missing.
         """
-        arguments = sys.argv[1:] if args is None else list(args)
+        arguments = self._given = sys.argv[1:] if args is None else list(args)
         for argument in self._own(arguments):
             name = argument.partition("=")[0]
             if name.startswith("--") and name not in self._option_string_actions:
@@ -62,6 +67,11 @@ class Parser(argparse.ArgumentParser):
                 near = f"; {self.for_several}"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
+
+    def _taking_all(self) -> str | None:
+        """Return the first option given that takes all words behind it, also an operand; None if there is none."""
+        of = self._option_string_actions
+        return next((word for word in self._given if word in of and of[word].nargs == "+"), None)
 
     def _own(self, arguments: Sequence[str]) -> Iterable[str]:
         """Yield the arguments before ``--`` and before a command's name; the command's parser takes the others."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from cleaner.config.layers import Settings, build_layers
 from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
+from policies.config.config_layers import ConfigLayers
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.properties import Property
+
+_MOSTLY_DAYS: Final = frozenset({"retention.ms", "segment.ms"})
+_MS_OF_A_SLIP: Final = 1000
 
 
 def check_files(
     config: Path | None, overridden: Callable[[Settings], Settings], set_options: Sequence[str] = ()
-) -> Settings:
+) -> tuple[Settings, ConfigLayers]:
     """Check a configuration file, the ``server.properties`` that it names, and the values of the command line.
 
     Args:
@@ -23,7 +28,7 @@ def check_files(
         set_options: ``KEY=VALUE`` of each ``--set``.
 
     Returns:
-        The settings, if nothing is wrong.
+        The settings, and the layers without the cluster metadata, if nothing is wrong.
 
     Raises:
         InvalidConfigs: everything that is wrong, each problem once.
@@ -31,13 +36,23 @@ def check_files(
     problems: list[InvalidConfig] = []
     settings = overridden(_examined(config, problems) if config else Settings())
     properties = _properties_of(settings, problems)
+    layers = None
     try:
-        build_layers(settings, server_properties=properties, set_options=set_options)
+        layers = build_layers(settings, server_properties=properties, set_options=set_options)
     except InvalidConfigs as found:
         problems += found.problems
-    if problems:
+    if problems or layers is None:
         raise InvalidConfigs(tuple({str(problem): problem for problem in problems}.values()))
-    return settings
+    return settings, layers
+
+
+def slips(layers: ConfigLayers) -> Iterator[str]:
+    """Yield a warning for each time limit of so few milliseconds that a unit was probably forgotten."""
+    for table in (*layers.broad.values(), *(table for _, table in layers.topics_file)):
+        for stated in table.values():
+            value = stated.value
+            if stated.key in _MOSTLY_DAYS and isinstance(value, int) and 0 < value < _MS_OF_A_SLIP:
+                yield f"{stated.sentence}: {value} milliseconds; if days were meant, say {value}d"
 
 
 def misspelt_of(settings: Settings) -> tuple[str, ...]:

@@ -245,9 +245,25 @@ def _put(document: dict[str, Any], location: KeyPath, value: object) -> None:
 def _reason(kind: str, message: str, location: KeyPath) -> str:
     if kind == "extra_forbidden" and len(location) == 1 and location[0] in _DEFAULTS_NAMES:
         return "no such key here; it goes into the table [defaults], or into [topics.NAME]"
+    if kind == "extra_forbidden" and len(location) == 1:
+        return f"no such key{_near_above_tables(location[0])}"
     if kind == "extra_forbidden":
         return f"no such key{nearest(location[-1], _known_names(location))}"
     return _REASONS.get(kind, message)
+
+
+def _near_above_tables(name: str) -> str:
+    """Return what was probably meant by a name above all tables: a table, a key of it, or a key that stands there."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake asks for it
+
+    table, _, rest = name.partition(".")
+    if rest and (found := get_close_matches(table, (*_TABLES, "topics"), n=1, cutoff=0.8)):
+        meant = f"{found[0]}.{rest.partition('.')[0]}" if found[0] == "topics" else found[0]
+        return f"; did you mean the table [{meant}]?"
+    here = dict.fromkeys([*_names_in(_File), *_BROKER_NAMES])
+    near = nearest(name, {**here, **dict.fromkeys(_DEFAULTS_NAMES)})
+    is_here = not near or near.removeprefix("; did you mean ").removesuffix("?") in here
+    return near if is_here else f"{near} It goes into the table [defaults], or into [topics.NAME]"
 
 
 def _known_names(location: KeyPath) -> Mapping[str, object]:

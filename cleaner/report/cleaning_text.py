@@ -16,6 +16,7 @@ from cleaner.report.rollup.listing import list_order, list_topics
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted, summarize
 from cleaner.report.runs import STYLES, Stretch, policy_of, runs_of, told, where
+from policies.explaining.words import offsets
 from policies.facts import UnreadablePartition
 from policies.forecast.births import seen_ms
 from policies.guards import may_drop_unkeyed
@@ -142,7 +143,7 @@ def _partition(planned: Planned, outcome: Outcome, page: Page) -> None:
     ratio = f"  dirty ratio {planned.section.dirty_ratio:.2f}" if planned.section else ""
     page.line(
         f"{facts.topic_partition}  {policy_of(planned)}  {size(facts.size_bytes)}  "
-        f"offsets {facts.log_start_offset} to {facts.log_end_offset}{ratio}",
+        f"{offsets(facts.log_start_offset, facts.log_end_offset)}{ratio}",
         "bold",
         hanging=2,
     )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "logcleaner.config/1"
 _TOPICS_SHOWN: Final = 5
 _POLICY: Final = "cleanup.policy"
+_LIMITS: Final = ("retention.ms", "retention.bytes")
 _UNITS: Final = {ValueUnit.MS: "ms", ValueUnit.BYTES: "bytes"}
 
 
@@ -54,8 +55,13 @@ class Scope:
     unknown_because: str | None = None
 
     def shown(self, *, every_key: bool) -> list[Explanation]:
-        """Return the keys that somebody stated, or that differ from Kafka's default; with ``every_key``, all."""
-        return [one for one in self.explanations if every_key or one.is_stated]
+        """Return the keys that somebody stated, or that differ from Kafka's default; with ``every_key``, all.
+
+        Where something is deleted the limits are among them, also if Kafka's defaults delete.
+        """
+        policy = next((one.winner.value for one in self.explanations if one.key == _POLICY), None)
+        limits = _LIMITS if isinstance(policy, tuple) and "delete" in policy else ()
+        return [one for one in self.explanations if every_key or one.is_stated or one.key in limits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,13 @@ class ConfigurationReport:
         scopes: the broker, or some topics.
         read: what was read.
         every_key: show also the keys that nobody stated.
+        differing_topics: the number of topics for which something else holds than for the broker.
     """
 
     scopes: Sequence[Scope]
     read: Read
     every_key: bool = False
+    differing_topics: int = 0
 
     def document(self) -> dict[str, Any]:
         """Return what ``config show --json`` prints: values in Kafka's units."""
@@ -97,6 +105,9 @@ class ConfigurationReport:
         tail = Page(width)
         if left := len(scope.explanations) - len(shown):
             tail.line(f"{counted(left, 'more key')} with Kafka's default: --all shows {'it' if left == 1 else 'them'}.")
+        if scope.topic is None and self.differing_topics:
+            have = "has values of its own" if self.differing_topics == 1 else "have values of their own"
+            tail.line(f"{counted(self.differing_topics, 'topic')} {have}: --topic NAME shows them.")
         yield tail.text
 
 

@@ -86,6 +86,7 @@ def _partition(
         "dirty_bytes": section.dirty_bytes if section else None,
         "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
         "open_transactions": [transaction._asdict() for transaction in seen.transactions],
+        "records_unkeyed": seen.records_unkeyed,
         "delete_horizons": _with_bytes(seen.horizons._asdict()),
         "deleted_files": _with_bytes(seen.waiting._asdict()) if seen.waiting else None,
         "changes": [_with_bytes(change._asdict()) for change in explained.changes],

@@ -16,8 +16,9 @@ from policies.explaining.blockers import Blocker
 from policies.explaining.changes import ComingChange
 from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.fates import SegmentFate
-from policies.explaining.words import counted, size
+from policies.explaining.words import counted, offsets, size
 from policies.facts import NO_TIMESTAMP
+from policies.guards import may_drop_unkeyed
 from policies.plan import PartitionPlan
 from policies.reasons import Action, Reason, ReasonCode, duration, moment
 from policies.retention import newest
@@ -58,7 +59,7 @@ def fill(
     else:
         page.line()
         _stretch([chosen.fate], explained, now_ms, page)
-        _contents(chosen, page)
+        _contents(chosen, explained.planned.facts.log_start_offset, page)
     _blockers(_concerning(explained.blockers, chosen), page)
     for problem in explained.seen.problems:
         page.line(f"Not known, because it cannot be read: {problem}", ATTENTION, hanging=2)
@@ -112,7 +113,8 @@ def _space(space: PartitionSpace) -> str:
 def _offsets(explained: PartitionExplanation) -> str:
     facts, stable = explained.planned.facts, explained.seen.last_stable_offset
     watermark = "unknown" if facts.high_watermark is None else str(facts.high_watermark)
-    words = f"{facts.log_start_offset} to {facts.log_end_offset}, high watermark {watermark}"
+    here = offsets(facts.log_start_offset, facts.log_end_offset).removeprefix("offsets ")
+    words = f"{here}, log end offset {facts.log_end_offset}, high watermark {watermark}"
     return words if stable is None else f"{words}, last stable offset {stable}"
 
 
@@ -124,27 +126,46 @@ def _dirty(explained: PartitionExplanation) -> str:
     since = f"{first}, never compacted" if section.is_first else first
     if not section.dirty_bytes:
         return f"{since}; nothing above it can be compacted now"
-    up_to = f"{since}, up to {section.first_uncleanable_offset}"
+    up_to = f"{since}, up to {section.first_uncleanable_offset - 1}"
     return f"ratio {section.dirty_ratio:.2f}: {size(section.dirty_bytes)} of {size(all_bytes)}; {up_to}"
 
 
 def _acts(explained: PartitionExplanation, page: Page) -> None:
     """Add what ``clean`` does now."""
+    again = "tries again to compact" if explained.seen.failed else "compacts"
     if explained.planned.guard is not None:
         page.line("Now   a guard rail holds clean back here", ATTENTION, hanging=6)
-        page.line(f"With --yes it {_done_by(explained.intended)}", indent=6)
-        return
-    page.line(f"Now   clean {_done_by(explained.planned)}", "bold", hanging=6)
+        page.line(f"With --yes it {_done_by(explained.intended, again)}", indent=6)
+    else:
+        page.line(f"Now   clean {_done_by(explained.planned, again)}", "bold", hanging=6)
+    if explained.intended.compaction and (failed := explained.seen.failed):
+        page.line(f"The last attempt to compact failed at {moment(failed.last_ms)}", ATTENTION, indent=6)
+    if unkeyed := _unkeyed(explained):
+        page.line(unkeyed, indent=6)
 
 
-def _done_by(planned: PartitionPlan) -> str:
+def _unkeyed(explained: PartitionExplanation) -> str:
+    """Return what a compaction does with records without a key; an empty text if all is told."""
+    planned, dropped = explained.planned, explained.seen.records_unkeyed
+    is_told = planned.guard is not None and planned.guard.code is ReasonCode.MAX_UNKEYED_RATIO
+    if is_told or not may_drop_unkeyed(explained.intended):
+        return ""
+    if dropped is None:
+        limit = planned.policy.value_of("max.unkeyed.ratio").sentence
+        return f"Records without a key are not counted, and more than {limit} hold it back: --exact counts them"
+    if not dropped:
+        return "No record without a key goes"
+    return f"{counted(dropped, 'record')} without a key {'goes' if dropped == 1 else 'go'}: compaction keeps none"
+
+
+def _done_by(planned: PartitionPlan, compacts: str) -> str:
     acts = []
     if planned.deletion:
         count = len(planned.deletion.segments)
         acts.append(f"deletes {counted(count, 'segment')} ({size(planned.deletion.size_bytes)})")
     if planned.compaction:
         count = len(planned.compaction.segments)
-        acts.append(f"compacts {counted(count, 'segment')} ({size(planned.compaction.size_bytes)})")
+        acts.append(f"{compacts} {counted(count, 'segment')} ({size(planned.compaction.size_bytes)})")
     if planned.checkpoint_offset is not None:
         acts.append(f"writes the first dirty offset {planned.checkpoint_offset} to cleaner-offset-checkpoint")
     return " and ".join(acts) or "changes nothing here"
@@ -196,17 +217,19 @@ def _stretch(
 
 
 def _extent(fates: Sequence[SegmentFate]) -> str:
-    """Return the offsets and the timestamps of neighbouring segments."""
+    """Return the offsets of neighbouring segments, and the timestamps of the first and of the newest record."""
     first, last = fates[0], fates[-1]
     upper = last.upper_offset
-    offsets = f"offsets {first.facts.base_offset} to {upper - 1}" if upper > first.facts.base_offset else "no offset"
-    oldest_ms = min((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), default=NO_TIMESTAMP)
+    here = offsets(first.facts.base_offset, upper) if upper > first.facts.base_offset else "no offset"
+    first_ms = next((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), NO_TIMESTAMP)
     newest_ms = max(fate.times.newest_ms for fate in fates)
     if newest_ms == NO_TIMESTAMP:
-        return f"{offsets}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else offsets
-    if oldest_ms == NO_TIMESTAMP:
-        return f"{offsets}, records up to {moment(newest_ms)}"
-    return f"{offsets}, {moment(min(oldest_ms, newest_ms))} to {moment(newest_ms)}"
+        return f"{here}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else here
+    if first_ms == NO_TIMESTAMP:
+        return f"{here}, records up to {moment(newest_ms)}"
+    if first_ms == newest_ms:
+        return f"{here}, first and newest record {moment(newest_ms)}"
+    return f"{here}, first {moment(first_ms)}, newest {moment(newest_ms)}"
 
 
 def _told(fate: SegmentFate, planned: PartitionPlan, now_ms: int) -> Iterator[str]:
@@ -249,12 +272,12 @@ def _shown(at_ms: int) -> str:
     return moment(at_ms) if at_ms < YEAR_9999_MS else "never in practice"
 
 
-def _contents(chosen: ChosenSegment, page: Page) -> None:
+def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
     """Add all that is known of one segment."""
     contents, stamped = chosen.contents, chosen.contents.stamped
     page.line()
     page.line("What it holds", "bold")
-    codecs = ", ".join(f"{count:,} {codec}" for codec, count in sorted(contents.codecs.items()))
+    codecs = ", ".join(f"{count:,} {_compressed(codec)}" for codec, count in sorted(contents.codecs.items()))
     words = f"{counted(contents.records, 'record')} in {counted(contents.batches, 'batch', 'batches')}"
     page.note(f"{words}{f' ({codecs})' if codecs else ''}")
     if contents.transactional_batches or contents.producers:
@@ -275,6 +298,12 @@ def _contents(chosen: ChosenSegment, page: Page) -> None:
     if chosen.offset is not None:
         page.line()
         _record(chosen, chosen.offset, page)
+        if chosen.offset < log_start_offset:
+            page.note(f"It lies below the log start offset {log_start_offset}: no consumer can read it.")
+
+
+def _compressed(codec: str) -> str:
+    return "not compressed" if codec == "none" else codec
 
 
 def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:

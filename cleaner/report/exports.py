@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cleaner.printable import printable
 from cleaner.report.page import Lines, Page, counted, size
+from policies.explaining.words import offsets
 
 SCHEMA: Final = "logcleaner.export/1"
 
@@ -34,5 +35,5 @@ class ExportReport:
 
     def text(self, page: Page) -> Iterator[Lines]:  # noqa: ARG002 - a line stays whole, so that it can be searched
         """Yield one line."""
-        what = f"{counted(self.records, 'record')} of offsets {self.start_offset} to {self.end_offset}"
+        what = f"{counted(self.records, 'record')} of {offsets(self.start_offset, self.end_offset)}"
         yield Lines((printable(f"{self.topic}-{self.partition}: {what}, {size(self.bytes)} in {self.file}"), ""))

@@ -175,17 +175,27 @@ def shortened(name: str, columns: int) -> str:
 
 def size(size_bytes: int) -> str:
     """Return a size for people, such as ``1.2 GiB``."""
-    return humanize.naturalsize(size_bytes, binary=True)
+    return _small(size_bytes) if abs(size_bytes) < 1 << 10 else humanize.naturalsize(size_bytes, binary=True)
 
 
 def two_sizes(one_bytes: int, other_bytes: int) -> tuple[str, str]:
     """Return two sizes for people that stand side by side; different ones get as many digits as tell them apart."""
     both = one_bytes, other_bytes
     for digits in range(1, _DIGITS_MAX + 1):
-        one, other = (humanize.naturalsize(bytes_, binary=True, format=f"%.{digits}f") for bytes_ in both)
+        one, other = (_sized(bytes_, digits) for bytes_ in both)
         if one != other or one_bytes == other_bytes:
             return one, other
-    return f"{one_bytes:,} Bytes", f"{other_bytes:,} Bytes"
+    return _small(one_bytes), _small(other_bytes)
+
+
+def _sized(size_bytes: int, digits: int) -> str:
+    if abs(size_bytes) < 1 << 10:
+        return _small(size_bytes)
+    return humanize.naturalsize(size_bytes, binary=True, format=f"%.{digits}f")
+
+
+def _small(size_bytes: int) -> str:
+    return f"{size_bytes:,} byte{'' if size_bytes == 1 else 's'}"
 
 
 def sparse(size_bytes: int, disk_bytes: int) -> str:

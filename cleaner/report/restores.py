@@ -11,6 +11,7 @@ from cleaner.engine.repair.reverting import RevertResult
 from cleaner.engine.undo.restorable import RestoreResult
 from cleaner.report.page import Lines, Page, counted, size
 from policies.checking.reverting import RevertCode, RevertVerdict
+from policies.explaining.words import offsets
 from policies.reasons import moment
 from policies.restoring import RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
@@ -150,7 +151,7 @@ def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: Rest
     """Add the lines for neighbours of one code; the sentence is that of the newest, from which the others follow."""
     newest, oldest = newest_first[0].segment, newest_first[-1].segment
     word = "kept out" if code is not RestoreCode.RESTORABLE else "restored" if result.is_done else "restorable"
-    where = f"offsets {oldest.base_offset} to {newest.end_offset}, {counted(len(newest_first), 'segment')}"
+    where = f"{offsets(oldest.base_offset, newest.end_offset)}, {counted(len(newest_first), 'segment')}"
     size_bytes = sum(verdict.segment.size_bytes for verdict in newest_first)
     page.note(f"{word:{_WORD_WIDTH}}  {where}, {size(size_bytes)}  {code}")
     page.line(f"{newest.base_offset}: {newest_first[0].text}", indent=4)

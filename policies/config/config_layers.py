@@ -174,6 +174,13 @@ class ConfigLayers:
         found = {topic: self.explain(name, topic).winning for topic in topics}
         return {topic: winning for topic, winning in found.items() if winning.stated.value != usual}
 
+    def of_their_own(self, topics: Iterable[str]) -> set[str]:
+        """Return the topics for which another value of any key holds than for a topic that no layer names."""
+        topics = set(topics)
+        tables = [*self.topic_metadata.values(), *(table for _, table in self.topics_file)]
+        keys = {key for table in tables for key in table}
+        return {topic for key in keys for topic in self.differing(key, topics)}
+
     def of_topic(self, topic: str | None) -> list[StatedLayer]:
         """Return the layers that hold for a topic, the strongest last. None stands for a topic that no layer names."""
         return [layer for _, layer in self._layers_of(topic)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ class Override:
         same: topics that have this value in force anyway.
         barred: topics named ``__*``, which take ``retention.*`` from no ``--set``.
         unknown: topics of which nothing is touched, since their configuration is unknown.
+        refused: those of them whose configuration was known without ``--set`` -> why it is not with it.
     """
 
     stated: Stated
@@ -30,6 +31,7 @@ class Override:
     same: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
@@ -51,8 +53,10 @@ class Override:
             yield f"without effect: {_counted(self.idle)} without {lacking} in cleanup.policy"
         if self.barred:
             yield f"not hit: {_counted(self.barred)} named __*, which take it only from {_BY_NAME}"
-        if self.unknown:
-            yield f"not touched: {_counted(self.unknown)} of unknown configuration ({_named(self.unknown)})"
+        if self.refused:
+            yield f"not touched: {_counted(list(self.refused))}, {_because(self.refused)}"
+        if unknown := [topic for topic in self.unknown if topic not in self.refused]:
+            yield f"not touched: {_counted(unknown)} of unknown configuration ({_named(unknown)})"
 
 
 _NAMED_MAX: Final = 3
@@ -74,6 +78,14 @@ def _named(topics: Sequence[str]) -> str:
     """Return the names of some topics, and the number of the others."""
     others = len(topics) - _NAMED_MAX
     return ", ".join(topics) if others <= 1 else f"{', '.join(topics[:_NAMED_MAX])} and {others:,} more"
+
+
+def _because(refused: Mapping[str, str]) -> str:
+    """Return the reason of the first topic, which names that topic."""
+    topic, because = next(iter(refused.items()))
+    return (
+        f"{_named(list(refused))}: {because}" if len(refused) == 1 else f"{_named(list(refused))}: {topic}: {because}"
+    )
 
 
 def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ...]:
@@ -99,6 +111,8 @@ def _sort_in(topic: str, policy: TopicPolicy, before: TopicPolicy, override: Ove
     key = override.stated.key
     if policy.unknown:
         override.unknown.append(topic)
+        if key == "cleanup.policy" and policy.unknown_because and not before.unknown:
+            override.refused[topic] = policy.unknown_because
     elif policy.stated[key].layer is not Layer.SET:
         override.barred.append(topic)
     elif _says_nothing_to(policy, key):

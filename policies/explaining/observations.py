@@ -116,5 +116,7 @@ class Observations:
     """The file time of ``cleaner-offset-checkpoint``: when a cleaner last finished a round in this log dir."""
     locked_by: str | None = None
     """The holder of the log dir's lock, in words."""
+    records_unkeyed: int | None = None
+    """The records without a key that the compaction of the plan drops; None if nobody counted them."""
     problems: tuple[str, ...] = ()
     """What could not be read, and is left out."""

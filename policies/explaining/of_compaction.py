@@ -10,7 +10,7 @@ from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.dirtiness import bytes_missing, due_since
 from policies.explaining.fates import Case, SegmentFate
 from policies.explaining.observations import Observations, OpenTransaction
-from policies.explaining.rolling import Roll, roll_of
+from policies.explaining.rolling import Roll, closing_sooner, roll_of
 from policies.explaining.words import counted, size
 from policies.facts import PartitionFacts
 from policies.reasons import ReasonCode, duration, moment
@@ -223,7 +223,8 @@ def _active_segment(case: Case) -> Iterator[Blocker]:
     remedy = (
         "Append one record to the topic: that closes it. While nobody writes, it is never closed."
         if is_over
-        else f"A shorter {roll.key} lets a broker close it sooner, but only with a record that is appended."
+        else f"A shorter {roll.key} lets a broker close it sooner, but only with a record that is appended: "
+        f"{closing_sooner(case.facts, policy, roll.key)}."
     )
     until_ms = None if is_over else roll.earliest_ms
     place = active.facts.base_offset, active.facts.base_offset, active.facts.size_bytes

@@ -104,7 +104,7 @@ def _checkpoints(case: Case) -> Iterator[Blocker]:
         return
     if case.planned.policy.cleanup_delete and (facts.cleaner_checkpoint or 0) < facts.log_start_offset:
         return  # retention has passed it by: nothing is wrong
-    ends = f"the log goes from {facts.log_start_offset} to {facts.log_end_offset}"
+    ends = f"the log starts at {facts.log_start_offset} and ends at {facts.log_end_offset}"
     text = f"cleaner-offset-checkpoint says {facts.cleaner_checkpoint}, but {ends}: it counts as never compacted."
     remedy = "Nothing: the next clean, or a broker, writes it anew. If the log lost its end, restore that first."
     yield Blocker(BlockerCode.CHECKPOINT_OUTSIDE_LOG, "cleaner-offset-checkpoint", text, remedy)

@@ -7,6 +7,7 @@ from typing import Final
 
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.fates import Case, SegmentFate
+from policies.explaining.rolling import closing_sooner
 from policies.explaining.words import counted, size
 from policies.reasons import ReasonCode, duration, moment
 
@@ -139,7 +140,8 @@ def _active_segment(case: Case) -> Iterator[Blocker]:
         f"The active segment holds records since {moment(first_ms)}, {duration(now_ms - first_ms)} ago. A segment goes "
         f"as a whole, once its newest record is older than {policy.value_of('retention.ms').sentence}."
     )
-    remedy = "A shorter segment.ms makes a broker begin segments more often, and so delete sooner."
+    remedy = "A shorter segment.ms makes a broker begin segments more often, and so delete sooner: "
+    remedy += f"{closing_sooner(case.facts, policy, 'segment.ms')}."
     place = active.facts.base_offset, active.facts.base_offset, active.facts.size_bytes
     yield Blocker(
         BlockerCode.ACTIVE_SEGMENT,

@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 from policies.config.policy import TopicPolicy
 from policies.explaining.observations import ActiveUse
 from policies.facts import PartitionFacts
-from policies.reasons import as_int64
+from policies.reasons import as_int64, duration
 
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
 _INDEX_ENTRY_BYTES: Final = 8
 _TIME_INDEX_ENTRY_BYTES: Final = 12
 
@@ -56,6 +58,23 @@ def roll_of(log: PartitionFacts, policy: TopicPolicy, use: ActiveUse) -> Roll | 
     time_slots = policy.segment_index_bytes // _TIME_INDEX_ENTRY_BYTES - 1 - use.time_index_entries
     bytes_left = policy.segment_bytes - log.active.size_bytes
     return Roll(key, earliest_ms, latest_ms, max(bytes_left, 0), max(min(slots, time_slots), 0))
+
+
+def closing_sooner(log: PartitionFacts, policy: TopicPolicy, key: str) -> str:
+    """Return the command that lets a broker close segments sooner: after a day, an hour, or half of what holds now.
+
+    Args:
+        log: the partition.
+        policy: states the limits.
+        key: ``segment.ms``, or ``max.compaction.lag.ms``.
+    """
+    now_ms = policy.segment_ms if key == "segment.ms" else policy.max_compaction_lag_ms
+    sooner_ms = next((usual_ms for usual_ms in (_DAY_MS, _HOUR_MS) if usual_ms < now_ms), max(now_ms // 2, 1))
+    if key != "segment.ms":
+        sooner_ms = max(sooner_ms, policy.min_compaction_lag_ms)
+    topic = log.topic_partition.topic
+    change = f"--alter --entity-type topics --entity-name {topic} --add-config {key}={sooner_ms}"
+    return f"kafka-configs.sh --bootstrap-server HOST:PORT {change} ({duration(sooner_ms)})"
 
 
 def jitter_max_ms(policy: TopicPolicy) -> int:

@@ -19,6 +19,11 @@ def size(size_bytes: int) -> str:
     raise AssertionError(size_bytes)
 
 
+def offsets(start: int, end: int) -> str:
+    """Return the offsets from one on and below another, both named that exist: ``offsets 0 to 49``."""
+    return f"offsets {start} to {end - 1}" if end > start else f"no offset, {end} is the next"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 segment``, ``1,200 segments``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -21,7 +21,7 @@ from cleaner.cli.confirming import (
 from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import tell_overrides, warn_of_directories_without_segments
+from cleaner.cli.naming import tell_misnamed, tell_overrides, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
@@ -134,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener, told)
     warn_of_directories_without_segments(plan)
+    tell_misnamed(loaded, plan, is_dry=args.dry_run)
     _tell_unknown(plan)
     _tell_uncommitted(plan)
     tell_guards(plan, is_dry=args.dry_run)

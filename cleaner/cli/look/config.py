@@ -10,6 +10,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_names
 from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of
+from cleaner.cli.parser import Parser
 from cleaner.cli.showing import show
 from storage.errors import InvalidConfig
 
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the values in force: those of the broker, or with --topic those of topics."
+    _takes_topics_by_option(parser)
     add_log_dir_arguments(parser)
     parser.add_argument(
         "--all", action="store_true", help="show also the keys with Kafka's default, as kafka-configs --describe --all"
@@ -54,10 +56,16 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show every value that is stated for a key, the strongest first, and what the key does."
     parser.usage = "%(prog)s KEY [--topic TOPIC] [options]"
+    _takes_topics_by_option(parser)
     parser.add_argument("key", metavar="KEY", help="a key of Kafka or of logcleaner, e.g. retention.ms")
     add_log_dir_arguments(parser, with_topics=False)
     parser.add_argument("--topic", metavar="TOPIC", help="show what holds for this topic")
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.config/1")
+
+
+def _takes_topics_by_option(parser: argparse.ArgumentParser) -> None:
+    if isinstance(parser, Parser):
+        parser.for_several = "a topic is named by --topic"
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +87,8 @@ def _show(args: argparse.Namespace) -> int:
     loaded, missing = _load(args)
     topics = named_topics(loaded, args.topic) if args.topic else [None]
     scopes = _scopes(loaded, topics)
-    report = ConfigurationReport(scopes, _read(loaded), every_key=args.all)
+    differing = 0 if args.topic else len(loaded.layers.of_their_own(topics_of(loaded) or ()))
+    report = ConfigurationReport(scopes, _read(loaded), every_key=args.all, differing_topics=differing)
     show(report, as_json=args.json, pager=args.pager)
     warn_of_names(loaded)
     return _tell(loaded, missing)
@@ -112,11 +121,11 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from cleaner.config.checking import check_files, misspelt_of
+    from cleaner.config.checking import check_files, misspelt_of, slips
 
     if not (args.config or args.server_properties or args.set_options):
         raise InvalidConfig("config check", None, "has nothing to check; add --config FILE or --server-properties FILE")
-    settings = check_files(args.config, lambda read: overridden(read, args), args.set_options)
+    settings, layers = check_files(args.config, lambda read: overridden(read, args), args.set_options)
     for sentence in misspelt_of(settings):
         complain(sentence)
     found = [str(path) for path in (settings.path, settings.server_properties) if path]
@@ -125,7 +134,11 @@ def _check(args: argparse.Namespace) -> int:
         _warn_of_another_broker(loaded)
         check_patterns(loaded)
         found = [*_files(loaded), *(f"the topics of {path}" for path in loaded.log_dirs)]
-    sys.stdout.write(f"no problem found in {', '.join(found) or '--set'}\n")
+    for slip in slips(layers):
+        complain(slip)
+    uncompared = "; [topics] is compared with the topics of a log dir only with --log-dir"
+    words = uncompared if settings.topics and not args.log_dir else ""
+    sys.stdout.write(f"no problem found in {', '.join(found) or '--set'}{words}\n")
     return ExitStatus.DONE
 
 

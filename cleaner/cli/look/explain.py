@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--now", type=moment, metavar="TIME", help="take this as the time: epoch ms, ISO 8601 or +7d")
     parser.add_argument(
-        "--exact", action="store_true", help="look for tombstones that wait in all of a log, also of a large one"
+        "--exact",
+        action="store_true",
+        help="count the records without a key that a compaction drops, and look for tombstones in all of a large log",
     )
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])

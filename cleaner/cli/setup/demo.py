@@ -82,6 +82,6 @@ def _line(made: MadeTopic) -> str:
 
 
 def _size(size_bytes: int) -> str:
-    from humanize import naturalsize
+    from cleaner.report.page import size
 
-    return str(naturalsize(size_bytes, binary=True))
+    return size(size_bytes)

@@ -11,6 +11,7 @@ from cleaner.engine.explaining.contents import RecordFound, SegmentContents, con
 from cleaner.engine.explaining.observing import PartitionChanged
 from policies.explaining.explanation import PartitionExplanation
 from policies.explaining.fates import SegmentFate
+from policies.explaining.words import offsets
 from policies.plan import path_of
 from policies.reasons import moment
 from storage.errors import InvalidConfig
@@ -83,7 +84,9 @@ def _holding(explained: PartitionExplanation, offset: int) -> SegmentFate:
         raise InvalidConfig("--offset", str(offset), f"the log of {_name(explained)} has no record")
     first = explained.segments[0].facts.base_offset if explained.segments else facts.log_end_offset
     if not first <= offset < facts.log_end_offset:
-        ends = f"the log of {_name(explained)} has the offsets {first} to {facts.log_end_offset - 1}"
+        start = facts.log_start_offset
+        ends = f"the log of {_name(explained)} has the {offsets(start, facts.log_end_offset)}"
+        ends += f", and its files also {first} to {start - 1}" if first < start else ""
         gone = f"; logcleaner history {_name(explained)} tells what was deleted" if offset < first else ""
         raise InvalidConfig("--offset", str(offset), f"{ends}{gone}")
     bases = [fate.facts.base_offset for fate in explained.segments]

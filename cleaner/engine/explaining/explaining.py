@@ -9,10 +9,13 @@ from dataclasses import replace
 from cleaner.engine.explaining.observing import Look, observe
 from cleaner.engine.explaining.transactional_ids import transactional_id_of
 from cleaner.engine.means import Means
+from cleaner.engine.outcome import Basis
+from cleaner.engine.rehearsal.rehearsal import Rehearsal
 from policies.explaining.blockers import BlockerCode
 from policies.explaining.explanation import PartitionExplanation, explain
 from policies.explaining.observations import Observations, TopicHere
 from policies.facts import LogDirFacts
+from policies.guards import compaction_held_back
 from policies.plan import PartitionPlan, Plan
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
@@ -30,7 +33,8 @@ def explanations(
         wanted: the partition.
         log_dirs: of the command: in them the topic's partitions are counted, and a transactional id is looked up.
         means: states what holds for all topics alike.
-        exact: read all that may hold delete horizons, however much it is.
+        exact: read all that may hold delete horizons, however much it is, and count the records without a key that a
+            compaction drops.
 
     Raises: UnreadableFile, PartitionChanged.
     """
@@ -39,6 +43,8 @@ def explanations(
 
     def explained(log_dir: LogDirFacts, partition: PartitionPlan) -> PartitionExplanation:
         seen = observe(log_dir, partition, topic, look)
+        if exact and partition.compaction:
+            partition, seen = _counted(partition, seen, Rehearsal(means, planned.request))
         found = explain(partition, seen, planned.request, broker)
         if not any(blocker.code is BlockerCode.OPEN_TRANSACTION for blocker in found.blockers):
             return found
@@ -50,6 +56,18 @@ def explanations(
         for partition in log_dir.partitions
         if isinstance(partition, PartitionPlan) and partition.facts.topic_partition == wanted
     )
+
+
+def _counted(partition: PartitionPlan, seen: Observations, rehearsal: Rehearsal) -> tuple[PartitionPlan, Observations]:
+    """Count the records without a key. If a guard rail holds the compaction back for them, return the plan without."""
+    found = rehearsal.result(partition, exact=True)
+    if found.guard is not None:
+        return compaction_held_back(partition, found.guard), seen
+    if found.error is not None or found.basis is Basis.ESTIMATE:
+        why = found.error or f"{partition.facts.topic_partition} changed while it was read"
+        problem = f"the records without a key: {why}"
+        return partition, replace(seen, problems=(*seen.problems, problem))
+    return partition, replace(seen, records_unkeyed=found.records_unkeyed)
 
 
 def with_transactional_id(seen: Observations, log_dirs: Iterable[LogDir]) -> Observations:

@@ -98,7 +98,7 @@ def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look
         told(lambda: at.offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition), None),
         _file_time_ms(at.path / CLEANER_OFFSET_CHECKPOINT),
         log_dir.locked_by,
-        tuple(dict.fromkeys(problems)),
+        problems=tuple(dict.fromkeys(problems)),
     )
 
 

@@ -135,7 +135,7 @@ class _Table:
         acts = [supposed.freed_disk_bytes, *([supposed.compacted_bytes] if self._compacts else [])]
         is_untouched = supposed.unknown == supposed.partitions
         return (
-            *("-" if is_untouched else size(size_bytes) for size_bytes in acts),
+            *("not touched" if is_untouched else size(size_bytes) for size_bytes in acts),
             size(supposed.kept_disk_bytes),
             _long_run(supposed.long_run),
         )

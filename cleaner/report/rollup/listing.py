@@ -14,6 +14,7 @@ from cleaner.report.rollup.columns import NAME_MIN, in_columns
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, rolled
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted
 from cleaner.report.runs import STYLES, policy_of, told, where
+from policies.explaining.words import offsets
 from policies.plan import Plan
 from policies.reasons import Action
 from policies.steps import deletion_steps
@@ -170,7 +171,7 @@ def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
     name = page.name(roll.name, max(page.width - len("  ".join(["", *words])), NAME_MIN))
     if with_offsets and roll.partitions == 1 and roll.plans:
         facts, section = roll.plans[0].facts, roll.plans[0].section
-        words.append(f"offsets {facts.log_start_offset} to {facts.log_end_offset}")
+        words.append(offsets(facts.log_start_offset, facts.log_end_offset))
         words += [f"dirty ratio {section.dirty_ratio:.2f}"] if section else []
     page.line("  ".join((name, *words)), "bold", hanging=2)
 

@@ -173,7 +173,7 @@ def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
     estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
     if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
         lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
-        page.line(f"{lost}: not known without --exact.")
+        page.line(f"{lost}: not known without --exact. More than max.unkeyed.ratio hold a run back.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

@@ -138,7 +138,8 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
         yield f"Offset {record.offset}, timestamp {_time(record.timestamp_ms)}"
         if one.target.timestamp_ms is not None:
             yield f"  the first record from {moment(one.target.timestamp_ms)} on"
-    batches = f"offsets {batch.base_offset} to {batch.last_offset}, {_bytes(batch.size_bytes)}, {batch.compression}"
+    codec = "not compressed" if batch.compression == "none" else batch.compression
+    batches = f"offsets {batch.base_offset} to {batch.last_offset}, {_bytes(batch.size_bytes)}, {codec}"
     yield f"  at byte {batch.position} of {batch.path.name}"
     yield f"  batch of {batches}"
 

@@ -84,6 +84,7 @@ class TestShow:
         found = keys(out)
         assert {key: (one["value"], one["name"], one["file"], one["line"]) for key, one in found.items()} == {
             "retention.ms": (6_000_000, "log.retention.minutes", str(place.properties), 4),
+            "retention.bytes": (-1, "retention.bytes", None, None),
             "segment.ms": (43_200_000, "log.roll.hours", str(place.properties), 5),
             "file.delete.delay.ms": (30_000, "file.delete.delay.ms", str(place.config), 5),
             "log.dirs": (str(place.log_dir), "log.dirs", str(place.config), 2),
@@ -133,18 +134,39 @@ class TestShow:
         _, out, _ = config("show", "--topic", "plain")
         assert "it was compacted before" in " ".join(out.split())
 
+    def test_limits_are_shown_where_kafkas_defaults_delete(self, config, place: Place) -> None:
+        place.properties.write_text(f"node.id=1\nlog.dirs={place.log_dir}\nlog.retention.mss=600000\n")
+        shown = keys(config("show", "--json")[1])
+        assert shown["retention.ms"]["value"] == 604_800_000
+        assert shown["retention.bytes"]["value"] == -1
+        orders = keys(config("show", "--json", "--topic", "orders")[1], "orders")
+        assert "retention.bytes" not in orders, "nothing is deleted from a compacted topic"
+
+    def test_topics_that_differ_are_counted_and_the_option_named(self, config) -> None:
+        out = " ".join(config("show")[1].split())
+        assert "3 topics have values of their own: --topic NAME shows them." in out, "__consumer_offsets, too"
+        assert "of their own: --topic" not in config("show", "--topic", "orders")[1]
+        status, _, err = config("show", "orders")
+        assert status == 2
+        assert "a topic is named by --topic" in err
+
+    @pytest.mark.parametrize("action", ["show", "check", "explain"])
+    def test_options_that_the_help_of_config_lists_go_with_each_action(self, config, action: str) -> None:
+        key = ("retention.ms",) if action == "explain" else ()
+        assert config(action, *key, "-v", "--no-pager")[0] == 0
+
     def test_text_has_a_line_for_each_key(self, config, place: Place) -> None:
         _, out, _ = config("show")
         assert " ".join(out.split()).startswith(f"Log dirs: {place.log_dir} Files read: {place.config}, ")
         assert "retention.ms          100m (6000000)" in out
         assert f"{place.properties} line 4, as log.retention.minutes" in out
-        left = len(TOPIC_KEYS) + len(BROKER_KEYS) - 5
-        assert out.endswith(f"{left} more keys with Kafka's default: --all shows them.\n")
+        left = len(TOPIC_KEYS) + len(BROKER_KEYS) - 6
+        assert f"{left} more keys with Kafka's default: --all shows them.\n" in out
 
     def test_without_any_file_the_limits_that_nobody_stated_are_all_that_differs(self, capsys) -> None:
         assert main(["config", "show"]) == 0
         out = capsys.readouterr().out
-        assert "retention.ms  no limit (-1)  nobody stated it" in out
+        assert "retention.ms     no limit (-1)  nobody stated it" in out
         assert "Log dirs: none is named" in out
 
     def test_a_pattern_without_a_topic_stays_a_warning(self, config, place: Place) -> None:
@@ -262,7 +284,37 @@ class TestCheck:
     def test_sound_files_are_one_line(self, config, place: Place) -> None:
         status, out, err = config("check")
         assert (status, err) == (0, "")
-        assert out == f"no problem found in {place.config}, {place.properties}\n"
+        uncompared = "; [topics] is compared with the topics of a log dir only with --log-dir"
+        assert out == f"no problem found in {place.config}, {place.properties}{uncompared}\n"
+        place.config.write_text(CONFIG.format(log_dir=place.log_dir).partition("[topics")[0])
+        assert "[topics]" not in config("check")[1]
+
+    def test_a_limit_of_a_few_milliseconds_is_a_warning(self, config, place: Place) -> None:
+        place.config.write_text('[defaults]\nsegment.ms = "7d"\n[topics.a]\nretention.ms = 3\n')
+        status, _, err = config("check")
+        assert status == 0
+        assert err == (
+            f"logcleaner: retention.ms=3ms ({place.config} line 4): 3 milliseconds; if days were meant, say 3d\n"
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            (
+                "retention.mss = 1",
+                "did you mean retention.ms? It goes into the table [defaults], or into [topics.NAME]",
+            ),
+            ("topic.x.retention.ms = 1", "did you mean the table [topics.x]?"),
+            ("[topic.x]\nretention.ms = 1", "did you mean the table [topics.x]?"),
+            ("[default]\nretention.ms = 1", "did you mean the table [defaults]?"),
+            ("log.dirz = 1", "did you mean log.dir"),
+        ],
+    )
+    def test_a_slip_above_all_tables_is_told_where_it_belongs(self, config, place: Place, text, told) -> None:
+        place.config.write_text(f"{text}\n")
+        status, _, err = config("check")
+        assert status == 2
+        assert told in err
 
     def test_no_log_dir_is_touched(self, config, place: Place) -> None:
         shutil.rmtree(place.log_dir)

@@ -62,7 +62,7 @@ def test_held_log_dir_is_refused_and_a_dry_run_is_not(log_dir: Path, capsys: pyt
         assert main(["clean", "--log-dir", str(log_dir)]) == 3
         assert "held by" in capsys.readouterr().err
         assert main(["clean", "--log-dir", str(log_dir), "--dry-run"]) == 0
-        assert "would be refused" in capsys.readouterr().out.replace("\n ", " ").replace("  ", " ")
+        assert "would be refused" in " ".join(capsys.readouterr().out.split())
 
 
 def test_dir_without_configuration_keeps_everything(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,11 @@ from typing import Any, Final
 import pytest
 
 from cleaner.cli.main import main
+from storage.names import LOG_START_OFFSET_CHECKPOINT
 from storage.records import iter_batches
 from tests.cleaner.engine.explaining.test_transactional_ids import write_transaction_state
 from tests.conftest import Samples
+from tests.partition_dirs import PartitionDir, committed, keyed
 
 DAY_MS: Final = 86_400_000
 AT: Final = "2026-11-23T00:00:00Z"
@@ -184,6 +186,11 @@ def test_a_failed_attempt_is_told_since_when_and_why(capsys, samples: Samples, t
     assert f"{log.name} at byte" in found["text"]
     assert "CRC-32C mismatch" in found["text"]
     assert "replica or a backup" in found["remedy"]
+    explain(log_dir, "ledger-0")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Now clean tries again to compact" in told
+    assert "The last attempt to compact failed at" in told
+    assert "clean compacts" not in told
     first_ms = found["since_ms"]
     assert main(["clean", "--log-dir", str(log_dir), "--yes"]) == 1
     capsys.readouterr()
@@ -225,6 +232,17 @@ def test_one_segment_is_told_by_base_name_offset_and_timestamp(capsys, after: Pa
     told = capsys.readouterr().out
     assert "What it holds" in told
     assert "Offset 7000\n  record of" in told
+
+
+def test_offsets_below_the_log_start_are_told_from_those_of_the_log(capsys, tmp_path: Path) -> None:
+    log_dir = committed(tmp_path, PartitionDir(tmp_path, "trimmed-0").segment(0, keyed(0, "a=1", "b=1", "c=1")))
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\ntrimmed 0 2\n")
+    explain(log_dir, "trimmed-0", "--offset", "1")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "offsets 2 to 2, log end offset 3" in told
+    assert "It lies below the log start offset 2: no consumer can read it." in told
+    explain(log_dir, "trimmed-0", "--offset", "9000", status=2)
+    assert "has the offsets 2 to 2, and its files also 0 to 1" in capsys.readouterr().err
 
 
 def test_what_a_segment_holds_is_counted(capsys, after: Path) -> None:
@@ -278,6 +296,22 @@ def test_what_is_not_there_is_wrong_usage(capsys, after: Path, arguments: tuple[
 )
 def test_what_cannot_be_meant_is_refused(capsys, after: Path, arguments: tuple[str, ...], words: str) -> None:
     explain(after, *arguments, status=2)
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("operands", "words"),
+    [
+        (("--log-dir", "{}", "clicks-0", "0"), "--log-dir takes every word behind it: TOPIC-PARTITION goes before"),
+        (("clicks-0", "--log-dir", "{}", "17"), "--log-dir = '17': is read as a directory; a TOPIC-PARTITION or a"),
+        (("clicks-0", "--log-dir", "{}", f"{17:020d}.log"), "is read as a directory"),
+        (("clicks-0", "--log-dir", "{}", "clicks-1"), "is read as a directory"),
+    ],
+)
+def test_an_operand_behind_the_options_is_told_to_go_before_them(
+    capsys, after: Path, operands: tuple[str, ...], words: str
+) -> None:
+    assert main(["explain", *(one.format(after) for one in operands)]) == 2
     assert words in capsys.readouterr().err
 
 

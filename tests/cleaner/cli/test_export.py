@@ -57,7 +57,7 @@ def test_what_was_written_is_told_in_a_line_and_nothing_has_changed(
     assert run(orders, to, file) == 0
     said = capsys.readouterr()
     assert said.err == ""
-    assert said.out.startswith("orders-0: 3 records of offsets 0 to 3, ")
+    assert said.out.startswith("orders-0: 3 records of offsets 0 to 2, ")
     assert said.out.endswith(f" in {file}\n")
     assert [path.name for path in out.iterdir()] == [file.name]
     assert state_of(orders.path.parent) == before

@@ -122,7 +122,7 @@ def test_target_that_is_met_needs_no_lock_and_reads_no_log(log_dir: Path, monkey
         before = files_of(log_dir)
         assert free(log_dir, "--target", "1B") == 0
         assert files_of(log_dir) == before
-    assert "target 1 Byte met" in capsys.readouterr().out
+    assert "target 1 byte met" in capsys.readouterr().out
 
 
 def test_broker_that_runs_is_left_alone(log_dir: Path, capsys, monkeypatch) -> None:

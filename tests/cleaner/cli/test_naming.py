@@ -54,6 +54,25 @@ def test_glob_over_topics_or_partitions_matches_in_any_of_the_log_dirs(glob, log
     assert json.loads(capsys.readouterr().out)["partitions"]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("__cluster_metadata-0", "never touched: it holds the cluster metadata"),
+        ("orders-0.0123456789abcdef0123456789abcdef-future", "never touched: a broker moves a replica there"),
+        ("orders-0.0123456789abcdef0123456789abcdef-stray", "never touched, but by doctor --sweep"),
+    ],
+)
+def test_what_is_never_touched_is_said_to_be_there(name: str, words: str, log_dir: Path, capsys) -> None:
+    (log_dir / name).mkdir(exist_ok=True)
+    for arguments in (["explain", name], ["topics", "--topic", name], ["clean", "--topic", name]):
+        assert main([*arguments, "--log-dir", str(log_dir)]) == 2
+        told = capsys.readouterr().err
+        assert words in told
+        assert "none of the log dirs" not in told
+    assert main(["topics", "--topic", "__cluster_metadata", "--log-dir", str(log_dir)]) == 2
+    assert "never touched" in capsys.readouterr().err
+
+
 def test_diff_names_the_nearest_topic_of_either_place(demo: Path, capsys) -> None:
     assert main(["diff", str(demo), str(demo), "--topic", "ordres"]) == 2
     assert "either place; did you mean orders?" in capsys.readouterr().err
@@ -147,6 +166,19 @@ class TestPatternsOfTopics:
         expected = f"logcleaner: {config}: these [topics] match no topic here: zz*, ordres (did you mean orders?)"
         assert line == expected
 
+    @pytest.mark.parametrize(("options", "words"), [(("--dry-run",), "clicks would lose "), ((), "clicks lost ")])
+    def test_what_the_nearest_topic_loses_by_another_limit_is_told_behind_the_report(
+        self, options, words: str, log_dir: Path, tmp_path: Path, capsys
+    ) -> None:
+        path = tmp_path / "logcleaner.toml"
+        path.write_text(
+            f'log.dirs = ["{log_dir}"]\n[topics."*"]\nretention.ms = "1h"\n[topics.click]\nretention.ms = "900d"\n'
+        )
+        assert main(["clean", *options, "--config", str(path)]) == 0
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert words in last
+        assert last.endswith(f'by retention.ms=1h ({path} line 3): [topics."click"] is not about it')
+
     def test_topic_that_only_the_cluster_metadata_knows_is_a_match(self, config: Path, log_dir: Path, capsys) -> None:
         config.write_text(f'log.dirs = ["{log_dir}"]\n[topics.clicks]\nretention.ms = "900d"\n')
         shutil.rmtree(log_dir / "clicks-0")
@@ -207,6 +239,25 @@ class TestLogDir:
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
         assert f"{log_dir}: belongs to uid" in line
+
+    @pytest.mark.parametrize(
+        ("shut", "command"),
+        [
+            ("clicks-0", ("explain", "clicks-0")),
+            ("clicks-0", ("clean", "--dry-run")),
+            ("__cluster_metadata-0", ("owners",)),
+            ("__cluster_metadata-0", ("topics",)),
+        ],
+    )
+    def test_what_only_its_owner_may_read_has_a_remedy(self, shut: str, command, log_dir: Path) -> None:
+        (log_dir / shut).chmod(0)
+        try:
+            done = run_as_ordinary_user(*command, "--log-dir", log_dir)
+        finally:
+            (log_dir / shut).chmod(0o755)
+        assert done.returncode == 1
+        told = " ".join((done.stdout + done.stderr).split())
+        assert "Permission denied; perhaps only its owner may: run as that user or as root" in told
 
     def test_log_dir_behind_an_unreadable_parent_is_blamed(self, log_dir: Path) -> None:
         log_dir.parent.chmod(0)

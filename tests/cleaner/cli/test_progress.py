@@ -83,7 +83,7 @@ def test_bar_never_has_more_than_all(monkeypatch: pytest.MonkeyPatch) -> None:
     ("done_bytes", "all_bytes", "seconds", "words"),
     [
         (1 << 20, 0, 2.0, "1.0 MiB, 512.0 KiB/s"),
-        (0, 1 << 20, 2.0, "0 Bytes of 1.0 MiB, 0 Bytes/s"),
+        (0, 1 << 20, 2.0, "0 bytes of 1.0 MiB, 0 bytes/s"),
         (2 << 20, 2 << 20, 1.0, "2.0 MiB of 2.0 MiB, 2.0 MiB/s, 0s left"),
         (1 << 20, 121 << 20, 60.0, "1.0 MiB of 121.0 MiB, 17.1 KiB/s, 2h left"),
     ],

@@ -194,3 +194,37 @@ def test_history_says_how_many_records_without_a_key_a_compaction_dropped(log_di
     counts = {entry["partition"]: entry.get("records_unkeyed") for entry in found["entries"]}
     assert counts == {"orders-0": 3, "state-0": None}
     assert {entry["what"] for entry in found["entries"]} == {"compact"}
+
+
+# What explain says is what clean does
+
+
+def explained(log_dir: Path, capsys, *options: str, name: str = "orders-0") -> str:
+    capsys.readouterr()
+    assert command(log_dir, "explain", name, *options) == ExitStatus.DONE
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_explanation_says_that_nobody_counted_and_with_exact_what_clean_does(log_dir, capsys):
+    told = explained(log_dir, capsys)
+    assert "Now clean compacts 2 segments" in told
+    assert "Records without a key are not counted, and more than max.unkeyed.ratio=0.5" in told
+    told = explained(log_dir, capsys, "--exact")
+    assert "Now a guard rail holds clean back here" in told
+    assert "Compaction would drop 3 of 5 records because they have no key" in told
+    assert "not counted" not in told
+    assert "No record without a key goes" in explained(log_dir, capsys, "--exact", name="state-0")
+
+
+def test_explanation_counts_what_the_guard_rail_lets_through(log_dir, capsys):
+    let = ("--exact", "--set", "max.unkeyed.ratio=1")
+    assert "3 records without a key go: compaction keeps none" in explained(log_dir, capsys, *let)
+    (partition,) = json.loads(explained(log_dir, capsys, "--json", *let))["partitions"]
+    assert partition["records_unkeyed"] == 3
+    (partition,) = json.loads(explained(log_dir, capsys, "--json"))["partitions"]
+    assert partition["records_unkeyed"] is None
+
+
+def test_dry_run_says_that_a_guard_rail_may_hold_the_run_back(run, capsys):
+    assert run("clean", "--dry-run") == ExitStatus.DONE
+    assert "More than max.unkeyed.ratio hold a run back." in " ".join(capsys.readouterr().out.split())

@@ -82,7 +82,7 @@ def test_a_relative_path_is_taken_from_the_files_directory() -> None:
     [
         ("cluster.metdata = true", "line 1: cluster.metdata: no such key; did you mean cluster.metadata?"),
         ("log.dris = []", "line 1: log.dris: no such key; did you mean log.dirs?"),
-        ("\n[default]\na = 1", "line 3: default.a: no such key; did you mean defaults?"),
+        ("\n[default]\na = 1", "line 3: default.a: no such key; did you mean the table [defaults]?"),
         ("[metrics]\nlistn = ''", "line 2: metrics.listn: no such key; did you mean listen?"),
         ("[metrics]\nlisten = '9308'", "line 2: metrics.listen: must be HOST:PORT"),
         ("[cleaner]\nthreds = 1", "line 2: cleaner.threds: no such key; did you mean threads?"),

@@ -33,7 +33,7 @@ Space in /data
 KIND                  ON DISK      SIZE FILES
 segments (.log)      51.0 MiB  51.0 MiB     4
 index files          24.0 KiB  20.0 MiB     6
-producer snapshots    4.0 KiB  10 Bytes     1
+producer snapshots    4.0 KiB  10 bytes     1
 .deleted files       29.0 MiB  29.0 MiB     9  gone: 4.0 MiB with the next
                                                clean, 24.0 MiB in 55s, 1.0 MiB
                                                once a broker starts
@@ -41,7 +41,7 @@ producer snapshots    4.0 KiB  10 Bytes     1
 -delete directories   6.0 MiB   6.0 MiB     2  a broker removes them
 -stray directories    5.0 MiB   5.0 MiB     2  unassigned: remove them by hand
 -future directories   7.0 MiB   7.0 MiB     2  replicas that move here
-checkpoints and such 24.0 KiB 700 Bytes     6
+checkpoints and such 24.0 KiB 700 bytes     6
 directories          20.0 KiB  20.0 KiB     5
 other files           1.2 GiB   1.2 GiB     3  heap\\x1b[2J.hprof 1.2 GiB, core
                                                2.0 MiB

@@ -15,7 +15,14 @@ from cleaner.report.explanation import ExplanationReport
 from policies.config.policy import Layer, Stated
 from policies.explaining.blockers import BlockerCode
 from policies.explaining.changes import ChangeCode
-from policies.explaining.observations import ActiveUse, DeleteHorizons, OpenTransaction, TopicHere, WaitingFiles
+from policies.explaining.observations import (
+    ActiveUse,
+    DeleteHorizons,
+    OpenTransaction,
+    SegmentTimes,
+    TopicHere,
+    WaitingFiles,
+)
 from tests.builders import NOW_MS, a_log, a_policy
 from tests.cleaner.report.plans import unreadable
 from tests.cleaner.report.texts import text_of
@@ -112,7 +119,7 @@ def test_a_chosen_segment_has_its_contents_and_the_blockers_that_name_it() -> No
     record = RecordFound(23, NOW_MS, 3, None, 20, 29, 77, "lz4", 4001, True, False)
     chosen = ChosenSegment(explained.segments[2], contents, 23, record)
     told = text_of(ExplanationReport(NOW_MS, [explained], [chosen]))
-    assert "70 records in 7 batches (5 lz4, 2 none)" in told
+    assert "70 records in 7 batches (5 lz4, 2 not compressed)" in told
     assert "the rest cannot be read: cut short at byte 9" in told
     assert "tombstone of 2027-01-15T08:00:00Z, a key of 3 bytes, no value" in told
     assert "batch 20 to 29 at byte 77, compression lz4, producer 4001, transactional" in told
@@ -136,3 +143,13 @@ def test_an_unknown_policy_a_hold_and_a_broker_at_work_are_in_the_head() -> None
     assert "policy   unknown" in told
     assert "lock     process 7 holds the log dir: a clean would be refused" in told
     assert "Now   clean changes nothing here" in told
+
+
+def test_the_times_of_a_segment_are_those_of_its_first_and_newest_record_and_say_so() -> None:
+    """A range would read as if every record of the segment lay between the two."""
+    log = a_log("clicks-0").segment(newest_ms=NOW_MS).segment(newest_ms=NOW_MS + DAY_MS)
+    one = drawn(log, a_policy(retention_ms=7 * DAY_MS))
+    times = (SegmentTimes(NOW_MS - DAY_MS, NOW_MS), SegmentTimes(NOW_MS + DAY_MS, NOW_MS + DAY_MS))
+    told = text_of(report(replace(one, seen=replace(one.seen, times=times))), every_segment=True)
+    assert "first 2027-01-14T08:00:00Z, newest 2027-01-15T08:00:00Z" in told
+    assert "first and newest record 2027-01-16T08:00:00Z" in told

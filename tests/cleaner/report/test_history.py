@@ -28,7 +28,7 @@ GOLDEN = """\
 TIME                  WHAT          BYTES  PARTITION: WHY
 2026-11-21T06:03:34Z  delete      5.0 MiB  clicks-0: 3 segments,
                                            LOG_START_OFFSET, RETENTION_TIME
-2026-11-21T06:03:34Z  compact  1023 Bytes  clicks-0: dirty from 100 to 200
+2026-11-21T06:03:34Z  compact  1,023 bytes  clicks-0: dirty from 100 to 200
 2026-11-21T06:03:34Z  failed            -  clicks-0: 0.log at byte 0: CRC-32C
                                            mismatch
 2026-11-21T06:03:34Z  recover           -  clicks-0: finished or undid an

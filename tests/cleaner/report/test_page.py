@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from cleaner.report.page import Page, size, two_sizes, wrapped
 from cleaner.report.rollup.summary import compacted
+from policies.explaining import words
 from tests.cleaner.report.plans import MIB
 
 SIZES = st.integers(0, 1 << 50)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 512, 1023])
+def test_a_few_bytes_are_written_alike_in_tables_and_sentences(size_bytes: int) -> None:
+    assert size(size_bytes) == words.size(size_bytes) == two_sizes(size_bytes, size_bytes)[0]
 
 
 @given(SIZES, st.one_of(SIZES, st.integers(-5000, 5000)))
@@ -28,7 +34,7 @@ def test_two_sizes_look_alike_only_if_they_are(one_bytes: int, other_bytes: int)
         (10 * MIB, ("10.0 MiB", "10.0 MiB")),
         (9 * MIB, ("10.0 MiB", "9.0 MiB")),
         (10 * MIB - 50_000, ("10.00 MiB", "9.95 MiB")),
-        (10 * MIB - 1, ("10,485,760 Bytes", "10,485,759 Bytes")),
+        (10 * MIB - 1, ("10,485,760 bytes", "10,485,759 bytes")),
     ],
 )
 def test_different_sizes_get_as_many_digits_as_tell_them_apart(other_bytes: int, told: tuple[str, str]) -> None:

@@ -26,13 +26,13 @@ FAILED = RestoreResult(TopicPartition("bad", 3), "/data", None, "/data/bad-3: ca
 
 LISTED = """\
 clicks-0
-  restorable  offsets 0 to 30, 3 segments, 180 Bytes  RESTORABLE
+  restorable  offsets 0 to 29, 3 segments, 180 bytes  RESTORABLE
     20: deleted 2027-01-15T08:00:00Z
 
 orders-1
-  restorable  offsets 20 to 30, 1 segment, 90 Bytes  RESTORABLE
+  restorable  offsets 20 to 29, 1 segment, 90 bytes  RESTORABLE
     20: deleted 2027-01-15T08:00:00Z
-  kept out    offsets 0 to 10, 1 segment, 30 Bytes  GAP
+  kept out    offsets 0 to 9, 1 segment, 30 bytes  GAP
     0: ends at offset 10, the log begins at 20: what lay between cannot come
     back
 
@@ -45,15 +45,15 @@ again-4
 bad-3
   FAILED: /data/bad-3: cannot be read
 
-Restorable: 4 segments of 2 partitions, 270 Bytes.
+Restorable: 4 segments of 2 partitions, 270 bytes.
 logcleaner restore TOPIC-PARTITION, or --all, brings them back.
 """
 DONE = """\
 clicks-0  on hold since 2027-01-15T08:00:00Z
-  restored    offsets 0 to 30, 3 segments, 180 Bytes  RESTORABLE
+  restored    offsets 0 to 29, 3 segments, 180 bytes  RESTORABLE
     20: deleted 2027-01-15T08:00:00Z
 
-Restored: 3 segments of 1 partition, 180 Bytes.
+Restored: 3 segments of 1 partition, 180 bytes.
 Retention and compaction leave these partitions alone until logcleaner restore
 --release TOPIC-PARTITION.
 """

@@ -60,7 +60,13 @@ def test_what_changes_nothing_says_so() -> None:
 def test_a_policy_that_set_may_not_state_touches_nothing() -> None:
     assert told("cleanup.policy=compact", topics="audit orders") == [
         "cleanup.policy=compact: changes no topic; the same before: 1 topic; "
-        "not touched: 1 topic of unknown configuration (audit)"
+        "not touched: 1 topic, audit: its own configuration says delete, and only test says compact; "
+        'state cleanup.policy under [topics."audit"] of a --config FILE'
+    ]
+    (line,) = told("cleanup.policy=compact", topics="audit clicks")
+    assert "not touched: 2 topics, audit, clicks: audit: its own configuration says delete" in line
+    assert told("retention.ms=1d", topics="nobody") == [
+        "retention.ms=1d: changes no topic; not touched: 1 topic of unknown configuration (nobody)"
     ]
 
 

@@ -301,7 +301,7 @@ def test_failed_attempts_are_told_with_their_cause() -> None:
 
 def test_a_checkpoint_beyond_the_end_is_named() -> None:
     cleaner = the(BlockerCode.CHECKPOINT_OUTSIDE_LOG, a_log().segments(5, 5).compacted_to(99), COMPACT)
-    assert "cleaner-offset-checkpoint says 99, but the log goes from 0 to 20" in cleaner.text
+    assert "cleaner-offset-checkpoint says 99, but the log starts at 0 and ends at 20" in cleaner.text
     watermark = the(BlockerCode.CHECKPOINT_OUTSIDE_LOG, a_log().segments(5), EXPIRING, checkpointed_high_watermark=30)
     assert (
         "replication-offset-checkpoint says 30, but the log ends at 10: 20 committed offsets are gone" in watermark.text
@@ -445,3 +445,17 @@ def test_words() -> None:
     ]  # fmt: skip
     assert counted(1, "batch", "batches") == "1 batch"
     assert counted(1200, "batch", "batches") == "1,200 batches"
+
+
+@pytest.mark.parametrize(
+    ("segment_ms", "sooner"), [(7 * DAY_MS, f"{DAY_MS} (1d)"), (DAY_MS, f"{HOUR_MS} (1h)"), (600, "300 (300ms)")]
+)
+def test_a_shorter_limit_is_told_as_a_command_with_a_value(segment_ms: int, sooner: str) -> None:
+    log = a_log("orders-0").segments(10, newest_ms=NOW_MS - DAY_MS)
+    policy = a_policy("compact", segment_ms=segment_ms)
+    found = the(BlockerCode.ACTIVE_SEGMENT, log, policy, active=ActiveUse(NOW_MS))
+    assert (
+        "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name orders"
+        in found.remedy
+    )
+    assert f"--add-config segment.ms={sooner}." in found.remedy
