@@ -14,6 +14,7 @@ from cleaner.dump.files import DumpedFile, DumpedKind
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
+from cleaner.printable import without_controls
 from storage.errors import CorruptBatch, InvalidRecord
 
 REDACTED: Final = "[redacted]"
@@ -31,7 +32,7 @@ class TextLines:
 
     def heading(self, file: DumpedFile) -> Iterator[str]:
         """Return the lines in front of what a file holds."""
-        yield f"Dumping {file.path}"
+        yield f"Dumping {without_controls(str(file.path))}"
         if file.kind is DumpedKind.LOG and file.base_offset is not None:
             yield f"Log starting offset: {file.base_offset}"
         elif file.kind is DumpedKind.SNAPSHOT_LOG:
@@ -65,7 +66,7 @@ class TextLines:
 
     def remark(self, text: str, _fields: Fields) -> str:
         """Return a line that says something of the file as a whole."""
-        return text
+        return without_controls(text)
 
 
 def _before_position(batch: Stored) -> str:

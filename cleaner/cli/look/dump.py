@@ -12,6 +12,7 @@ from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.journald import Level
+from cleaner.printable import without_controls
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
 
@@ -148,7 +149,7 @@ class _Told:
 
     def unknown(self, path: Path) -> None:
         """Tell that a file's name says nothing, in the words of Kafka's tool."""
-        sys.stderr.write(f"Ignoring unknown file {path}\n")
+        sys.stderr.write(f"Ignoring unknown file {without_controls(str(path))}\n")
 
 
 def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Iterator[DumpedFile]:
