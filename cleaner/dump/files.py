@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -139,6 +140,13 @@ def within(files: Sequence[DumpedFile], selection: RecordSelection) -> Iterator[
             if is_behind or (end is not None and end <= selection.first_offset):
                 continue
         yield file
+
+
+def without_controls(text: str) -> str:
+    """Escape control characters alone: for output that is compared with that of Kafka's own tools."""
+    if text.isprintable():
+        return text
+    return "".join(c.encode("unicode_escape").decode() if unicodedata.category(c) == "Cc" else c for c in text)
 
 
 def _is_segment(file: DumpedFile) -> bool:

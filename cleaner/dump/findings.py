@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cleaner.printable import without_controls
+from cleaner.dump.files import without_controls
 from storage.arrays import Integers
 
 

@@ -10,11 +10,10 @@ from typing import Final
 
 from cleaner.dump.decoding.control_records import control_text, parse_control_record
 from cleaner.dump.decoding.decoders import RecordContents, decode_text
-from cleaner.dump.files import DumpedFile, DumpedKind
+from cleaner.dump.files import DumpedFile, DumpedKind, without_controls
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
-from cleaner.printable import without_controls
 from storage.errors import CorruptBatch, InvalidRecord
 
 REDACTED: Final = "[redacted]"

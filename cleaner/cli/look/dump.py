@@ -12,7 +12,6 @@ from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.journald import Level
-from cleaner.printable import without_controls
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
 
@@ -149,6 +148,8 @@ class _Told:
 
     def unknown(self, path: Path) -> None:
         """Tell that a file's name says nothing, in the words of Kafka's tool."""
+        from cleaner.dump.files import without_controls
+
         sys.stderr.write(f"Ignoring unknown file {without_controls(str(path))}\n")
 
 

@@ -71,7 +71,9 @@ def _told(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("what", KINDS)
 @pytest.mark.parametrize("command", CHANGING, ids=" ".join)
-def test_the_partition_fails_and_stays_as_it_is(command, what: str, log_dir: Path, capsys) -> None:
+def test_the_partition_fails_and_stays_as_it_is(
+    command: tuple[str, ...], what: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = _unseen(log_dir, KINDS[what])
     held = _names(log_dir)
     assert main([*command, "--log-dir", str(log_dir)]) == 1
@@ -82,19 +84,21 @@ def test_the_partition_fails_and_stays_as_it_is(command, what: str, log_dir: Pat
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_every_command_that_reads_the_log_says_so(command, log_dir: Path, capsys) -> None:
+def test_every_command_that_reads_the_log_says_so(
+    command: tuple[str, ...], log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = _unseen(log_dir)
     assert main([*command, "--log-dir", str(log_dir)]) != 0
     assert f"{path}: is a symlink" in _told(capsys)
 
 
-def test_so_does_diff(log_dir: Path, demo: Path, capsys) -> None:
+def test_so_does_diff(log_dir: Path, demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = _unseen(log_dir)
     assert main(["diff", str(demo), str(log_dir)]) != 0
     assert f"{path}: is a symlink" in _told(capsys)
 
 
-def test_a_restore_leaves_it_alone(log_dir: Path, capsys) -> None:
+def test_a_restore_leaves_it_alone(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["clean", "--log-dir", str(log_dir)]) == 0
     clicks = log_dir / "clicks-0"
     assert list(clicks.glob("*.log.deleted"))
