@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -130,14 +132,21 @@ def files_in(directory: Path, *, only_batches: bool) -> list[DumpedFile]:
 def within(files: Sequence[DumpedFile], selection: RecordSelection) -> Iterator[DumpedFile]:
     """Leave out the segments of a log that begin behind the selected offsets, or end before them."""
     segments = [file.base_offset for file in files if _is_segment(file)]
-    ends = dict(zip(segments, [*segments[1:], None], strict=True))
+    ends = dict(pairwise(segments))
     for file in files:
         if _is_segment(file):
-            base_offset, end = file.base_offset, ends[file.base_offset]
+            base_offset, end = file.base_offset, ends.get(file.base_offset)
             is_behind = base_offset is not None and base_offset > selection.last_offset
             if is_behind or (end is not None and end <= selection.first_offset):
                 continue
         yield file
+
+
+def without_controls(text: str) -> str:
+    """Escape control characters alone: for output that is compared with that of Kafka's own tools."""
+    if text.isprintable():
+        return text
+    return "".join(c.encode("unicode_escape").decode() if unicodedata.category(c) == "Cc" else c for c in text)
 
 
 def _is_segment(file: DumpedFile) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cleaner.dump.files import without_controls
 from storage.arrays import Integers
 
 
@@ -55,23 +56,23 @@ class DumpFindings:
     def lines(self) -> Iterator[str]:
         """Return the lines for stderr."""
         for path, found in self._offset_index.items():
-            yield f"Mismatches in :{path}"
+            yield f"Mismatches in :{without_controls(str(path))}"
             for index, log in sorted(found.items(), reverse=True):
                 yield f"  Index offset: {index}, log offset: {log}"
         for path, pairs in self._timestamps.items():
-            yield f"Found timestamp mismatch in :{path}"
+            yield f"Found timestamp mismatch in :{without_controls(str(path))}"
             for index, log in pairs:
                 yield f"  Index timestamp: {index}, log timestamp: {log}"
         for path, pairs in self._out_of_order.items():
-            yield f"Found out of order timestamp in :{path}"
+            yield f"Found out of order timestamp in :{without_controls(str(path))}"
             for index, log in pairs:
                 yield f"  Index timestamp: {index}, Previously indexed timestamp: {log}"
         for path, pairs in self._not_found.items():
-            yield f"The following indexed offsets are not found in :{path}"
+            yield f"The following indexed offsets are not found in :{without_controls(str(path))}"
             for index, log in pairs:
                 yield f"Indexed offset: {index}, found log offset: {log}"
         for path, parts in self._gaps.items():
-            yield f"Non-consecutive offsets in {path}"
+            yield f"Non-consecutive offsets in {without_controls(str(path))}"
             followers = dict(np.concatenate(parts).tolist())  # as in Kafka, the last one counts
             for offset, next_offset in sorted(followers.items()):
                 yield f"  {offset} is followed by {next_offset}"

@@ -10,7 +10,7 @@ from typing import Final
 
 from cleaner.dump.decoding.control_records import control_text, parse_control_record
 from cleaner.dump.decoding.decoders import RecordContents, decode_text
-from cleaner.dump.files import DumpedFile, DumpedKind
+from cleaner.dump.files import DumpedFile, DumpedKind, without_controls
 from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
@@ -31,7 +31,7 @@ class TextLines:
 
     def heading(self, file: DumpedFile) -> Iterator[str]:
         """Return the lines in front of what a file holds."""
-        yield f"Dumping {file.path}"
+        yield f"Dumping {without_controls(str(file.path))}"
         if file.kind is DumpedKind.LOG and file.base_offset is not None:
             yield f"Log starting offset: {file.base_offset}"
         elif file.kind is DumpedKind.SNAPSHOT_LOG:
@@ -65,7 +65,7 @@ class TextLines:
 
     def remark(self, text: str, _fields: Fields) -> str:
         """Return a line that says something of the file as a whole."""
-        return text
+        return without_controls(text)
 
 
 def _before_position(batch: Stored) -> str:

@@ -10,11 +10,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
+from typing import Final
 
-from storage.directory import opened
-from storage.errors import as_unreadable
+from storage.directory import opened, status_of
+from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.segment import Segment, SegmentFile, listed
+
+_KINDS_OF_ENTRIES: Final = {
+    stat.S_IFLNK: "a symlink",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class UnseenSegment(LogCleanerError):
+    """A ``.log`` that is no plain file. A broker follows a symlink, and so counts records that we never read."""
+
+    path: Path
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: is {self.what}, and its records are not read; the partition is left alone: "
+            f"put the segment itself in its place, as a plain file"
+        )
 
 
 @dataclass(frozen=True)  # no slots: it keeps what it was asked for, of hundreds of files
@@ -70,6 +91,28 @@ def list_partition(directory: Path) -> Listing:
     return Listing(directory, tuple(found), tuple(others))
 
 
+def ensure_plain_logs(listing: Listing) -> None:
+    """Refuse a partition with a ``.log`` that is no plain file: what it holds decides over the other segments, too.
+
+    Raises: UnseenSegment, UnreadableFile.
+    """
+    for name in listing.others:
+        parsed = parse_segment_file_name(name)
+        if parsed is None or parsed.kind is not FileKind.LOG or parsed.state not in _STATES_OF_A_LOG:
+            continue
+        path = listing.directory / name
+        try:
+            with as_unreadable(path):
+                mode = status_of(path).st_mode
+        except UnreadableFile as error:
+            if error.has_vanished:
+                continue
+            raise
+        if not stat.S_ISREG(mode):
+            raise UnseenSegment(path, _KINDS_OF_ENTRIES.get(stat.S_IFMT(mode), "a device"))
+
+
+_STATES_OF_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
 _file_name = attrgetter("file_name")
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
-from storage.log.listing import Listing, segments_of
+from storage.log.listing import Listing, ensure_plain_logs, segments_of
 from storage.names import FileKind, FileState, segment_file_name
 from storage.records import iter_headers, read_batch
 from storage.segment import SegmentFile, reading
@@ -61,8 +61,10 @@ class Recovery(NamedTuple):
 def plan_recovery(listing: Listing) -> Recovery:
     """Decide what becomes of the leftovers of one partition.
 
-    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log that is to take the place of another is not whole.
+    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log that is to take the place of another is not whole;
+        UnseenSegment where a ``.log`` is no plain file.
     """
+    ensure_plain_logs(listing)
     recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
     waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
     orphans = tuple(_orphans(recovery.listing, waiting))

@@ -148,7 +148,9 @@ class _Told:
 
     def unknown(self, path: Path) -> None:
         """Tell that a file's name says nothing, in the words of Kafka's tool."""
-        sys.stderr.write(f"Ignoring unknown file {path}\n")
+        from cleaner.dump.files import without_controls
+
+        sys.stderr.write(f"Ignoring unknown file {without_controls(str(path))}\n")
 
 
 def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Iterator[DumpedFile]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.cli.change.repair import add_repair_arguments, check_repair_usage, run_repairs
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import check_partition, check_topics, warn_of_symlinks
+from cleaner.cli.naming import check_partition, check_topics
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
@@ -143,7 +143,6 @@ def _asked(args: argparse.Namespace) -> tuple[list[LogDir], CheckRequest]:
 
     log_dirs, partitions = _named(args)
     check_topics(args.topic, log_dirs)
-    warn_of_symlinks(log_dirs)
     topics = tuple(args.topic)
 
     def wants(name: TopicPartition) -> bool:

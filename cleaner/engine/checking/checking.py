@@ -46,6 +46,7 @@ from storage.scan.segment_contents import CheckedSegment, read_segment_contents
 from storage.scan.walking import Hand
 from storage.segment import Segment
 
+_LINKED: Final = "is a symlink, which is not followed: nothing in it is verified; put the directory itself in its place"
 _LOOKS_MAX: Final = 3
 """So often is a partition read that changes while it is read, or in which something is found beside a broker."""
 
@@ -134,18 +135,24 @@ class _Check:
         try:
             is_live = self._is_live(log_dir)
             is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
-            return _Dir(log_dir, is_live, is_clean, read_checkpoints(log_dir.path), read_meta_properties(log_dir.path))
+            checkpoints = read_checkpoints(log_dir.path, self._unread)
+            return _Dir(log_dir, is_live, is_clean, checkpoints, read_meta_properties(log_dir.path, self._unread))
         except UnreadableFile as error:
             self._checked.problems.append(str(error))
             return None
+
+    def _unread(self, error: UnreadableFile) -> None:
+        self._checked.problems.append(str(error))
 
     def _places(self, dir_: _Dir) -> Iterator[_Place]:
         metadata = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
         try:
             found = list(dir_.log_dir.partitions())
+            linked = [path for name, path in dir_.log_dir.symlinked_partitions() if self._request.wants(name)]
         except UnreadableFile as error:
             self._checked.problems.append(str(error))
             return
+        self._checked.problems += [f"{path}: {_LINKED}" for path in linked]
         if (path := dir_.log_dir.path / str(metadata)).is_dir():
             found.append((metadata, path))
         yield from (_Place(dir_, name, path) for name, path in found if self._request.wants(name))
@@ -254,7 +261,8 @@ class _Check:
             try:
                 entries = read_entries(path)
                 # a line is stale only if the partition was not there before, nor now
-                present = {name for name, _ in one.log_dir.partitions()} | set(one.ends)
+                linked = {name for name, _ in one.log_dir.symlinked_partitions()}
+                present = {name for name, _ in one.log_dir.partitions()} | linked | set(one.ends)
                 is_whole = self._request.is_whole and not one.is_live
                 for checkpoint in one.checkpoints:
                     self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from policies.checking.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
 from storage.directory import opened
-from storage.errors import InvalidConfig, as_unreadable
+from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
 from storage.log.topic_id import read_topic_id
 from storage.log_dir import read_file
 from storage.names import META_PROPERTIES_FILE, TopicPartition, parse_topic_partition
 from storage.properties import parse_properties
 
 
-def read_checkpoints(log_dir: Path) -> list[OffsetCheckpoint]:
-    """Read the checkpoint files that are there. Raises: UnreadableFile."""
-    return [found for name in CHECKPOINTS if (found := _read_checkpoint(log_dir / name)) is not None]
+def read_checkpoints(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> list[OffsetCheckpoint]:
+    """Read the checkpoint files that are there; ``unread`` hears of each that cannot be read."""
+    found = []
+    for name in CHECKPOINTS:
+        try:
+            checkpoint = _read_checkpoint(log_dir / name)
+        except UnreadableFile as error:
+            unread(error)
+        else:
+            found += [checkpoint] if checkpoint is not None else []
+    return found
 
 
 def _read_checkpoint(path: Path) -> OffsetCheckpoint | None:
@@ -42,10 +50,14 @@ def _repeated(data: bytes) -> Iterator[TopicPartition]:
             yield found
 
 
-def read_meta_properties(log_dir: Path) -> MetaProperties | None:
-    """Read ``meta.properties``; None where it is absent. Raises: UnreadableFile."""
+def read_meta_properties(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> MetaProperties | None:
+    """Read ``meta.properties``; None where it is absent, or cannot be read, of which ``unread`` hears."""
     path = log_dir / META_PROPERTIES_FILE
-    data = read_file(path)
+    try:
+        data = read_file(path)
+    except UnreadableFile as error:
+        unread(error)
+        return None
     if data is None:
         return None
     try:

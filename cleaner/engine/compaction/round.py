@@ -33,7 +33,7 @@ from policies.reasons import Reason
 from policies.retain import AbortedTransaction, new_delete_horizon_ms
 from storage.arrays import Words
 from storage.kernels.bitmap import count_bits
-from storage.log.listing import Listing
+from storage.log.listing import Listing, ensure_plain_logs
 from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
@@ -81,10 +81,11 @@ def round_of(
         means: of the execution.
         log_start_offset: the planned one, where the deletion is only rehearsed; else as the facts have it.
 
-    Raises: PlanOutOfDate where a segment is not as it was planned; as ``load_producer_state``.
+    Raises: PlanOutOfDate where a segment is not as it was planned; UnseenSegment; as ``load_producer_state``.
     """
     facts, compaction = partition.facts, partition.compaction
     assert compaction is not None
+    ensure_plain_logs(listing)
     segments = tuple(check_unchanged(listing.segments, compaction.segments))
     producers = producer_state_of(facts, listing, request.now_ms, means)
     return Round(

@@ -11,6 +11,7 @@ from policies.checking.shapes.of_files import TIME_ENTRY_BYTES
 from policies.checking.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
 from storage.directory import opened
 from storage.errors import LogCleanerError, as_unreadable
+from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.end import find_end
 from storage.log.read import read_segment
@@ -106,14 +107,22 @@ def tails_of(segments: Sequence[Segment], glances: Sequence[SegmentGlance], torn
 
 def _tail(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
     position = segment.size_bytes - size_bytes
-    is_zero, at = True, position
     with reading(segment.log.path) as descriptor:
-        while is_zero and at < segment.size_bytes:
-            found = os.pread(descriptor, _CHUNK_BYTES, at)
-            if not found:
-                break
-            is_zero, at = not any(found), at + len(found)
+        is_zero = all(
+            _is_zero(descriptor, max(start, position), end)
+            for start, end in data_extents(descriptor, segment.size_bytes)
+            if end > position
+        )
     return ZeroTail(str(segment.log.path), position, size_bytes, is_zero, is_active)
+
+
+def _is_zero(descriptor: int, start: int, end: int) -> bool:
+    """Return whether a range of a file holds zeros alone. A hole needs no look: nobody asks for one."""
+    for at in range(start, end, _CHUNK_BYTES):
+        found = os.pread(descriptor, min(_CHUNK_BYTES, end - at), at)
+        if found.count(0) < len(found):
+            return False
+    return True
 
 
 def overflowing(segments: Sequence[Segment], log_end_offset: int) -> Iterator[OverflowingSegment]:

@@ -9,17 +9,16 @@ from typing import Any, Final, NamedTuple
 
 from cleaner.engine.erasure.matching import KeyMatch, KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FilePlace
+from cleaner.engine.erasure.plausible import why_implausible
 from storage.directory import status_of
-from storage.errors import CorruptIndex, UnreadableFile
+from storage.errors import UnreadableFile
 from storage.kernels.layout import DELETE_HORIZON, OFFSET, ROW, TIMESTAMP, VALUE_BYTES
-from storage.log_dir import read_file
-from storage.names import FileKind, FileState
 from storage.records.header import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, every_chunk
 from storage.scan.segments import open_whole
 from storage.scan.slices import Damage
 from storage.scan.witness import WitnessFile
-from storage.txn_index import AbortedTxn, parse_txn_index
+from storage.txn_index import AbortedTxn
 
 _TRIES: Final = 3
 RECORDS_TOLD: Final = 100
@@ -105,7 +104,7 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
     """
     match place.content:
         case FileContent.NO_KEYS:
-            return FileEvidence(place, place.size_bytes, undecoded=_of_transactions(place))
+            return FileEvidence(place, place.size_bytes, undecoded=_without_keys(place))
         case FileContent.UNKNOWN:
             cause = "it is no plain file, or no file of Kafka's: nobody knows how to search it"
             return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, cause),))
@@ -120,16 +119,17 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
     return found
 
 
-def _of_transactions(place: FilePlace) -> tuple[Undecoded, ...]:
-    """Return what a damaged transaction index leaves unknown: ``AbortedIn`` takes no transaction from it."""
-    with suppress(UnreadableFile):  # beside a live broker it may be gone
+def _without_keys(place: FilePlace) -> tuple[Undecoded, ...]:
+    """Return what leaves unknown whether a file holds keys that should have none, by its name."""
+    cause: str | None = None
+    for _ in range(_TRIES):  # a broker may be in the middle of an entry
         try:
-            if place.path.name.removesuffix(FileState.SWAP).endswith(FileKind.TXN_INDEX):
-                parse_txn_index(read_file(place.path) or b"", place.path)
-        except CorruptIndex as error:
-            cause = f"{error.cause}; a record of an aborted transaction may count as committed, and a date be too early"
-            return (Undecoded(None, cause),)
-    return ()
+            cause = why_implausible(place)
+        except UnreadableFile as error:
+            cause = None if error.has_vanished else error.cause
+        if cause is None:
+            return ()
+    return (Undecoded(None, str(cause)),)
 
 
 def _has_grown(found: FileEvidence) -> bool:

@@ -231,3 +231,21 @@ def test_a_file_on_the_other_side_of_a_symlink_is_shown(orders: PartitionDir, sh
     link = tmp_path / "link"
     link.symlink_to(orders.path)
     assert payloads(show(link / orders.log(0).name, "--print-data-log")) == ["1", "2", "3"]
+
+
+def test_a_directory_without_segments_shows_what_it_has(tmp_path, show):
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(format_leader_epochs([LeaderEpochEntry(0, 0)]))
+    assert show(tmp_path)[0] == f"Dumping {tmp_path / 'leader-epoch-checkpoint'}"
+    (tmp_path / "leader-epoch-checkpoint").unlink()
+    assert show(tmp_path) == []
+
+
+def test_no_file_name_moves_the_cursor(tmp_path, capsys):
+    path = tmp_path / f"{0:020d}\x1b[2J\u00e9.log"
+    path.write_bytes(keyed(0, "a=1") + keyed(5, "b=1"))
+    (tmp_path / "a\x1bb").touch()
+    assert main(["dump", str(path), str(tmp_path / "a\x1bb"), "--deep-iteration"]) == 0
+    told = capsys.readouterr()
+    assert "\x1b" not in told.out + told.err
+    assert f"Dumping {tmp_path}/{0:020d}\\x1b[2J\u00e9.log" in told.out
+    assert "Ignoring unknown file" in told.err

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -328,3 +329,24 @@ def test_reader_that_goes_early_leaves_no_traceback(tmp_path: Path) -> None:
         said = shown.stderr.read()
     assert shown.returncode == 1
     assert b"Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders-0/00000000000000000000.index",
+        "orders-0/00000000000000000000.timeindex",
+        "orders-0/00000000000000000000.txnindex",
+        "orders-0/00000000000000000000.snapshot",
+        "orders-0/00000000000000000000.index.deleted",
+        "orders-0/leader-epoch-checkpoint",
+        ".logcleaner-journal",
+        "replication-offset-checkpoint",
+    ],
+)
+def test_batches_under_a_name_without_keys_are_undecoded(name: str, tmp_path: Path, capsys) -> None:
+    made = with_key(tmp_path, b"secret")
+    shutil.copy(made.log(0), tmp_path / name)
+    assert run(tmp_path, "another", "--json") != 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert [file["path"] for file in files if file["result"] == "undecoded"] == [str(tmp_path / name)]

@@ -206,3 +206,26 @@ def test_a_signal_ends_it_soon_and_it_goes_on(tmp_path, log_dir, number, status,
     assert (process.returncode, err) == (0, "")
     assert "by an earlier\ncheck" in out
     assert not notes.exists()
+
+
+def test_a_symlinked_partition_is_a_place_that_was_not_read(log_dir, tmp_path, capsys):
+    (log_dir / "clicks-0").rename(tmp_path / "clicks-0")
+    (log_dir / "clicks-0").symlink_to(tmp_path / "clicks-0")
+    assert main(["verify", "--log-dir", str(log_dir), "--json"]) == ExitStatus.FAILED
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    (problem,) = document["problems"]
+    assert problem.startswith(f"{log_dir / 'clicks-0'}: is a symlink, ")
+    assert told.err.count("is a symlink") == 1
+    assert not [found for found in document["findings"] if found["code"] == "CHECKPOINT_STALE"]
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_file_of_the_log_dir_that_cannot_be_read_hides_no_damage(name, log_dir, capsys):
+    (log_dir / name).unlink(missing_ok=True)
+    (log_dir / name).mkdir()
+    path = damage(log_dir)
+    assert main(["verify", "--log-dir", str(log_dir), "--json"]) == ExitStatus.DAMAGED
+    document = json.loads(capsys.readouterr().out)
+    assert [problem for problem in document["problems"] if str(log_dir / name) in problem]
+    assert str(path) in {found["path"] for found in document["findings"]}

@@ -260,16 +260,16 @@ def test_unknown_files_and_directories_stay(log_dir):
     assert offsets(log_dir, "orders-0") == [1, 10, 20]
 
 
-def test_log_that_is_a_dangling_symlink_is_no_segment_and_nothing_is_followed(log_dir, tmp_path):
+def test_a_partition_with_a_log_that_is_a_symlink_is_left_alone(log_dir, tmp_path):
     target = tmp_path / "elsewhere"
     target.write_bytes(log(log_dir, 0).read_bytes())
     log(log_dir, 0).unlink()
     log(log_dir, 0).symlink_to(target)
-    before = target.read_bytes()
+    before = target.read_bytes(), contents(log_dir / "orders-0")
     planned, _, _ = clean(log_dir)
-    facts = next(p.facts for p in planned.partitions if p.facts.topic_partition == ORDERS)
-    assert [s.base_offset for s in facts.segments] == [10, 20]
-    assert target.read_bytes() == before
+    (unreadable,) = [found for found in planned.failures if found.topic_partition == ORDERS]
+    assert f"{log(log_dir, 0)}: is a symlink" in unreadable.error
+    assert (target.read_bytes(), contents(log_dir / "orders-0")) == before
     assert log(log_dir, 0).is_symlink()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from storage.errors import CorruptBatch, UnreadableFile
 from storage.filesystem import FileSystem
-from storage.log.listing import list_partition
+from storage.log.listing import UnseenSegment, list_partition
 from storage.log.recovery import plan_recovery, recover
 from tests.faults import after_power_loss, crashes
 from tests.partition_dirs import PartitionDir, file_names, keyed, records_in
@@ -158,12 +158,13 @@ def test_index_files_of_a_segment_whose_log_is_gone_are_nothing(directory):
     assert name(31, ".snapshot") in file_names(directory)
 
 
-def test_index_files_of_a_log_that_is_a_symlink_stay(directory):
+def test_a_partition_with_a_log_that_is_a_symlink_is_not_recovered(directory):
     for cleaned in KINDS:
         (directory / name(0, f"{cleaned}.cleaned")).unlink()
     (directory / name(30, ".index")).touch()
     (directory / name(30, ".log")).symlink_to(directory / name(0, ".log"))
-    assert not plan_recovery(list_partition(directory)).is_needed
+    with pytest.raises(UnseenSegment, match="is a symlink"):
+        plan_recovery(list_partition(directory))
 
 
 def test_snapshot_that_an_interrupted_deletion_had_not_come_to_waits_with_its_log(tmp_path):

@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 
+from cleaner.engine.doctor.glancing import glance_at, tails_of
 from cleaner.engine.doctor.surroundings import unlinked_of
 from cleaner.engine.space.account import UnlinkedFile
 from policies.checking.findings import FindingCode
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -34,6 +36,7 @@ from storage.names import (
 from storage.records import ControlType, Record, encode_batch
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
 from tests.metadata_dirs import alter, metadata_log
+from tests.partition_dirs import PartitionDir, keyed
 
 DAY_MS = 24 * HOUR_MS
 ROOT = Path(__file__).parents[4]
@@ -520,3 +523,20 @@ def test_clock_that_is_a_little_ahead_is_none(tmp_path: Path, capsys) -> None:
         log.append_records([Record(0, NOW_MS + HOUR_MS // 2, b"f", b"v")], now_ms=NOW_MS, leader_epoch=2)
     healthy.stopped()
     assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+def test_a_sparse_tail_of_zeros_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1"))
+    size_bytes = made.log(0).stat().st_size
+    os.truncate(made.log(0), 1 << 40)
+    segments, read_bytes, pread = list_partition(made.path).segments, 0, os.pread
+
+    def counting(descriptor: int, count: int, offset: int) -> bytes:
+        nonlocal read_bytes
+        read_bytes += count
+        assert read_bytes < 1 << 24, "the hole is read"
+        return pread(descriptor, count, offset)
+
+    monkeypatch.setattr(os, "pread", counting)
+    (tail,) = tails_of(segments, glance_at(segments, with_keys=False), (1 << 40) - size_bytes)
+    assert (tail.is_zero, tail.position) == (True, size_bytes)
