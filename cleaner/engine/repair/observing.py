@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cleaner.engine.checking.witnesses import strange_logs
 from cleaner.engine.repair.deriving import Deriving, in_order
 from cleaner.engine.repair.kept import is_kept_already, kept_name
 from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
 from policies.checking.repairs import Repair, RepairFacts, RepairKind, TailFacts, Target, repair
 from policies.config.config_layers import ConfigLayers
 from policies.exemptions import exemption_from_repairs
-from storage.checkpoints import format_partition_metadata
+from storage.checkpoints import CorruptCheckpoint, format_partition_metadata
 from storage.directory import status_of
 from storage.errors import LogCleanerError
 from storage.log.listing import Listing, list_partition
@@ -125,6 +126,8 @@ class _Partition:
         """Return why nothing of the partition may be touched; None if it may be."""
         if self._listing.needs_recovery:
             return "an interrupted compaction left files here: run logcleaner clean, which recovers first"
+        if strange := strange_logs(self._listing):
+            return f"{strange[0]} is no plain file, so nobody knows which batches the log has"
         return exemption_from_repairs(self._policy)
 
     def plan(self, target: Target) -> PlannedRepair:
@@ -151,10 +154,20 @@ class _Partition:
                 facts, content = self._with_topic(facts)
             else:
                 content, because = self._deriving.made(facts.target)
-                facts = replace(facts, unmade_because=because)
+                above = () if because or facts.target.kind in _INDEXES else self._stated_above
+                facts = replace(facts, unmade_because=because, stated_above=above)
             return self._with_content(facts, content), content
         except LogCleanerError as error:
             return replace(facts, unmade_because=str(error)), None
+
+    @cached_property
+    def _stated_above(self) -> tuple[tuple[str, int], ...]:
+        """The offsets above the end of the log that checkpoints and snapshots state. Raises: CorruptBatch."""
+        end_offset = self._deriving.end_offset()
+        with suppress(CorruptCheckpoint):
+            known = _known_offsets(self._log_dir, self._topic_partition, self._listing)
+            return tuple((name, offset) for name, offset in known if offset > end_offset)
+        return ()
 
     def _with_content(self, facts: RepairFacts, content: bytes | None) -> RepairFacts:
         path = Path(facts.target.path)
