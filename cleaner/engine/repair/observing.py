@@ -20,6 +20,7 @@ from policies.exemptions import exemption_from_repairs
 from storage.checkpoints import CorruptCheckpoint, format_partition_metadata
 from storage.directory import status_of
 from storage.errors import LogCleanerError
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.read import last_offset_entry
@@ -28,6 +29,7 @@ from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
 from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     FileIdentity,
@@ -164,10 +166,12 @@ class _Partition:
     def _stated_above(self) -> tuple[tuple[str, int], ...]:
         """The offsets above the end of the log that checkpoints and snapshots state. Raises: CorruptBatch."""
         end_offset = self._deriving.end_offset()
-        with suppress(CorruptCheckpoint):
-            known = _known_offsets(self._log_dir, self._topic_partition, self._listing)
-            return tuple((name, offset) for name, offset in known if offset > end_offset)
-        return ()
+        above = []
+        with suppress(CorruptCheckpoint):  # what was read before it counts
+            for name, offset in _known_offsets(self._log_dir, self._topic_partition, self._listing):
+                if offset > end_offset:
+                    above.append((name, offset))
+        return tuple(above)
 
     def _with_content(self, facts: RepairFacts, content: bytes | None) -> RepairFacts:
         path = Path(facts.target.path)
@@ -221,3 +225,5 @@ def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Li
             yield name, offsets[topic_partition]
     for snapshot in listing.snapshots[-1:]:
         yield snapshot.file_name, snapshot.name.base_offset
+    for entry in read_leader_epochs(listing.directory)[-1:]:
+        yield LEADER_EPOCH_CHECKPOINT, entry.start_offset
