@@ -46,7 +46,7 @@ def tails_of(listing: Listing, facts: Sequence[CheckedSegment]) -> Iterator[Inde
 def _tail(segment: Segment, facts: CheckedSegment) -> IndexedTail:
     base_offset, next_offset = facts.base_offset, facts.next_offset
     data = companion_bytes(segment, FileKind.INDEX)
-    entries = _BATCH.iter_unpack(data[: len(data) // _BATCH.size * _BATCH.size])
+    entries = _BATCH.iter_unpack(_entries(data, _BATCH.size))
     batches = [
         NamedBatch(base_offset + offset, position)
         for offset, position in entries
@@ -55,12 +55,18 @@ def _tail(segment: Segment, facts: CheckedSegment) -> IndexedTail:
     data = companion_bytes(segment, FileKind.TIME_INDEX)
     times = [
         NamedTime(timestamp_ms, base_offset + offset)
-        for timestamp_ms, offset in _TIME.iter_unpack(data[: len(data) // _TIME.size * _TIME.size])
+        for timestamp_ms, offset in _TIME.iter_unpack(_entries(data, _TIME.size))
         if base_offset + offset >= next_offset and 0 < timestamp_ms < _TIMESTAMP_MAX_MS
     ]
     aborted = [entry.last_offset for entry in facts.aborted if entry.last_offset >= next_offset]
     shift_bytes = _shift_bytes(segment) if facts.seen and not facts.is_damaged and facts.size_bytes else 0
     return IndexedTail(base_offset, facts.end_position, facts.largest_ms, batches, times, aborted, shift_bytes)
+
+
+def _entries(data: bytes, size: int) -> bytes:
+    """Return whole entries, without the zeros behind them: an open index is allocated ahead."""
+    used = -(-len(data.rstrip(b"\0")) // size) * size
+    return data[: min(used, len(data) // size * size)]
 
 
 def _shift_bytes(segment: Segment) -> int:
