@@ -165,7 +165,7 @@ def checkpoint_findings(
         yield Finding(FindingCode.CHECKPOINT_STALE, Harm.NOTE, path, text, "Nothing: the broker drops such lines.")
 
 
-def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int]) -> Finding:
+def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int], named: int | None = None) -> Finding:
     """Return the finding of a gap in a log that was never compacted.
 
     Args:
@@ -173,7 +173,11 @@ def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int])
         path: of the ``.log`` behind the gap.
         position: of the batch behind it.
         gap: the first offset that is not there, and the first one behind it.
+        named: an offset in the gap that a producer snapshot has as that of a batch.
     """
+    if named is not None:
+        text = f"Records are missing: nothing has the offsets {gap[0]} to {gap[1] - 1}, and a snapshot names {named}."
+        return Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, text, _ASK_FOR_RECORDS, position, gap[0])
     text = (
         f"{directory}: nothing has the offsets {gap[0]} to {gap[1] - 1}, and nothing else here looks compacted: a"
         " segment may be missing, or a base offset is wrong."

@@ -7,13 +7,13 @@ there. Nothing else is ever changed: no batch, no CRC, no log end, no checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from policies.checking.findings import Finding
+from policies.checking.findings import Finding, FindingCode, Harm
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileKind, FileState, parse_segment_file_name
 
 
@@ -31,6 +31,8 @@ class RepairKind(StrEnum):
 
 DERIVED: Final = frozenset(RepairKind) - {RepairKind.TOPIC_ID, RepairKind.ZERO_TAIL}
 """What a bare ``--repair`` mends: files that a broker makes of the log."""
+_OF_A_SEGMENT: Final = frozenset({RepairKind.INDEX, RepairKind.TIME_INDEX, RepairKind.ZERO_TAIL})
+_OF_THE_WHOLE: Final = frozenset({RepairKind.TXN_INDEX, RepairKind.SNAPSHOT, RepairKind.LEADER_EPOCHS})
 _KIND_OF_FILE: Final = {
     FileKind.LOG: RepairKind.ZERO_TAIL,
     FileKind.INDEX: RepairKind.INDEX,
@@ -65,6 +67,8 @@ class Target(NamedTuple):
     kind: RepairKind
     findings: tuple[str, ...]
     """Codes of the findings."""
+    missing: str | None = None
+    """What was found of records that are gone, so that the file may be evidence of them."""
 
     @property
     def name(self) -> str:
@@ -125,6 +129,8 @@ class RepairFacts:
     """Why no content could be derived."""
     untouchable_because: str | None = None
     """Why nobody may touch the partition."""
+    stated_above: tuple[tuple[str, int], ...] = ()
+    """Offsets above the end of the log, each with the checkpoint or snapshot that states it."""
     is_name_taken: bool = False
     """True if another file waits under the name that the present one would be kept under."""
     bytes_max: int | None = None
@@ -164,17 +170,35 @@ def kind_of(path: str) -> RepairKind | None:
 def targets_of(findings: Iterable[Finding], asked: Collection[RepairKind]) -> tuple[Target, ...]:
     """Return the files that findings would have mended by the repairs that were asked for, by path."""
     codes: dict[tuple[str, RepairKind], list[str]] = {}
-    for finding in findings:
+    found_all = tuple(findings)
+    for finding in found_all:
         kind = kind_of(finding.path) if finding.repair else None
         if kind is not None and kind in asked:
             codes.setdefault((finding.path, kind), []).append(finding.code)
-    return tuple(Target(path, kind, tuple(dict.fromkeys(found))) for (path, kind), found in sorted(codes.items()))
+    lost = {
+        one.path: one.text for one in found_all if one.code is FindingCode.OFFSET_GAP and one.harm is Harm.DATA_LOST
+    }
+    return tuple(
+        Target(path, kind, tuple(dict.fromkeys(found)), _missing_near(path, kind, lost))
+        for (path, kind), found in sorted(codes.items())
+    )
+
+
+def _missing_near(path: str, kind: RepairKind, lost: Mapping[str, str]) -> str | None:
+    """Return what is gone of the batches that a file is made of: an index of its own segment, all else of any."""
+    here = PurePath(path)
+    for where, text in lost.items():
+        is_own = PurePath(where).stem == here.stem
+        if PurePath(where).parent == here.parent and (kind in _OF_THE_WHOLE or (is_own and kind in _OF_A_SEGMENT)):
+            return text
+    return None
 
 
 def repair(facts: RepairFacts) -> Repair:
     """Decide on one file. The function is pure and deterministic."""
     code, text = (
         _untouchable(facts)
+        or _evident(facts)
         or _unmade(facts)
         or _foreign(facts)
         or _missing_records(facts)
@@ -188,6 +212,16 @@ def repair(facts: RepairFacts) -> Repair:
 
 def _untouchable(facts: RepairFacts) -> _Refusal:
     return (RepairCode.UNTOUCHABLE, facts.untouchable_because) if facts.untouchable_because else None
+
+
+def _evident(facts: RepairFacts) -> _Refusal:
+    """Refuse where the file may be evidence of records that are gone."""
+    if facts.target.missing:
+        return RepairCode.RECORDS_MISSING, f"it stays as evidence: {facts.target.missing.rstrip('.')}"
+    for name, offset in facts.stated_above:
+        cause = f"it stays as evidence: {name} states offset {offset}, above the end of the log"
+        return RepairCode.RECORDS_MISSING, cause
+    return None
 
 
 def _unmade(facts: RepairFacts) -> _Refusal:

@@ -18,6 +18,7 @@ from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.checking.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
 from cleaner.engine.checking.notes import Notes
 from cleaner.engine.checking.partition_files import Circumstances, partition_findings
+from cleaner.engine.checking.witnesses import strange_logs
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
 from policies.checking.findings import Finding, worst_first
@@ -221,7 +222,8 @@ class _Check:
         self._checked.partitions += 1
         self._checked.segments += len(facts)
         self._checked.size_bytes += sum(one.size_bytes for one in facts)
-        if facts:
+        listing = group[0][0].listing
+        if facts and isinstance(listing, Listing) and not strange_logs(listing):
             place.dir.ends[place.name] = LogEnds(facts[0].base_offset, facts[-1].next_offset)
 
     def _found(

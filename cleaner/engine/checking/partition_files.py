@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cleaner.engine.checking.witnesses import strange_logs, tails_of, without_log
 from policies.checking.facts import (
     EpochStretch,
     IndexedAbort,
@@ -21,7 +22,8 @@ from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_epochs import EpochStart, checkpoint_findings, order_findings
 from policies.checking.of_files import file_findings, missing_findings
 from policies.checking.of_log_dir import gap_findings, partition_name_findings
-from policies.checking.of_producers import SnapshotEntry, snapshot_findings
+from policies.checking.of_missing import missing_record_findings
+from policies.checking.of_producers import SnapshotEntry, Snapshots, snapshot_findings
 from policies.checking.of_transactions import transaction_findings
 from policies.checking.remedies import REBUILD
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
@@ -31,6 +33,7 @@ from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition
 from storage.scan.segment_contents import CheckedSegment
 
+_OF_A_FILE_ALONE = frozenset({FindingCode.EPOCHS_CORRUPT, FindingCode.SNAPSHOT_CORRUPT})
 _STEPS = (Step.DATA, Step.COMMIT, Step.ABORT)
 
 
@@ -97,13 +100,24 @@ def partition_findings(
     for one, segment in zip(facts, log.segments, strict=True):
         found += file_findings(one.seen, segment.standing)
         found += missing_findings(one.missing, one.size_bytes, segment.standing)
-    of_order = order_findings(log)
-    found += of_order or _epoch_findings(log, circumstances)
-    found += transaction_findings(log)
-    found += snapshot_findings(log, _snapshots(listing, log, circumstances))
-    found += _gap_findings(log, circumstances)
+    of_epochs = order_findings(log) or _epoch_findings(log, circumstances)
+    snapshots = _snapshots(listing, log, circumstances)
+    of_snapshots = snapshot_findings(log, snapshots)
+    if strange_logs(listing):  # nobody knows which batches are not here
+        found += [one for one in (*of_epochs, *of_snapshots) if one.code in _OF_A_FILE_ALONE]
+    else:
+        found += [*of_epochs, *transaction_findings(log), *of_snapshots]
+        found += _loss_findings(log, listing, facts, circumstances) or _gap_findings(log, circumstances, snapshots)
     found += partition_name_findings(log.directory, listing.others, _orphans(listing), name)
     return found
+
+
+def _loss_findings(
+    log: LogHistory, listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances
+) -> list[Finding]:
+    whole_to = circumstances.recovery_point if circumstances.is_clean and not circumstances.is_live else None
+    tails, start_offset = tails_of(listing, facts), circumstances.log_start_offset
+    return missing_record_findings(log, tails, without_log(listing), start_offset, whole_to)
 
 
 def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
@@ -144,8 +158,11 @@ def _snapshot_entry(entry: ProducerEntry) -> SnapshotEntry:
     return SnapshotEntry(entry.producer_id, entry.epoch, sequence, offset, delta, entry.open_txn_first_offset)
 
 
-def _gap_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
-    """Return at most one finding: a lone gap in a log that shows no other trace of a compaction."""
+def _gap_findings(log: LogHistory, circumstances: Circumstances, snapshots: Snapshots) -> list[Finding]:
+    """Return at most one finding: a lone gap in a log that shows no other trace of a compaction.
+
+    Where the last batch of a producer, by a snapshot, lies in the gap, records are lost.
+    """
     if circumstances.was_compacted or log.is_damaged or not all(segment.is_full for segment in log.segments):
         return []
     found = []
@@ -153,16 +170,25 @@ def _gap_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding
     for segment in log.segments:
         base_offset, path = segment.standing.base_offset, segment.standing.path_of(FileKind.LOG)
         if end_offset < base_offset:
-            found.append(gap_findings(log.directory, path, 0, (end_offset, base_offset)))
+            gap = end_offset, base_offset
+            found.append(gap_findings(log.directory, path, 0, gap, _named_in(gap, snapshots)))
         if segment.gap is not None:
             gap = segment.gap.lower_offset, segment.gap.base_offset
-            found += [gap_findings(log.directory, path, segment.gap.position, gap)] * segment.gaps
+            position, named = segment.gap.position, _named_in(gap, snapshots)
+            found += [gap_findings(log.directory, path, position, gap, named)] * segment.gaps
         end_offset = segment.next_offset
     return found if len(found) == 1 else []
 
 
+def _named_in(gap: tuple[int, int], snapshots: Snapshots) -> int | None:
+    """Return an offset in a gap that a snapshot has as that of a batch."""
+    named = (entry.last_offset for entries in snapshots.values() if not isinstance(entries, str) for entry in entries)
+    return next((offset for offset in named if gap[0] <= offset < gap[1]), None)
+
+
 def _orphans(listing: Listing) -> list[str]:
     logs = {segment.base_offset for segment in listing.segments}
+    logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
     return [
         file.file_name
         for file in listing.in_state(FileState.PLAIN)

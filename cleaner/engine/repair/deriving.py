@@ -101,13 +101,14 @@ class Deriving:
         return rebuilt
 
     def _snapshot(self, target: Target) -> bytes:
-        offset, end_offset = _name(target).base_offset, self._end_offset()
+        offset, end_offset = _name(target).base_offset, self.end_offset()
         if offset > end_offset:
             cause = f"offset {offset} is above the end of the log, {end_offset}"
             raise CorruptBatch(Path(target.path), 0, cause)
         return self._producers.at(offset).to_snapshot_bytes()
 
-    def _end_offset(self) -> int:
+    def end_offset(self) -> int:
+        """Return the end of the log; -1 without a segment. Raises: CorruptBatch, UnreadableFile."""
         if not self._listing.segments:
             return -1
         segment, due_offset = self._segments[self._listing.segments[-1].base_offset]

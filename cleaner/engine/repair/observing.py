@@ -10,15 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cleaner.engine.checking.witnesses import strange_logs
 from cleaner.engine.repair.deriving import Deriving, in_order
 from cleaner.engine.repair.kept import is_kept_already, kept_name
 from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
 from policies.checking.repairs import Repair, RepairFacts, RepairKind, TailFacts, Target, repair
 from policies.config.config_layers import ConfigLayers
 from policies.exemptions import exemption_from_repairs
-from storage.checkpoints import format_partition_metadata
+from storage.checkpoints import CorruptCheckpoint, format_partition_metadata
 from storage.directory import status_of
 from storage.errors import LogCleanerError
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.read import last_offset_entry
@@ -27,6 +29,7 @@ from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
 from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     FileIdentity,
@@ -125,6 +128,8 @@ class _Partition:
         """Return why nothing of the partition may be touched; None if it may be."""
         if self._listing.needs_recovery:
             return "an interrupted compaction left files here: run logcleaner clean, which recovers first"
+        if strange := strange_logs(self._listing):
+            return f"{strange[0]} is no plain file, so nobody knows which batches the log has"
         return exemption_from_repairs(self._policy)
 
     def plan(self, target: Target) -> PlannedRepair:
@@ -151,10 +156,22 @@ class _Partition:
                 facts, content = self._with_topic(facts)
             else:
                 content, because = self._deriving.made(facts.target)
-                facts = replace(facts, unmade_because=because)
+                above = () if because or facts.target.kind in _INDEXES else self._stated_above
+                facts = replace(facts, unmade_because=because, stated_above=above)
             return self._with_content(facts, content), content
         except LogCleanerError as error:
             return replace(facts, unmade_because=str(error)), None
+
+    @cached_property
+    def _stated_above(self) -> tuple[tuple[str, int], ...]:
+        """The offsets above the end of the log that checkpoints and snapshots state. Raises: CorruptBatch."""
+        end_offset = self._deriving.end_offset()
+        above = []
+        with suppress(CorruptCheckpoint):  # what was read before it counts
+            for name, offset in _known_offsets(self._log_dir, self._topic_partition, self._listing):
+                if offset > end_offset:
+                    above.append((name, offset))
+        return tuple(above)
 
     def _with_content(self, facts: RepairFacts, content: bytes | None) -> RepairFacts:
         path = Path(facts.target.path)
@@ -208,3 +225,5 @@ def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Li
             yield name, offsets[topic_partition]
     for snapshot in listing.snapshots[-1:]:
         yield snapshot.file_name, snapshot.name.base_offset
+    for entry in read_leader_epochs(listing.directory)[-1:]:
+        yield LEADER_EPOCH_CHECKPOINT, entry.start_offset

@@ -223,6 +223,7 @@ def test_a_zero_tail_is_cut_and_taken_back(log_dir: Path, zeros: int) -> None:
         ("zeros in a segment that is not the last, where records were", RepairCode.LOG_DAMAGED),
         ("the high watermark is above the end", RepairCode.RECORDS_MISSING),
         ("a snapshot is above the end", RepairCode.RECORDS_MISSING),
+        ("a leader epoch begins above the end", RepairCode.RECORDS_MISSING),
         ("the offset index names a batch within the zeros", RepairCode.RECORDS_MISSING),
         ("no zeros", RepairCode.NOTHING_TO_DO),
     ],
@@ -248,6 +249,9 @@ def test_no_log_is_cut_where_records_may_have_been(log_dir: Path, story: str, co
         case ["a", "snapshot"]:
             log.write_bytes(log.read_bytes() + bytes(100))
             (directory / f"{10**6:020d}.snapshot").write_bytes(b"")
+        case ["a", "leader"]:
+            log.write_bytes(log.read_bytes() + bytes(100))
+            (directory / LEADER_EPOCH_CHECKPOINT).write_text(f"0\n2\n0 0\n9 {10**6}\n")
         case ["the", "offset"]:
             size = log.stat().st_size
             log.write_bytes(log.read_bytes() + bytes(100))
@@ -256,6 +260,16 @@ def test_no_log_is_cut_where_records_may_have_been(log_dir: Path, story: str, co
     result = only(repair(log_dir, log, kinds=frozenset({RepairKind.ZERO_TAIL})))
     assert result.planned.repair.code is code, result.planned.repair.text
     assert state_of(log_dir) == before
+
+
+def test_nothing_is_made_of_a_log_that_ends_below_the_high_watermark(log_dir: Path) -> None:
+    marks = dict(LogDir(log_dir).offsets(HIGH_WATERMARK_CHECKPOINT))
+    LogDir(log_dir).write_offsets(HIGH_WATERMARK_CHECKPOINT, {tp: end + 1 for tp, end in marks.items()}, FileSystem())
+    epochs = log_dir / "payments-0" / LEADER_EPOCH_CHECKPOINT
+    snapshot = sorted(epochs.parent.glob("*.snapshot"))[-1]
+    damaged = ruined(epochs), ruined(snapshot)
+    assert {r.planned.repair.code for r in repair(log_dir, epochs, snapshot).results} == {RepairCode.RECORDS_MISSING}
+    assert (epochs.read_bytes(), snapshot.read_bytes()) == damaged
 
 
 def test_a_power_loss_leaves_the_old_file_or_the_new_one_and_the_old_one_somewhere(
