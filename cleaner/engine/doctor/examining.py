@@ -53,6 +53,7 @@ from storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    FileKind,
     FileState,
     TopicPartition,
 )
@@ -251,6 +252,7 @@ class _Eyes:
             len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             len(due),
             sum(file.size_bytes for file in due),
+            _lost_segments(listing),
         )
 
     def remote(self) -> Iterator[RemoteMetadata]:
@@ -321,6 +323,14 @@ def _recovered(listing: Listing) -> Listing:
     with suppress(LogCleanerError):
         return plan_recovery(listing).listing
     return listing
+
+
+def _lost_segments(listing: Listing) -> tuple[int, ...]:
+    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
+    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
+    plain = listing.in_state(FileState.PLAIN)
+    indexes = {file.name.base_offset for file in plain if file.name.kind in (FileKind.INDEX, FileKind.TIME_INDEX)}
+    return tuple(sorted(indexes - logs))
 
 
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:

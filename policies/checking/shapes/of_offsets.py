@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.words import counted
+
+_NAMED_MAX: Final = 5
 
 
 def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
@@ -45,6 +48,10 @@ def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Find
     lost = counted(max(beyond.values()) - end, "offset")
     claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
     text = f"The log ends at offset {end}, below {claimed}: the last {lost} are gone from this replica."
+    bases = [str(base) for base in seen.lost_segments if base >= end]
+    if bases:
+        named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
+        text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
     remedy = (
         "Report it, and mend nothing by hand. Let a replica that has the end lead before clients write; without one, a "
         "backup is all there is."

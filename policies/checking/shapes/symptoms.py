@@ -136,6 +136,8 @@ class PartitionSymptoms:
     deleted_files: int = 0
     """``.deleted`` files whose delay is over."""
     deleted_bytes: int = 0
+    lost_segments: tuple[int, ...] = ()
+    """The base offsets of index files without a ``.log``, ascending."""
 
     @property
     def facts(self) -> PartitionFacts | None:

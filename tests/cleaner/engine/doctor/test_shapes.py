@@ -111,6 +111,12 @@ def lost_snapshot(healthy: Healthy) -> None:
     (directory / f"{8:020d}.snapshot").write_bytes(healthy.file("clicks-0", ".snapshot").read_bytes())
 
 
+def lost_logs(healthy: Healthy) -> None:
+    """Somebody ran rm *.log."""
+    for path in (healthy.log_dir / "clicks-0").glob("*.log"):
+        path.unlink()
+
+
 def lost_start(healthy: Healthy) -> None:
     clicks = TopicPartition("clicks", 0)
     (healthy.log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({clicks: 12}))
@@ -253,6 +259,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (hanging, "TRANSACTION_HANGING", 0, "KAFKA-12671"),
     (lost_end, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
     (lost_snapshot, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
+    (lost_logs, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
     (lost_start, "CHECKPOINT_BEYOND_END", 4, ""),
     (cleaner_beyond, "CHECKPOINT_BEYOND_END", 0, ""),
     (empty_batches, "EMPTY_BATCHES", 0, "KAFKA-20452"),
@@ -313,6 +320,26 @@ def test_index_cache_of_a_tiered_topic_is_none(tmp_path: Path, capsys) -> None:
     healthy = Healthy(tmp_path / "data")
     index_cache(healthy)
     assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_lost_segments_are_named_by_the_indexes_that_they_left(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    lost_logs(healthy)
+    (finding,) = seen(capsys, healthy.log_dir)[1]
+    assert "the high watermark 6" in finding["text"]
+    assert "3 segments left index files without a .log: of base offset 0, 2, 4." in finding["text"]
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("damage", [torn, zero_tail])
+def test_marker_of_a_clean_stop_is_not_removed_unseen(tmp_path: Path, capsys, damage: Damage) -> None:
+    """Without it the start cuts every damaged log of the log dir, not only the one of the finding."""
+    healthy = Healthy(tmp_path / "data")
+    damage(healthy)
+    (finding,) = seen(capsys, healthy.log_dir)[1]
+    assert "logcleaner verify" in finding["remedy"].partition(".kafka_cleanshutdown")[0]
+    assert "cuts each one at its first damage" in finding["remedy"]
 
 
 @pytest.mark.usefixtures("clock")
