@@ -13,6 +13,11 @@ from policies.reasons import moment
 TIME_ENTRY_BYTES: Final = 12
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
 
+_RECOVERS_ALL: Final = (
+    "Without .kafka_cleanshutdown the next start recovers every log of the log dir, and cuts each one at its first "
+    "damage."
+)
+
 
 def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield what is wrong with the files of a partition."""
@@ -138,12 +143,15 @@ def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Iterator[Finding]:
             ": the broker serves the log, and puts what producers send behind these bytes, where no consumer and no "
             "replica ever gets to."
         )
-        remedy = "Remove .kafka_cleanshutdown before the broker starts: it then recovers the log, and cuts them off."
+        remedy = (
+            f"Keep the broker stopped, and run logcleaner verify first. {_RECOVERS_ALL} If only this tail is damaged, "
+            f"remove the file: the start cuts these bytes off."
+        )
         yield Finding(code, Harm.DATA_LOST, tail.path, text, remedy, tail.position, None, issue)
         return
     text += ": it meets a record of size 0, and fails."
     remedy = (
-        "Run logcleaner verify --repair=zero-tail before the broker starts; or remove .kafka_cleanshutdown, and the "
-        "broker recovers the log, which takes its time."
+        f"Run logcleaner verify --repair=zero-tail before the broker starts, and leave .kafka_cleanshutdown: "
+        f"{_RECOVERS_ALL[:1].lower()}{_RECOVERS_ALL[1:]}"
     )
     yield Finding(code, Harm.NO_START, tail.path, text, remedy, tail.position, None, issue, "zero-tail")
