@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
+    from cleaner.engine.starting.estimate import StartNeed
     from policies.starting.facts import Release
     from policies.starting.start import Start
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         also={
             ExitStatus.DONE: "Kafka will start, with every log dir, and will cut no records",
             ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
-            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, or cut records",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or cut records",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     start = predict_start(loaded.log_dirs, node)
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
-    return _status(start)
+    return _status(start, needs)
 
 
 def _check_dirs(log_dirs: Sequence[Path]) -> None:
@@ -114,7 +115,9 @@ def _metadata_dir(loaded: LoadedLayers, *, named: bool) -> Path | None:
     return None if named else loaded.log_dirs[0]
 
 
-def _status(start: Start) -> ExitStatus:
+def _status(start: Start, needs: Sequence[StartNeed]) -> ExitStatus:
+    if any(need.lacks_space for need in needs):
+        return ExitStatus.DAMAGED
     if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
         return ExitStatus.LOCKED
     is_lossy = any(log.loses_records for log_dir in start.log_dirs for log in log_dir.logs)

@@ -102,6 +102,7 @@ class Examination:
                 partitions.append(seen)
                 remote += eyes.remote()
             self.is_heard(one.facts.size_bytes if isinstance(one, PartitionPlan) else 0)
+        volumes = [fs.volume for fs in self.file_systems]
         unlinked = [
             file for fs in self.file_systems if planned.facts.path in fs.volume.log_dirs for file in fs.unlinked.largest
         ]
@@ -114,6 +115,7 @@ class Examination:
             tuple(remote),
             tuple(errors),
             self._tiered(),
+            next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
 
     def _tiered(self) -> Mapping[str, bool]:

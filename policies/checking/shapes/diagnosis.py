@@ -19,6 +19,8 @@ from policies.explaining.words import counted, size
 
 WORST_ADVICE: Final = Harm.SLOW_START
 """A finding that does this harm, or less, is advice; a worse one is damage."""
+FULL_BELOW_BYTES: Final = 1 << 20
+"""With less free space a broker cannot write its checkpoints and indexes for long."""
 _SAYS_ALL: Final = frozenset({
     FindingCode.TOPIC_ID_FOREIGN, FindingCode.CHECKPOINT_BEYOND_END, FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL,
 })  # fmt: skip
@@ -81,6 +83,11 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
     yield from index_cache_findings(seen)
     for remote in seen.remote:
         yield from remote_metadata_findings(remote, now_ms)
+    if seen.free_bytes is not None and seen.free_bytes < FULL_BELOW_BYTES:
+        free = size(seen.free_bytes)
+        text = f"The disk is full: {free} are free. A broker takes the log dir offline, or does not start."
+        remedy = "Make space: logcleaner free deletes what retention allows, oldest first."
+        yield Finding(FindingCode.DISK_FULL, Harm.NO_START, seen.path, text, remedy)
     if seen.unlinked:
         files = counted(seen.unlinked.files, "file")
         text = (

@@ -216,3 +216,5 @@ class LogDirSymptoms:
     errors: tuple[str, ...] = ()
     tiered_topics: Mapping[str, bool] = field(default_factory=dict)
     """Topics of which it is known whether they are tiered."""
+    free_bytes: int | None = None
+    """The free space of the file system; None where another log dir on it tells."""

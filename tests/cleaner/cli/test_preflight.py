@@ -95,3 +95,14 @@ def test_unknown_version_is_wrong_usage(version: str, log_dir: Path) -> None:
 def test_partition_directory_is_no_log_dir(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preflight", "--log-dir", str(log_dir / "orders-0")]) == ExitStatus.USAGE
     assert "use its parent" in capsys.readouterr().err
+
+
+def test_disk_that_is_too_full_is_told_first(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    monkeypatch.setattr("cleaner.engine.starting.estimate._free_bytes", lambda _: 0)
+    assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "Kafka 2.8 will not start well on these log dirs: a disk is too full."
+    assert "the disk is too full: the start needs about" in " ".join(line.strip() for line in others)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from cleaner.engine.doctor.surroundings import unlinked_of
-from cleaner.engine.space.account import UnlinkedFile
+from cleaner.engine.space.account import FileSystemAccount, UnlinkedFile, UnlinkedFiles
+from policies.rescue import Volume
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
@@ -343,6 +344,18 @@ def test_marker_of_a_clean_stop_is_not_removed_unseen(tmp_path: Path, capsys, da
 
 
 @pytest.mark.usefixtures("clock")
+def test_full_disk_is_damage(tmp_path: Path, capsys, monkeypatch) -> None:
+    healthy = Healthy(tmp_path / "data")
+
+    def full(path: Path) -> tuple[FileSystemAccount, ...]:
+        return (FileSystemAccount(Volume((str(path),), 1 << 30, 0, 1 << 30), UnlinkedFiles()),)
+
+    monkeypatch.setattr("cleaner.engine.space.unlinked.file_systems_of", lambda _: full(healthy.log_dir))
+    status, (finding,) = seen(capsys, healthy.log_dir)
+    assert (status, finding["code"], finding["path"]) == (4, "DISK_FULL", str(healthy.log_dir))
+
+
+@pytest.mark.usefixtures("clock")
 def test_deadline_of_compaction_that_was_missed(tmp_path: Path, capsys) -> None:
     configs = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": "3600000"}
     healthy = Healthy(tmp_path / "data", orders=configs)
@@ -437,7 +450,13 @@ def test_aborted_data_behind_what_is_walked_takes_a_deep_look(tmp_path: Path, ca
 
 def test_each_code_has_a_section() -> None:
     sections = set(re.findall(r"^### (\w+)$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE))
-    named = {code for _, code, _, _ in SHAPES} | {"PARTITION_TWICE", "LAG_MISSED", "REMOTE_METADATA", "UNLINKED_OPEN"}
+    named = {code for _, code, _, _ in SHAPES} | {
+        "PARTITION_TWICE",
+        "LAG_MISSED",
+        "REMOTE_METADATA",
+        "UNLINKED_OPEN",
+        "DISK_FULL",
+    }
     assert named | {"PARTITION_UNREADABLE", "CHECKPOINT_CORRUPT", "METADATA_UNREADABLE"} == sections
     issues = {issue for _, _, _, issue in SHAPES if issue}
     assert issues <= set(re.findall(r"KAFKA-\d+", (ROOT / "docs/doctor.md").read_text()))
