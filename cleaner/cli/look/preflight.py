@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "Kafka will start, with every log dir, and will cut no records",
+            ExitStatus.DONE: "Kafka will start, with every log dir, will cut no records, and misses no partition",
             ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
-            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or cut records",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or cut or miss records",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -120,5 +120,5 @@ def _status(start: Start, needs: Sequence[StartNeed]) -> ExitStatus:
         return ExitStatus.DAMAGED
     if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
         return ExitStatus.LOCKED
-    is_lossy = any(log.loses_records for log_dir in start.log_dirs for log in log_dir.logs)
+    is_lossy = any(log_dir.lost or any(log.loses_records for log in log_dir.logs) for log_dir in start.log_dirs)
     return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE

@@ -82,6 +82,12 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
     page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
     for file, failure in log_dir.failures:
         page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
+    if log_dir.lost:
+        named = [str(lost.topic_partition) for lost in log_dir.lost]
+        shown = ", ".join(_shown(named, page))
+        more = f" and {len(named) - _SHOWN_MAX:,} more; -v names all" if shown != ", ".join(named) else ""
+        words = counted(len(named), "partition")
+        page.note(f"lost: {words} had records by the checkpoints, and no directory is here: {shown}{more}", "red")
     cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
     if cuts:
         lost = size(sum(step.size_bytes for _, step in cuts))
@@ -178,6 +184,14 @@ def _log_dir_document(log_dir: LogDirStart, need: StartNeed) -> dict[str, Any]:
         "needed_bytes": need.space_bytes,
         "free_bytes": need.free_bytes,
         "steps": [_step_document(step) for step in log_dir.steps],
+        "lost": [
+            {
+                **lost.topic_partition._asdict(),
+                "log_start_offset": lost.log_start_offset,
+                "end_offset": lost.end_offset,
+            }
+            for lost in log_dir.lost
+        ],
         "partitions": [_partition_document(log) for log in log_dir.logs],
     }
 
