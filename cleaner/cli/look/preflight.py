@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HELP: Final = "tell what the next start of Kafka will recover, cut, delete, set aside or refuse"
 _NEWEST: Final = "4.3"
 _OLDEST: Final = (2, 8)
+_SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": _NEWEST}
+"""The newest version of each series."""
 _LOCK: Final = "/.lock"
 
 
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_release,
         default=_NEWEST,
         metavar="VERSION",
-        help=f"the Kafka that is to start: 2.8, 3.x or 4.x (default: {_NEWEST})",
+        help=f"the Kafka that is to start, 2.8 to {_NEWEST}; 3.x and 4.x are the newest of these (default: {_NEWEST})",
     )
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])
@@ -50,12 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _release(text: str) -> Release:
     from policies.starting.facts import Release
 
-    parts = text.split(".")
+    parts = _SERIES.get(text, text).split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
         raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {_NEWEST}")
     release = Release(int(parts[0]), int(parts[1]))
     if not _OLDEST <= release < (5, 0):
-        raise argparse.ArgumentTypeError(f"Kafka {release} is not known; 2.8 to 4.x are")
+        raise argparse.ArgumentTypeError(
+            f"Kafka {release} is not known; 2.8, 3.0 to 3.9 and 4.0 or newer are, and 3.x and 4.x"
+        )
     return release
 
 
