@@ -38,6 +38,7 @@ from policies.explaining.explanation import PartitionExplanation, explain
 from policies.explaining.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
+from policies.starting.lost import LostPartition, lost_partitions
 from storage.directory import despite_vanishing, status_of
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.log.end import find_end
@@ -56,6 +57,7 @@ from storage.names import (
     FileKind,
     FileState,
     TopicPartition,
+    parse_partition_dir_name,
 )
 from storage.segment import Segment, SegmentFile
 
@@ -115,8 +117,21 @@ class Examination:
             tuple(remote),
             tuple(errors),
             self._tiered(),
+            () if is_live or self.plan.request.topics else tuple(self._lost(planned, checkpoints)),
             next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
+
+    def _lost(self, planned: LogDirPlan, checkpoints: _Checkpoints) -> Iterator[LostPartition]:
+        ends = checkpoints.high_watermarks, checkpoints.recovery_points
+        known = set(self.layers.topic_ids or ()) if self.is_known(planned) else None
+        assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
+        return lost_partitions(ends, checkpoints.log_starts, self.present, assigned, is_clean=checkpoints.was_clean)
+
+    @cached_property
+    def present(self) -> set[TopicPartition]:
+        """The partitions with a directory in any of the log dirs, whatever its suffix."""
+        names = [entry.name for planned in self.plan.log_dirs for entry in Path(planned.facts.path).iterdir()]
+        return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
 
     def _tiered(self) -> Mapping[str, bool]:
         plans = self.plan.partitions

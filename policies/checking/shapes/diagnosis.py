@@ -16,6 +16,7 @@ from policies.checking.shapes.of_topics import entry_findings, identity_findings
 from policies.checking.shapes.of_transactions import transaction_findings
 from policies.checking.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
+from policies.starting.lost import LostPartition
 
 WORST_ADVICE: Final = Harm.SLOW_START
 """A finding that does this harm, or less, is advice; a worse one is damage."""
@@ -77,6 +78,8 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
             "Mend what the sentence names: until then a broker takes the log dir offline, and logcleaner touches none."
         )
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
+    for lost in seen.lost:
+        yield _lost(f"{seen.path}/{lost.topic_partition}", lost)
     for partition in seen.partitions:
         yield from of_partition(partition, now_ms)
     yield from entry_findings(seen.entries, is_live=seen.is_live)
@@ -97,6 +100,18 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
         )
         remedy = "Restart that process: its blocks are freed as it ends."
         yield Finding(FindingCode.UNLINKED_OPEN, Harm.WASTE, seen.path, text, remedy)
+
+
+def _lost(path: str, lost: LostPartition) -> Finding:
+    text = (
+        f"The checkpoints say that the partition had the offsets {lost.log_start_offset} to {lost.end_offset - 1}, and "
+        f"its directory is not here: the next start begins it empty."
+    )
+    remedy = (
+        "Keep the broker stopped, and bring the directory back from a backup; or let a replica that has the records "
+        "lead before this broker starts."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, remedy, None, lost.log_start_offset)
 
 
 def of_partition(seen: PartitionSymptoms, now_ms: int) -> list[Finding]:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
+from policies.starting.lost import LostPartition
 from storage.names import TopicPartition
 
 NO_EPOCH: Final = -1
@@ -216,5 +217,7 @@ class LogDirSymptoms:
     errors: tuple[str, ...] = ()
     tiered_topics: Mapping[str, bool] = field(default_factory=dict)
     """Topics of which it is known whether they are tiered."""
+    lost: tuple[LostPartition, ...] = ()
+    """The partitions that had records by the checkpoints, and have no directory."""
     free_bytes: int | None = None
     """The free space of the file system; None where another log dir on it tells."""

@@ -118,6 +118,10 @@ def lost_logs(healthy: Healthy) -> None:
         path.unlink()
 
 
+def lost_partition(healthy: Healthy) -> None:
+    shutil.rmtree(healthy.log_dir / "clicks-0")
+
+
 def lost_start(healthy: Healthy) -> None:
     clicks = TopicPartition("clicks", 0)
     (healthy.log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({clicks: 12}))
@@ -261,6 +265,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (lost_end, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
     (lost_snapshot, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
     (lost_logs, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
+    (lost_partition, "PARTITION_LOST", 4, ""),
     (lost_start, "CHECKPOINT_BEYOND_END", 4, ""),
     (cleaner_beyond, "CHECKPOINT_BEYOND_END", 0, ""),
     (empty_batches, "EMPTY_BATCHES", 0, "KAFKA-20452"),
