@@ -88,6 +88,8 @@ class OffsetCheckpoint(NamedTuple):
     """Partitions with more than one line."""
     error: str | None = None
     """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.starting``."""
 
 
 class TopicId(NamedTuple):
@@ -129,6 +131,8 @@ def checkpoint_findings(
     path, name = checkpoint.path, checkpoint.name
     if checkpoint.error is not None:
         harm, so = _UNREAD[name]
+        if checkpoint.takes_offline:
+            harm, so = Harm.NO_START, "the broker takes the log dir offline"
         yield Finding(
             FindingCode.CHECKPOINT_CORRUPT, harm, path, f"It cannot be read: {checkpoint.error}; {so}.", _MEND_THE_LINE
         )
@@ -233,6 +237,14 @@ def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
     if len(set(ids)) < len(ids):
         text = "Two log dirs have the same directory.id: the broker does not start."
         yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, "Format the copy anew.")
+
+
+def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
+    """Yield the log dirs of a KRaft node whose ``meta.properties`` is missing, by its path."""
+    for path in paths:
+        text = "The file is missing: a broker with the cluster metadata does not start."
+        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, path, text, remedy)
 
 
 def _cause(values: Mapping[str, str]) -> str | None:

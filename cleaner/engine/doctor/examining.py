@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
@@ -39,6 +40,7 @@ from policies.explaining.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.starting.lost import LostPartition, lost_partitions
+from policies.starting.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, status_of
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.log.end import find_end
@@ -118,6 +120,8 @@ class Examination:
             tuple(errors),
             self._tiered(),
             () if is_live or self.plan.request.topics else tuple(self._lost(planned, checkpoints)),
+            read_meta_properties(path),
+            (path / METADATA_DIR).is_dir(),
             next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm, worst_first
+from policies.checking.of_log_dir import meta_findings, missing_meta_findings
 from policies.checking.shapes.of_compaction import compaction_findings
 from policies.checking.shapes.of_files import epoch_findings, file_findings
 from policies.checking.shapes.of_offsets import offset_findings
@@ -17,6 +18,7 @@ from policies.checking.shapes.of_transactions import transaction_findings
 from policies.checking.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
 from policies.starting.lost import LostPartition
+from storage.names import META_PROPERTIES_FILE
 
 WORST_ADVICE: Final = Harm.SLOW_START
 """A finding that does this harm, or less, is advice; a worse one is damage."""
@@ -61,6 +63,10 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetad
         text = f"The cluster metadata cannot be read {cause}. Nobody knows the topics, their ids and configurations."
         remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else "Bring it back from another controller."
         found.append(Finding(FindingCode.METADATA_UNREADABLE, Harm.NO_START, metadata.path, text, remedy))
+    found += meta_findings([log_dir.meta for log_dir in seen if log_dir.meta is not None])
+    if any(log_dir.has_metadata for log_dir in seen):
+        lacking = [log_dir.path for log_dir in seen if log_dir.meta is None]
+        found += missing_meta_findings(f"{path}/{META_PROPERTIES_FILE}" for path in lacking)
     partitions = [partition for log_dir in seen for partition in log_dir.partitions]
     return Diagnosis(
         now_ms,

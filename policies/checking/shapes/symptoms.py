@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from policies.checking.of_log_dir import MetaProperties
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
 from policies.starting.lost import LostPartition
@@ -219,5 +220,9 @@ class LogDirSymptoms:
     """Topics of which it is known whether they are tiered."""
     lost: tuple[LostPartition, ...] = ()
     """The partitions that had records by the checkpoints, and have no directory."""
+    meta: MetaProperties | None = None
+    """None if the file is missing."""
+    has_metadata: bool = False
+    """Whether the metadata log lies here."""
     free_bytes: int | None = None
     """The free space of the file system; None where another log dir on it tells."""

@@ -238,6 +238,14 @@ def swap(healthy: Healthy) -> None:
         path.with_name(f"{path.name}.swap").write_bytes(path.read_bytes())
 
 
+def without_meta(healthy: Healthy) -> None:
+    (healthy.log_dir / "meta.properties").unlink()
+
+
+def empty_meta(healthy: Healthy) -> None:
+    (healthy.log_dir / "meta.properties").write_text("")
+
+
 def stray(healthy: Healthy) -> None:
     (healthy.log_dir / f"old-0.{'ab' * 16}-stray").mkdir()
 
@@ -280,6 +288,8 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (far_offset, "OFFSET_OVERFLOW", 0, "KAFKA-6264"),
     (waiting, "DELETED_LEFT", 0, ""),
     (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
+    (without_meta, "META_PROPERTIES", 4, ""),
+    (empty_meta, "META_PROPERTIES", 4, ""),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
     (strange, "NAME_STRANGE", 4, ""),
