@@ -68,7 +68,8 @@ class Journal:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``repair``, ``revert``,
+            what: ``delete``, ``compact``, ``guarded``, ``recover``, ``restore``, ``release``, ``repair``,
+                ``repair-failed``, ``revert``,
                 ``failed``, or ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
