@@ -25,7 +25,7 @@ def write_metadata(log_dir: Path, **topics: dict[str, str]) -> Path:
     (log_dir / METADATA_DIR).mkdir(parents=True)
     metadata_log(log_dir).write_bytes(b"")
     created = [encode_topic(TopicCreated(name, f"{n:02d}{_TOPIC_ID}")) for n, name in enumerate(topics)]
-    _append(log_dir, created)
+    append_metadata(log_dir, created)
     alter(log_dir, **topics)
     return log_dir
 
@@ -37,7 +37,7 @@ def alter(log_dir: Path, *, timestamp_ms: int = 1, **topics: dict[str, str | Non
         for topic, configs in topics.items()
         for key, value in configs.items()
     ]
-    _append(log_dir, records, timestamp_ms)
+    append_metadata(log_dir, records, timestamp_ms)
 
 
 def session(log_dir: Path, **topics: dict[str, str | None]) -> None:
@@ -46,7 +46,8 @@ def session(log_dir: Path, **topics: dict[str, str | None]) -> None:
         alter(log_dir, **topics)
 
 
-def _append(log_dir: Path, values: list[bytes], timestamp_ms: int = 1) -> None:
+def append_metadata(log_dir: Path, values: list[bytes], timestamp_ms: int = 1) -> None:
+    """Append these records to the metadata log, as one batch."""
     if values:
         path = metadata_log(log_dir)
         end = read_cluster_metadata(path.parent).end_offset if path.stat().st_size else 0

@@ -71,7 +71,7 @@ class Journal:
 
         Args:
             what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``release``, ``repair``,
-                ``revert``, ``failed``, or ``clock``: one looked wrong and was confirmed.
+                ``repair-failed``, ``revert``, ``failed``, or ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 

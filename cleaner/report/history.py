@@ -51,7 +51,8 @@ def _table(history: History, page: Page) -> None:
     for entry in history.entries:
         size_bytes = entry.get("bytes")
         told_bytes = size(size_bytes) if type(size_bytes) is int else "-"
-        columns = _COLUMNS.format(moment(entry["time_ms"]), entry["what"], told_bytes)
+        what = "failed" if entry["what"] == "repair-failed" else entry["what"]
+        columns = _COLUMNS.format(moment(entry["time_ms"]), what, told_bytes)
         page.line(
             f"{columns}{entry.get('partition', 'all')}: {_why(entry)}{_unfinished(history, entry)}", hanging=_WHY_COLUMN
         )
@@ -81,6 +82,8 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return str(entry.get("error", entry.get("text")))
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
+        case "repair-failed":
+            return f"{entry.get('file')}: the repair failed: {entry.get('error')}"
         case "repair" | "revert":
             return f"{entry.get('file')}: {_mended(entry)}"
         case what:

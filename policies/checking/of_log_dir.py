@@ -10,6 +10,7 @@ from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.remedies import (
     CLEANED_ANEW,
     END_LOST,
+    FETCH_AGAIN,
     OTHER_TOPIC,
     START_LOST,
     STRANGE_DIRECTORY,
@@ -97,6 +98,8 @@ class OffsetCheckpoint(NamedTuple):
     """Partitions with more than one line."""
     error: str | None = None
     """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.starting``."""
 
 
 class TopicId(NamedTuple):
@@ -138,6 +141,8 @@ def checkpoint_findings(
     path, name = checkpoint.path, checkpoint.name
     if checkpoint.error is not None:
         harm, so = _UNREAD[name]
+        if checkpoint.takes_offline:
+            harm, so = Harm.NO_START, "the broker takes the log dir offline"
         yield Finding(
             FindingCode.CHECKPOINT_CORRUPT, harm, path, f"It cannot be read: {checkpoint.error}; {so}.", _MEND_THE_LINE
         )
@@ -177,7 +182,7 @@ def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int],
     """
     if named is not None:
         text = f"Records are missing: nothing has the offsets {gap[0]} to {gap[1] - 1}, and a snapshot names {named}."
-        return Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, text, _ASK_FOR_RECORDS, position, gap[0])
+        return Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, text, FETCH_AGAIN, position, gap[0])
     text = (
         f"{directory}: nothing has the offsets {gap[0]} to {gap[1] - 1}, and nothing else here looks compacted: a"
         " segment may be missing, or a base offset is wrong."
@@ -249,6 +254,14 @@ def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
     if len(set(ids)) < len(ids):
         text = "Two log dirs have the same directory.id: the broker does not start."
         yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, "Format the copy anew.")
+
+
+def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
+    """Yield the log dirs of a KRaft node whose ``meta.properties`` is missing, by its path."""
+    for path in paths:
+        text = "The file is missing: a broker with the cluster metadata does not start."
+        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, path, text, remedy)
 
 
 def _cause(values: Mapping[str, str]) -> str | None:

@@ -17,7 +17,14 @@ from storage.names import FileKind
 
 _CUT_ZEROS: Final = f"Stop the broker, and run logcleaner verify --repair={RepairGroup.ZERO_TAIL}: it cuts them off."
 _CUT_BY_ITSELF: Final = "Nothing: the next start of the broker cuts them off. To look at them before, copy the file."
-_RECOVER: Final = "Remove .kafka_cleanshutdown before the broker starts: it then recovers the log, and cuts them off."
+_RECOVERS_ALL: Final = (
+    "without .kafka_cleanshutdown the next start recovers every log of the log dir, and cuts each one at its first"
+    " damage."
+)
+_RECOVER: Final = (
+    f"Keep the broker stopped, and run logcleaner verify first: {_RECOVERS_ALL} If only this tail is damaged, remove the"
+    " file, and the start cuts these bytes off."
+)
 _ZERO_ISSUE: Final = "KAFKA-21000"
 
 
@@ -49,7 +56,7 @@ def _of_the_last(standing: Standing, *, is_zero: bool) -> tuple[Harm, str, str]:
         return Harm.SLOW_START, so, _CUT_BY_ITSELF
     so = "The stop was clean, so the next start does not look for the end"
     if is_zero:
-        remedy = f"{_CUT_ZEROS} Or remove .kafka_cleanshutdown, and the broker recovers the log, which takes its time."
+        remedy = f"{_CUT_ZEROS} Leave .kafka_cleanshutdown: {_RECOVERS_ALL}"
         return Harm.NO_START, f"{so}: it meets a record of size 0, and fails.", remedy
     so += (
         ": the broker serves the log, and puts what producers send behind these bytes, where no consumer and no replica"

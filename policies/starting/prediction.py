@@ -9,6 +9,7 @@ from policies.starting.facts import KafkaFailure, LogDirBefore, Offsets, Partiti
 from policies.starting.files import LoadingStopped
 from policies.starting.identity import Identities
 from policies.starting.loading import Loading
+from policies.starting.lost import LostPartition, lost_partitions
 from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.names import STRAY_SINCE
 from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
@@ -30,7 +31,8 @@ class StartSurroundings(NamedTuple):
     metadata: MetadataStart | None
     """None where there is no metadata log, or the broker uses ZooKeeper."""
     replicas: Replicas | None
-    """None with ZooKeeper, which tells no broker what is not its own."""
+    """None with ZooKeeper, which tells no broker what is not its own, and where the node id or the metadata is not
+    known."""
 
 
 def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start:
@@ -48,7 +50,21 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
     refusals += _duplicates(log_dirs)
     refusals += _without_dirs(log_dirs, around)
     log_dirs = [_with_new_partitions(log_dir, log_dirs, around) for log_dir in log_dirs]
+    present = {partition.topic_partition for before in befores for partition in before.partitions}
+    log_dirs = [
+        log_dir._replace(lost=_lost(before, present, around)) for before, log_dir in zip(befores, log_dirs, strict=True)
+    ]
     return Start(around.release, tuple(log_dirs), tuple(refusals))
+
+
+def _lost(before: LogDirBefore, present: set[TopicPartition], around: StartSurroundings) -> tuple[LostPartition, ...]:
+    """Return the partitions of which a checkpoint of a log dir says that they had records, and that are not here."""
+    if before.failure:
+        return ()
+    found = before.high_watermarks, before.recovery_points, before.log_starts
+    watermarks, points, starts = ({} if isinstance(one, KafkaFailure) else one for one in found)
+    assigned = set(_assigned(around.replicas)) if around.replicas else None
+    return tuple(lost_partitions((watermarks, points), starts, present, assigned, is_clean=before.is_clean))
 
 
 def _of_metadata(befores: Sequence[LogDirBefore], around: StartSurroundings) -> list[Refusal]:
@@ -198,19 +214,20 @@ def _with_new_partitions(
     log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: StartSurroundings
 ) -> LogDirStart:
     """Add the partitions that the metadata place here and that no log dir has: they begin empty."""
-    if around.replicas is None or log_dir is not log_dirs[0] or len(log_dirs) > 1:
+    if around.replicas is None or len(log_dirs) > 1 or log_dir.state is Dirs.OFFLINE:
         return log_dir
     return log_dir._replace(steps=(*log_dir.steps, *_new_partitions(log_dir.logs, around.replicas)))
 
 
 def _new_partitions(logs: Sequence[LogStart], replicas: Replicas) -> list[StartStep]:
-    served = {log.topic_partition for log in logs if log.fate is PartitionFate.SERVED}
+    kept = (PartitionFate.SERVED, PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE)
+    here = {log.topic_partition for log in logs if log.fate in kept and log.name == str(log.topic_partition)}
     return [
         StartStep(
             StartStepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty"
         )
         for partition in _assigned(replicas)
-        if partition not in served
+        if partition not in here
     ]
 
 

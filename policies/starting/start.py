@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from policies.starting.facts import KafkaFailure, Release
+from policies.starting.lost import LostPartition
 from storage.names import TopicPartition
 
 
@@ -105,6 +106,8 @@ class LogDirStart(NamedTuple):
     logs: tuple[LogStart, ...]
     failures: tuple[tuple[str, KafkaFailure], ...]
     """File -> why the log dir goes offline."""
+    lost: tuple[LostPartition, ...] = ()
+    """The partitions that had records by the checkpoints of this log dir, and have no directory."""
 
 
 class Refusal(NamedTuple):

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
+    from cleaner.engine.starting.estimate import StartNeed
     from policies.starting.facts import Release
     from policies.starting.start import Start
 
 HELP: Final = "tell what the next start of Kafka will recover, cut, delete, set aside or refuse"
 _NEWEST: Final = "4.3"
 _OLDEST: Final = (2, 8)
+_SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": _NEWEST}
+"""The newest version of each series."""
 _LOCK: Final = "/.lock"
 
 
@@ -29,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "Kafka will start, with every log dir, and will cut no records",
+            ExitStatus.DONE: "Kafka will start, with every log dir, will cut no records, and misses no partition",
             ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
-            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, or cut records",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or cut or miss records",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_release,
         default=_NEWEST,
         metavar="VERSION",
-        help=f"the Kafka that is to start: 2.8, 3.x or 4.x (default: {_NEWEST})",
+        help=f"the Kafka that is to start, 2.8 to {_NEWEST}; 3.x and 4.x are the newest of these (default: {_NEWEST})",
     )
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])
@@ -49,12 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _release(text: str) -> Release:
     from policies.starting.facts import Release
 
-    parts = text.split(".")
+    parts = _SERIES.get(text, text).split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
         raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {_NEWEST}")
     release = Release(int(parts[0]), int(parts[1]))
     if not _OLDEST <= release < (5, 0):
-        raise argparse.ArgumentTypeError(f"Kafka {release} is not known; 2.8 to 4.x are")
+        raise argparse.ArgumentTypeError(
+            f"Kafka {release} is not known; 2.8, 3.0 to 3.9 and 4.0 or newer are, and 3.x and 4.x"
+        )
     return release
 
 
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     start = predict_start(loaded.log_dirs, node)
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
-    return _status(start)
+    return _status(start, needs)
 
 
 def _check_dirs(log_dirs: Sequence[Path]) -> None:
@@ -114,8 +119,10 @@ def _metadata_dir(loaded: LoadedLayers, *, named: bool) -> Path | None:
     return None if named else loaded.log_dirs[0]
 
 
-def _status(start: Start) -> ExitStatus:
+def _status(start: Start, needs: Sequence[StartNeed]) -> ExitStatus:
+    if any(need.lacks_space for need in needs):
+        return ExitStatus.DAMAGED
     if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
         return ExitStatus.LOCKED
-    is_lossy = any(log.loses_records for log_dir in start.log_dirs for log in log_dir.logs)
+    is_lossy = any(log_dir.lost or any(log.loses_records for log in log_dir.logs) for log_dir in start.log_dirs)
     return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE

@@ -30,8 +30,10 @@ from policies.checking.of_log_dir import (
     checkpoint_findings,
     log_dir_name_findings,
     meta_findings,
+    missing_meta_findings,
     topic_id_findings,
 )
+from policies.starting.metadata import METADATA_DIR
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
@@ -40,6 +42,7 @@ from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
@@ -273,6 +276,10 @@ class _Check:
             except UnreadableFile as error:
                 self._checked.problems.append(str(error))
         self._findings += meta_findings([one.meta for one in dirs if one.meta is not None])
+        paths = [one.log_dir.path for one in dirs]
+        if self._request.is_whole and any((path / METADATA_DIR).is_dir() for path in paths):
+            lacking = [one.log_dir.path / META_PROPERTIES_FILE for one in dirs if one.meta is None]
+            self._findings += missing_meta_findings(map(str, lacking))
 
 
 def _listed(place: _Place) -> Listing | LogCleanerError:

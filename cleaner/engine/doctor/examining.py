@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
@@ -38,6 +39,8 @@ from policies.explaining.explanation import PartitionExplanation, explain
 from policies.explaining.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
+from policies.starting.lost import LostPartition, lost_partitions
+from policies.starting.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, status_of
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.log.end import find_end
@@ -53,8 +56,10 @@ from storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    FileKind,
     FileState,
     TopicPartition,
+    parse_partition_dir_name,
 )
 from storage.segment import Segment
 
@@ -101,6 +106,7 @@ class Examination:
                 partitions.append(seen)
                 remote += eyes.remote()
             self.is_heard(one.facts.size_bytes if isinstance(one, PartitionPlan) else 0)
+        volumes = [fs.volume for fs in self.file_systems]
         unlinked = [
             file for fs in self.file_systems if planned.facts.path in fs.volume.log_dirs for file in fs.unlinked.largest
         ]
@@ -113,7 +119,23 @@ class Examination:
             tuple(remote),
             tuple(errors),
             self._tiered(),
+            () if is_live or self.plan.request.topics else tuple(self._lost(planned, checkpoints)),
+            read_meta_properties(path, _fail),
+            (path / METADATA_DIR).is_dir(),
+            next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
+
+    def _lost(self, planned: LogDirPlan, checkpoints: _Checkpoints) -> Iterator[LostPartition]:
+        ends = checkpoints.high_watermarks, checkpoints.recovery_points
+        known = set(self.layers.topic_ids or ()) if self.is_known(planned) else None
+        assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
+        return lost_partitions(ends, checkpoints.log_starts, self.present, assigned, is_clean=checkpoints.was_clean)
+
+    @cached_property
+    def present(self) -> set[TopicPartition]:
+        """The partitions with a directory in any of the log dirs, whatever its suffix."""
+        names = [entry.name for planned in self.plan.log_dirs for entry in Path(planned.facts.path).iterdir()]
+        return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
 
     def _tiered(self) -> Mapping[str, bool]:
         plans = self.plan.partitions
@@ -251,6 +273,7 @@ class _Eyes:
             len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             len(due),
             sum(due),
+            _lost_segments(listing),
         )
 
     def remote(self) -> Iterator[RemoteMetadata]:
@@ -327,6 +350,18 @@ def _recovered(listing: Listing) -> Listing:
     return listing
 
 
+def _lost_segments(listing: Listing) -> tuple[int, ...]:
+    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
+    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
+    plain = listing.in_state(FileState.PLAIN)
+    indexes = {file.name.base_offset for file in plain if file.name.kind in (FileKind.INDEX, FileKind.TIME_INDEX)}
+    return tuple(sorted(indexes - logs))
+
+
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:
     """Leave out an active segment that ends with bytes that are no batch: the walk would take them for damage."""
     return segments[:-1] if torn_bytes else segments
+
+
+def _fail(error: UnreadableFile) -> None:
+    raise error

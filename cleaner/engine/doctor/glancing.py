@@ -130,6 +130,8 @@ def overflowing(segments: Sequence[Segment], log_end_offset: int) -> Iterator[Ov
 
     Raises: UnreadableFile.
     """
+    if not segments:  # all were lost, and the log may end anywhere
+        return
     uppers = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
     for segment, upper in zip(segments, uppers, strict=True):
         if upper - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -121,11 +121,19 @@ class _Repairing:
         """Carry out one repair; its failure stops nobody else."""
         assert planned.topic_partition is not None
         means, place = self._means, planned.topic_partition._asdict()
+        journal = self._journal(planned.path.parent.parent)
         try:
-            mend(means.fs, self._journal(planned.path.parent.parent), planned, means.clock.now_ms())
+            mend(means.fs, journal, planned, means.clock.now_ms())
         except (LogCleanerError, OSError) as error:
+            self._note_failure(journal, planned, told(error))
             means.listener.event("partition_failed", **place, error=told(error))
             return result._replace(error=told(error))
         fields = {"path": str(planned.path), "kind": planned.repair.target.kind.value}
         means.listener.event("file_repaired", **place, **fields, bytes=planned.repair.made_bytes)
         return result._replace(is_done=True)
+
+    def _note_failure(self, journal: Journal, planned: PlannedRepair, error: str) -> None:
+        """Write that the repair of the line before failed; where even that finds no space, the report tells alone."""
+        fields = {"partition": str(planned.topic_partition), "file": planned.repair.target.name}
+        with suppress(LogCleanerError, OSError):
+            journal.record("repair-failed", self._means.clock.now_ms(), **fields, error=error)

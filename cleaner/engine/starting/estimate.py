@@ -32,6 +32,11 @@ class StartNeed(NamedTuple):
     free_bytes: int
 
     @property
+    def lacks_space(self) -> bool:
+        """Return whether the disk fills up as Kafka starts."""
+        return self.space_bytes > self.free_bytes
+
+    @property
     def seconds(self) -> float:
         """The time that reading takes at that speed."""
         return self.recovered_bytes / self.bytes_per_second if self.bytes_per_second else 0.0

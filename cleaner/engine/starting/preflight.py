@@ -59,7 +59,10 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         metadata = load_metadata(read_metadata(metadata_dir, user), str(metadata_dir))
         placements = read_placements(metadata_dir / METADATA_DIR, metadata)
         node_id = _node_id(node, identities)
-        around = around._replace(metadata=metadata, replicas=Replicas(node_id, placements.brokers, placements.names))
+        around = around._replace(metadata=metadata)
+        if node_id is not None and metadata.refusal is None:
+            replicas = Replicas(node_id, placements.brokers, placements.names)
+            around = around._replace(replicas=replicas)
     else:
         around = around._replace(identities=_of_zookeeper(identities, node))
 
@@ -90,7 +93,8 @@ def _has_quorum(release: Release, identities: Sequence[IdentityBefore], metadata
     return is_formatted or (metadata_dir / METADATA_DIR).is_dir()
 
 
-def _node_id(node: Node, identities: Sequence[IdentityBefore]) -> int:
+def _node_id(node: Node, identities: Sequence[IdentityBefore]) -> int | None:
+    """Return the id of the node; None if neither the configuration nor a ``meta.properties`` states it."""
     if node.node_id is not None:
         return node.node_id
     for identity in identities:
@@ -98,7 +102,7 @@ def _node_id(node: Node, identities: Sequence[IdentityBefore]) -> int:
             text = (identity.properties or {}).get(key, "")
             if text.lstrip("-").isdigit():
                 return int(text)
-    return -1
+    return None
 
 
 def _of_zookeeper(identities: Sequence[IdentityBefore], node: Node) -> Identities:

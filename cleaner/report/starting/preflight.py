@@ -47,19 +47,24 @@ class PreflightReport:
 
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the verdict, then what happens to each log dir."""
-        _verdict(self.start, page)
+        _verdict(self.start, self.needs, page)
+        for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
+            if need.lacks_space:
+                _lack(log_dir.path, need, page)
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             page.line()
             _log_dir(log_dir, need, page)
         yield page.text
 
 
-def _verdict(start: Start, page: Page) -> None:
+def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
     if not start.is_started:
         page.line(f"Kafka {start.release} will not start on these log dirs.", "bold red")
         for refusal in _shown(start.refusals, page):
             page.note(f"{refusal.path}: {refusal.failure.cause} ({refusal.failure.exception})")
         _rest(len(start.refusals), page)
+    elif any(need.lacks_space for need in needs):
+        page.line(f"Kafka {start.release} will not start well on these log dirs: a disk is too full.", "bold red")
     elif start.offline:
         without = counted(len(start.offline), "log dir")
         page.line(f"Kafka {start.release} will start, but without {without}.", "bold red")
@@ -67,10 +72,22 @@ def _verdict(start: Start, page: Page) -> None:
         page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
 
 
+def _lack(path: str, need: StartNeed, page: Page) -> None:
+    needed, free = size(need.space_bytes), size(need.free_bytes)
+    page.note(f"{path}: the disk is too full: the start needs about {needed}, and {free} are free", "red")
+    page.note("without them Kafka takes the log dir offline, or stops; logcleaner free makes space")
+
+
 def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
     page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
     for file, failure in log_dir.failures:
         page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
+    if log_dir.lost:
+        named = [str(lost.topic_partition) for lost in log_dir.lost]
+        shown = ", ".join(_shown(named, page))
+        more = f" and {len(named) - _SHOWN_MAX:,} more; -v names all" if shown != ", ".join(named) else ""
+        words = counted(len(named), "partition")
+        page.note(f"lost: {words} had records by the checkpoints, and no directory is here: {shown}{more}", "red")
     cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
     if cuts:
         lost = size(sum(step.size_bytes for _, step in cuts))
@@ -131,9 +148,7 @@ def _needs(need: StartNeed, page: Page) -> None:
     if need.recovered_bytes and need.bytes_per_second:
         speed = size(int(need.bytes_per_second))
         page.note(f"about {_duration(need.seconds)} to read them, at {speed} a second as measured here")
-    if need.space_bytes > need.free_bytes:
-        page.note(f"needs about {size(need.space_bytes)} of free space; {size(need.free_bytes)} are free", "red")
-    elif need.space_bytes:
+    if need.space_bytes and not need.lacks_space:
         page.note(f"needs about {size(need.space_bytes)} of free space; {size(need.free_bytes)} are free")
 
 
@@ -169,6 +184,14 @@ def _log_dir_document(log_dir: LogDirStart, need: StartNeed) -> dict[str, Any]:
         "needed_bytes": need.space_bytes,
         "free_bytes": need.free_bytes,
         "steps": [_step_document(step) for step in log_dir.steps],
+        "lost": [
+            {
+                **lost.topic_partition._asdict(),
+                "log_start_offset": lost.log_start_offset,
+                "end_offset": lost.end_offset,
+            }
+            for lost in log_dir.lost
+        ],
         "partitions": [_partition_document(log) for log in log_dir.logs],
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm, worst_first
+from policies.checking.of_log_dir import meta_findings, missing_meta_findings
 from policies.checking.shapes.of_compaction import compaction_findings
 from policies.checking.shapes.of_files import epoch_findings, file_findings
 from policies.checking.shapes.of_offsets import offset_findings
@@ -16,9 +17,13 @@ from policies.checking.shapes.of_topics import entry_findings, identity_findings
 from policies.checking.shapes.of_transactions import transaction_findings
 from policies.checking.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
+from policies.starting.lost import LostPartition
+from storage.names import META_PROPERTIES_FILE
 
 WORST_ADVICE: Final = Harm.SLOW_START
 """A finding that does this harm, or less, is advice; a worse one is damage."""
+FULL_BELOW_BYTES: Final = 1 << 20
+"""With less free space a broker cannot write its checkpoints and indexes for long."""
 _SAYS_ALL: Final = frozenset({
     FindingCode.TOPIC_ID_FOREIGN, FindingCode.CHECKPOINT_BEYOND_END, FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL,
 })  # fmt: skip
@@ -58,6 +63,10 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetad
         text = f"The cluster metadata cannot be read {cause}. Nobody knows the topics, their ids and configurations."
         remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else "Bring it back from another controller."
         found.append(Finding(FindingCode.METADATA_UNREADABLE, Harm.NO_START, metadata.path, text, remedy))
+    found += meta_findings([log_dir.meta for log_dir in seen if log_dir.meta is not None])
+    if any(log_dir.has_metadata for log_dir in seen):
+        lacking = [log_dir.path for log_dir in seen if log_dir.meta is None]
+        found += missing_meta_findings(f"{path}/{META_PROPERTIES_FILE}" for path in lacking)
     partitions = [partition for log_dir in seen for partition in log_dir.partitions]
     return Diagnosis(
         now_ms,
@@ -75,12 +84,19 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
             "Mend what the sentence names: until then a broker takes the log dir offline, and logcleaner touches none."
         )
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
+    for lost in seen.lost:
+        yield _lost(f"{seen.path}/{lost.topic_partition}", lost)
     for partition in seen.partitions:
         yield from of_partition(partition, now_ms)
     yield from entry_findings(seen.entries, is_live=seen.is_live)
     yield from index_cache_findings(seen)
     for remote in seen.remote:
         yield from remote_metadata_findings(remote, now_ms)
+    if seen.free_bytes is not None and seen.free_bytes < FULL_BELOW_BYTES:
+        free = size(seen.free_bytes)
+        text = f"The disk is full: {free} are free. A broker takes the log dir offline, or does not start."
+        remedy = "Make space: logcleaner free deletes what retention allows, oldest first."
+        yield Finding(FindingCode.DISK_FULL, Harm.NO_START, seen.path, text, remedy)
     if seen.unlinked:
         files = counted(seen.unlinked.files, "file")
         text = (
@@ -90,6 +106,18 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
         )
         remedy = "Restart that process: its blocks are freed as it ends."
         yield Finding(FindingCode.UNLINKED_OPEN, Harm.WASTE, seen.path, text, remedy)
+
+
+def _lost(path: str, lost: LostPartition) -> Finding:
+    text = (
+        f"The checkpoints say that the partition had the offsets {lost.log_start_offset} to {lost.end_offset - 1}, and "
+        f"its directory is not here: the next start begins it empty."
+    )
+    remedy = (
+        "Keep the broker stopped, and bring the directory back from a backup; or let a replica that has the records "
+        "lead before this broker starts."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, remedy, None, lost.log_start_offset)
 
 
 def of_partition(seen: PartitionSymptoms, now_ms: int) -> list[Finding]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.remedies import CLEANED_ANEW, END_LOST, START_LOST
 from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.words import counted
+
+_NAMED_MAX: Final = 5
 
 
 def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
@@ -44,4 +47,8 @@ def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Find
     lost = counted(max(beyond.values()) - end, "offset")
     claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
     text = f"The log ends at offset {end}, below {claimed}: the last {lost} are gone from this replica."
+    bases = [str(base) for base in seen.lost_segments if base >= end]
+    if bases:
+        named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
+        text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
     return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, END_LOST, None, end, "KAFKA-17076")

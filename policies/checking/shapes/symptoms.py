@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from policies.checking.of_log_dir import MetaProperties
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
+from policies.starting.lost import LostPartition
 from storage.names import TopicPartition
 
 NO_EPOCH: Final = -1
@@ -136,6 +138,8 @@ class PartitionSymptoms:
     deleted_files: int = 0
     """``.deleted`` files whose delay is over."""
     deleted_bytes: int = 0
+    lost_segments: tuple[int, ...] = ()
+    """The base offsets of index files without a ``.log``, ascending."""
 
     @property
     def facts(self) -> PartitionFacts | None:
@@ -214,3 +218,11 @@ class LogDirSymptoms:
     errors: tuple[str, ...] = ()
     tiered_topics: Mapping[str, bool] = field(default_factory=dict)
     """Topics of which it is known whether they are tiered."""
+    lost: tuple[LostPartition, ...] = ()
+    """The partitions that had records by the checkpoints, and have no directory."""
+    meta: MetaProperties | None = None
+    """None if the file is missing."""
+    has_metadata: bool = False
+    """Whether the metadata log lies here."""
+    free_bytes: int | None = None
+    """The free space of the file system; None where another log dir on it tells."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
-from tests.metadata_dirs import write_metadata
+from storage.metadata.metadata_encode import encode_partition
+from storage.metadata.metadata_log import read_cluster_metadata
+from tests.metadata_dirs import append_metadata, metadata_log, write_metadata
 from tests.partition_dirs import PartitionDir, committed, keyed
 
 PROPERTIES = "version=1\ncluster.id=abc\nnode.id=1\ndirectory.id=v3qEibE5Br9WpoYilKvjLQ\n"
@@ -87,6 +90,13 @@ def test_nothing_is_changed(log_dir: Path, capsys: pytest.CaptureFixture[str]) -
     assert before == {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in log_dir.rglob("*")}
 
 
+@pytest.mark.parametrize(("series", "newest"), [("2.x", "2.8"), ("3.x", "3.9"), ("4.x", "4.3"), ("4.0.1", "4.0")])
+def test_series_means_its_newest_version(
+    series: str, newest: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(capsys, log_dir, "--kafka", series)[1]["kafka"] == newest
+
+
 @pytest.mark.parametrize("version", ["2.7", "5.0", "four", "4"])
 def test_unknown_version_is_wrong_usage(version: str, log_dir: Path) -> None:
     assert main(["preflight", "--log-dir", str(log_dir), "--kafka", version]) == ExitStatus.USAGE
@@ -95,3 +105,67 @@ def test_unknown_version_is_wrong_usage(version: str, log_dir: Path) -> None:
 def test_partition_directory_is_no_log_dir(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preflight", "--log-dir", str(log_dir / "orders-0")]) == ExitStatus.USAGE
     assert "use its parent" in capsys.readouterr().err
+
+
+def test_disk_that_is_too_full_is_told_first(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    monkeypatch.setattr("cleaner.engine.starting.estimate._free_bytes", lambda _: 0)
+    assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "Kafka 2.8 will not start well on these log dirs: a disk is too full."
+    assert "the disk is too full: the start needs about" in " ".join(line.strip() for line in others)
+
+
+def placed(log_dir: Path) -> None:
+    """``orders-0`` belongs on node 1 by the cluster metadata."""
+    (log_dir / "meta.properties").write_text(PROPERTIES)
+    write_metadata(log_dir, orders={})
+    topic_id = read_cluster_metadata(metadata_log(log_dir).parent).topic_ids["orders"]
+    (log_dir / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    values = [encode_partition(topic_id, 0, 1, "v3qEibE5Br9WpoYilKvjLQ", 0)]
+    append_metadata(log_dir, values)
+
+
+def shown(capsys: pytest.CaptureFixture[str], log_dir: Path) -> str:
+    main(["preflight", "--log-dir", str(log_dir)])
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("file", ["leader-epoch-checkpoint", "partition.metadata"])
+def test_partition_that_refuses_does_not_begin_empty(
+    file: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed(log_dir)
+    (log_dir / "orders-0" / file).write_text("garbage")
+    text = shown(capsys, log_dir)
+    assert "will not start" in text
+    assert "begin empty" not in text
+
+
+def test_log_dir_that_is_offline_begins_no_partition(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placed(log_dir)
+    (log_dir / "recovery-point-offset-checkpoint").write_text("garbage")
+    assert "begin empty" not in shown(capsys, log_dir)
+
+
+def test_without_meta_properties_nobody_knows_what_is_stray(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placed(log_dir)
+    (log_dir / "meta.properties").unlink()
+    text = shown(capsys, log_dir)
+    assert "no readable meta.properties" in text
+    assert "-stray" not in text
+    assert "node -1" not in text
+
+
+def test_partition_that_had_records_and_is_not_here_is_named(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placed(log_dir)
+    assert told(capsys, log_dir)[0] == ExitStatus.DONE
+    shutil.rmtree(log_dir / "orders-0")
+    status, document = told(capsys, log_dir)
+    (lost,) = document["log_dirs"][0]["lost"]
+    assert (status, lost["topic"], lost["end_offset"]) == (ExitStatus.DAMAGED, "orders", 3)
+    assert "lost: 1 partition had records by the checkpoints, and no directory is here: orders-0" in shown(
+        capsys, log_dir
+    )

@@ -18,6 +18,7 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from storage.machine.library import KernelsUnusable
 from tests.cleaner.cli.test_main import ROOT
+from tests.metadata_dirs import write_metadata
 from tests.partition_dirs import PartitionDir, committed, keyed
 
 
@@ -229,3 +230,16 @@ def test_a_file_of_the_log_dir_that_cannot_be_read_hides_no_damage(name, log_dir
     document = json.loads(capsys.readouterr().out)
     assert [problem for problem in document["problems"] if str(log_dir / name) in problem]
     assert str(path) in {found["path"] for found in document["findings"]}
+
+
+def test_garbage_checkpoint_takes_the_log_dir_offline_as_preflight_says(log_dir, capsys):
+    (log_dir / "recovery-point-offset-checkpoint").write_text("garbage")
+    assert main(["verify", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    assert "takes the log dir offline" in " ".join(capsys.readouterr().out.split())
+
+
+def test_missing_meta_properties_of_a_kraft_node_is_damage(log_dir, capsys):
+    write_metadata(log_dir, orders={})
+    (log_dir / "meta.properties").unlink(missing_ok=True)
+    assert main(["verify", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    assert "META_PROPERTIES" in capsys.readouterr().out

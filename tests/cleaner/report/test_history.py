@@ -92,3 +92,9 @@ def test_a_compaction_that_the_cleaners_checkpoint_does_not_cover_is_told_as_unf
     assert unfinished in told(clicks_0=100)
     assert "not finished" not in told(clicks_0=200)
     assert "not finished" not in told(other_0=0)
+
+
+def test_repair_that_failed_says_so() -> None:
+    entries = (an_entry("repair-failed", file="0.index", error="no space left on device"),)
+    told = " ".join(text_of(HistoryReport([History("/data", entries, 0)])).split())
+    assert "failed - clicks-0: 0.index: the repair failed: no space left on device" in told

@@ -19,8 +19,9 @@ import pytest
 
 from cleaner.engine.doctor.glancing import glance_at, tails_of
 from cleaner.engine.doctor.surroundings import unlinked_of
-from cleaner.engine.space.account import UnlinkedFile
+from cleaner.engine.space.account import FileSystemAccount, UnlinkedFile, UnlinkedFiles
 from policies.checking.findings import FindingCode
+from policies.rescue import Volume
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
@@ -113,6 +114,16 @@ def lost_end(healthy: Healthy) -> None:
 def lost_snapshot(healthy: Healthy) -> None:
     directory = healthy.log_dir / "clicks-0"
     (directory / f"{8:020d}.snapshot").write_bytes(healthy.file("clicks-0", ".snapshot").read_bytes())
+
+
+def lost_logs(healthy: Healthy) -> None:
+    """Somebody ran rm *.log."""
+    for path in (healthy.log_dir / "clicks-0").glob("*.log"):
+        path.unlink()
+
+
+def lost_partition(healthy: Healthy) -> None:
+    shutil.rmtree(healthy.log_dir / "clicks-0")
 
 
 def lost_start(healthy: Healthy) -> None:
@@ -236,6 +247,14 @@ def swap(healthy: Healthy) -> None:
         path.with_name(f"{path.name}.swap").write_bytes(path.read_bytes())
 
 
+def without_meta(healthy: Healthy) -> None:
+    (healthy.log_dir / "meta.properties").unlink()
+
+
+def empty_meta(healthy: Healthy) -> None:
+    (healthy.log_dir / "meta.properties").write_text("")
+
+
 def stray(healthy: Healthy) -> None:
     (healthy.log_dir / f"old-0.{'ab' * 16}-stray").mkdir()
 
@@ -262,6 +281,8 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (hanging, "TRANSACTION_HANGING", 0, "KAFKA-12671"),
     (lost_end, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
     (lost_snapshot, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
+    (lost_logs, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
+    (lost_partition, "PARTITION_LOST", 4, ""),
     (lost_start, "CHECKPOINT_BEYOND_END", 4, ""),
     (cleaner_beyond, "CHECKPOINT_BEYOND_END", 0, ""),
     (empty_batches, "EMPTY_BATCHES", 0, "KAFKA-20452"),
@@ -277,6 +298,8 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (waiting, "DELETED_LEFT", 0, ""),
     (replaced, "DELETED_LEFT", 0, ""),
     (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
+    (without_meta, "META_PROPERTIES", 4, ""),
+    (empty_meta, "META_PROPERTIES", 4, ""),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
     (strange, "NAME_STRANGE", 4, ""),
@@ -351,6 +374,38 @@ def test_index_cache_of_a_tiered_topic_is_none(tmp_path: Path, capsys) -> None:
     healthy = Healthy(tmp_path / "data")
     index_cache(healthy)
     assert seen(capsys, healthy.log_dir) == (0, [])
+
+
+@pytest.mark.usefixtures("clock")
+def test_lost_segments_are_named_by_the_indexes_that_they_left(tmp_path: Path, capsys) -> None:
+    healthy = Healthy(tmp_path / "data")
+    lost_logs(healthy)
+    (finding,) = seen(capsys, healthy.log_dir)[1]
+    assert "the high watermark 6" in finding["text"]
+    assert "3 segments left index files without a .log: of base offset 0, 2, 4." in finding["text"]
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("damage", [torn, zero_tail])
+def test_marker_of_a_clean_stop_is_not_removed_unseen(tmp_path: Path, capsys, damage: Damage) -> None:
+    """Without it the start cuts every damaged log of the log dir, not only the one of the finding."""
+    healthy = Healthy(tmp_path / "data")
+    damage(healthy)
+    (finding,) = seen(capsys, healthy.log_dir)[1]
+    assert "logcleaner verify" in finding["remedy"].partition(".kafka_cleanshutdown")[0]
+    assert "cuts each one at its first damage" in finding["remedy"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_full_disk_is_damage(tmp_path: Path, capsys, monkeypatch) -> None:
+    healthy = Healthy(tmp_path / "data")
+
+    def full(path: Path) -> tuple[FileSystemAccount, ...]:
+        return (FileSystemAccount(Volume((str(path),), 1 << 30, 0, 1 << 30), UnlinkedFiles()),)
+
+    monkeypatch.setattr("cleaner.engine.space.unlinked.file_systems_of", lambda _: full(healthy.log_dir))
+    status, (finding,) = seen(capsys, healthy.log_dir)
+    assert (status, finding["code"], finding["path"]) == (4, "DISK_FULL", str(healthy.log_dir))
 
 
 @pytest.mark.usefixtures("clock")

@@ -311,6 +311,14 @@ def test_a_full_disk_leaves_everything_as_it_was(log_dir: Path) -> None:
     assert {name: data for name, data in state_of(log_dir).items() if not name.endswith(".deleted")} == before
 
 
+def test_a_repair_that_failed_has_a_line_that_says_so(log_dir: Path) -> None:
+    index = derived_files(log_dir)[0]
+    ruined(index)
+    assert repair(log_dir, index, fs=FullDisk(0, frozenset({Purpose.REPAIR}))).has_failed
+    begun, failed = read_journal(log_dir)
+    assert (begun["what"], failed["what"], failed["file"]) == ("repair", "repair-failed", index.name)
+
+
 def test_a_file_that_changed_since_it_was_looked_at_is_left(log_dir: Path) -> None:
     index = derived_files(log_dir)[0]
     ruined(index)
