@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, recover, walk
+from cleaner.engine.starting.recovery import recover
+from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
 from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.errors import UnreadableFile, as_unreadable
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
