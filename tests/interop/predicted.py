@@ -122,10 +122,12 @@ def outcome_differences(predicted: Start, real: RealStart) -> Iterator[str]:
     """Yield where the start as a whole ended in another way."""
     expected = Outcome.STARTED if predicted.is_started else Outcome.REFUSED
     if real.outcome is not expected:
-        yield f"{expected} predicted, it {real.outcome}: {[(r.path, r.failure) for r in predicted.refusals]}"
+        named = [(r.path, r.failure) for r in predicted.refusals]
+        yield f"{expected} predicted, it {real.outcome}: {named}, {real.exceptions}"
     elif expected is Outcome.REFUSED:
         if not any(_is_named(refusal.failure, real.said) for refusal in predicted.refusals):
-            yield f"no predicted exception was logged: {[(r.path, r.failure) for r in predicted.refusals]}"
+            named = [(r.path, r.failure) for r in predicted.refusals]
+            yield f"none of {named} was logged: {real.exceptions or real.said[-1000:]}"
     elif sorted(set(real.offline)) != sorted(predicted.offline):
         yield f"offline: {predicted.offline} predicted, {real.offline} logged"
 

@@ -24,6 +24,8 @@ from tests.interop.starts import NODE_ID, Kafka2, Kafka4, RealStart, copied, rem
 UNCLEAN_SHARE: Final = 0.6
 FUTURE: Final = "-future directory"
 """In the log dir of the partition itself, where no move leaves one; Kafka 2.8 takes the log dir offline later on."""
+UNDAMAGED: Final = "no damage"
+"""The kind of what differed at a partition that was left as it was: counted as wrong, never as right."""
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
@@ -59,7 +61,7 @@ class Tried:
         kafkas = sorted(self.starts)
         heads = "".join(f" {kafka} right | {kafka} wrong |" for kafka in kafkas)
         lines = [f"| Damage |{heads}", "|---|" + "--:|" * (2 * len(kafkas))]
-        for kind in (*PARTITION_DAMAGES, *DIR_DAMAGES):
+        for kind in (*PARTITION_DAMAGES, *DIR_DAMAGES, UNDAMAGED):
             counts = [(self.right[kafka, kind], self.wrong[kafka, kind]) for kafka in kafkas]
             if any(right + wrong for right, wrong in counts):
                 lines.append(f"| {kind} |" + "".join(f" {right} | {wrong} |" for right, wrong in counts))
@@ -123,9 +125,7 @@ class Bench:
         if not found and predicted.is_started:
             for log_dir, names, one in zip(log_dirs, before, predicted.log_dirs, strict=True):
                 found += [text for texts in self._compared(one, real, log_dir, names).values() for text in texts]
-        trial = Trial(kind, "both", damage, tuple(found))
-        self.tried.take(self.name, trial)
-        return trial
+        return self._taken(Trial(kind, "both", damage, tuple(found)))
 
     def _copy(self) -> Path:
         both = self.scratch / "copy"
@@ -163,9 +163,17 @@ class Bench:
         if not of_all and predicted.is_started:
             by_name = self._compared(predicted.log_dirs[0], real, copy, before)
         for name, (kind, damage) in damaged.items():
-            trial = Trial(kind, name, damage, of_all or tuple(by_name.get(name, ())))
-            self.tried.take(self.name, trial)
-            yield trial
+            mine = [one for one in by_name if one in (name, damage) or one.startswith(f"{name}.")]
+            yield self._taken(
+                Trial(kind, name, damage, of_all or tuple(text for one in mine for text in by_name.pop(one)))
+            )
+        for name, texts in by_name.items():
+            if texts:
+                yield self._taken(Trial(UNDAMAGED, name, "", tuple(texts)))
+
+    def _taken(self, trial: Trial) -> Trial:
+        self.tried.take(self.name, trial)
+        return trial
 
     def _compared(
         self, predicted: LogDirStart, real: RealStart, log_dir: Path, before: Sequence[str]

@@ -31,6 +31,7 @@ FORGOTTEN_SECONDS: Final = 2
 """Then ZooKeeper has noticed that a killed broker is gone."""
 NODE_ID: Final = 1
 STARTED: Final = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
+EXCEPTION: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b(?:: [^\n]{,120})?")
 OFFLINE: Final = re.compile(r"(?:Stopping serving logs in dir|Failed to create or validate data directory) (\S+)")
 _HOUR_MS: Final = 3_600_000
 SETTINGS: Final = {
@@ -74,6 +75,11 @@ class RealStart:
     def offline(self) -> list[str]:
         """The log dirs that it took offline."""
         return OFFLINE.findall(self.said)
+
+    @property
+    def exceptions(self) -> list[str]:
+        """The exceptions that it logged, each once."""
+        return list(dict.fromkeys(EXCEPTION.findall(self.said)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,7 @@ class Kafka2:
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": "1000",
+            "zookeeper.connection.timeout.ms": str(1000 * START_SECONDS_MAX),
             "log.dirs": ",".join(map(str, log_dirs)),
             **SETTINGS,
             **settings,

@@ -160,6 +160,12 @@ def test_kafka_2_recovers_the_swapped_segment_and_has_its_sources_wait() -> None
     assert segment(0, ".log")[0] in steps(start, StartStepKind.DELETE_LATER)
 
 
+def test_kafka_2_makes_the_transaction_index_of_a_swap_that_has_an_aborted_transaction() -> None:
+    swap, txn_index = segment(0, ".log.swap", ".txnindex")
+    contents = FakeContents(found={swap: RecoveredLog(100, 10, 10, True, None)})
+    assert txn_index in log_of(started([*SOUND, swap], contents, release=Release(2, 8))).after
+
+
 def test_zeros_behind_the_log_stop_a_broker_that_was_shut_down_cleanly() -> None:
     zeros = FakeContents(ends={segment(10, ".log")[0]: KafkaFailure("CorruptRecordException", "a batch of 0 bytes")})
     start = started(SOUND, zeros)
