@@ -56,9 +56,9 @@ def differences(
     """
     was_stray = predicted.name.endswith("-stray")
     set_aside = [one for one in after if one.directory not in before and one.directory.endswith("-stray")]
-    kept = [one for one in after if one.directory == predicted.name]
+    kept = [one for one in after if one.directory == predicted.name_after]
     if predicted.fate is PartitionFate.DELETED:
-        if kept and deletes_soon:
+        if kept and deletes_soon and predicted.replaced_up_to is None:
             yield "is still there"
         return
     if (predicted.fate is PartitionFate.STRAY and not was_stray) != bool(set_aside):

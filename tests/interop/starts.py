@@ -88,6 +88,8 @@ class Kafka4:
 
     classpath: str
     scratch: Path
+    as_user: tuple[str, ...] = ()
+    """A command before that of the JVM, which changes the user."""
 
     def format(self, log_dirs: Sequence[Path]) -> None:
         """Make log dirs ready for a first start."""
@@ -142,7 +144,7 @@ class Kafka4:
     def _java(self, *arguments: str) -> list[str]:
         log4j = self.scratch / "log4j2.xml"
         log4j.write_text(_LOG4J)
-        return [*_jvm(self.classpath), f"-Dlog4j2.configurationFile={log4j}", *arguments]
+        return [*self.as_user, *_jvm(self.classpath), f"-Dlog4j2.configurationFile={log4j}", *arguments]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from tests.interop.dir_damages import DIR_DAMAGES
 from tests.interop.made_dirs import make
+from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
 from tests.interop.predicted import outcome_differences
 from tests.interop.start_trials import Bench, Tried
 from tests.interop.starts import NODE_ID, Kafka2, Kafka4, copied, start, zookeeper
@@ -113,6 +114,21 @@ def test_held_lock_is_predicted_to_refuse_a_start(pair: Bench) -> None:
         real = start(pair.kafka, log_dirs)
     assert [refusal.path for refusal in predicted.refusals] == [f"{log_dirs[1]}/.lock"]
     assert list(outcome_differences(predicted, real)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a broker as another user")
+@pytest.mark.parametrize("place", range(len(OWNED)))
+def test_owner_and_mode_of_files_trip_a_broker_that_is_not_root_as_predicted(
+    pair: Bench, kafka: str, place: int
+) -> None:
+    with room_of_nobody(kafka) as (as_nobody, root):
+        log_dirs = dealt([pair.made / "a", pair.made / "b"], root)
+        trip(log_dirs, OWNED[place])
+        predicted = predict_start(log_dirs, Node(pair.release, NODE_ID, log_dirs[0], cleans=False))
+        real = start(as_nobody, log_dirs)
+    assert predicted.is_started
+    assert list(outcome_differences(predicted, real)) == []
+    assert 0 < len(predicted.offline) < len(OWNED[place])
 
 
 def test_table_of_what_was_tried() -> None:

@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "Kafka will start, with every log dir, and will cut no records",
+            ExitStatus.DONE: "Kafka will start, with every log dir, and will lose no records",
             ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
-            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, or cut records",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, cut records, or append where nobody reads",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args, with_cluster_metadata=False)
     _check_dirs(loaded.log_dirs)
-    node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)))
+    cleans = loaded.layers.broker_policy().log_cleaner_enable
+    node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)), cleans=cleans)
     start = predict_start(loaded.log_dirs, node)
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
@@ -117,5 +118,5 @@ def _metadata_dir(loaded: LoadedLayers, *, named: bool) -> Path | None:
 def _status(start: Start) -> ExitStatus:
     if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
         return ExitStatus.LOCKED
-    is_lossy = any(log.loses_records for log_dir in start.log_dirs for log in log_dir.logs)
+    is_lossy = any(log.loses_records or log.hides_records for log_dir in start.log_dirs for log in log_dir.logs)
     return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE

@@ -37,9 +37,13 @@ class FakeContents:
     broken_snapshots: frozenset[str] = frozenset()
     txn_failures: Mapping[str, KafkaFailure] = field(default_factory=dict)
     replay_failure: KafkaFailure | None = None
+    uncounted: Mapping[str, int] = field(default_factory=dict)
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         return self.ends.get(log, base_offset + 10)
+
+    def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
+        return self.uncounted.get(log, 0)
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
         return self.found.get(log, RecoveredLog(100, base_offset + 10, base_offset + 10, False, None))
@@ -117,6 +121,17 @@ def test_cut_segment_takes_all_later_segments_with_it() -> None:
 def test_the_same_damage_after_a_clean_shutdown_is_not_seen() -> None:
     cut = FakeContents(found={segment(0, ".log")[0]: RecoveredLog(60, 6, 6, False, "the CRC of the batch is wrong")})
     assert log_of(started(SOUND, cut)).steps == ()
+
+
+def test_torn_tail_after_a_clean_shutdown_stays_and_records_are_appended_behind_it() -> None:
+    last = segment(10, ".log")[0]
+    torn = FakeContents(uncounted={last: 7}, found={last: RecoveredLog(93, 20, 20, False, "the file ends")})
+    start = started(SOUND, torn)
+    (step,) = log_of(start).steps
+    assert (step.kind, step.position, step.offset, step.size_bytes) == (StartStepKind.APPEND_BEHIND, 93, 20, 7)
+    assert log_of(start).hides_records
+    assert not log_of(started(SOUND, torn, clean=False, recovery_point=10)).hides_records
+    assert not log_of(started(SOUND, torn, topic_id=None)).hides_records  # set aside: nobody appends
 
 
 def test_missing_index_below_the_recovery_point_is_rebuilt_and_later_segments_stay() -> None:
