@@ -88,7 +88,10 @@ class Loading:
                 )
 
     def _open(self, *files: str) -> None:
-        """Open files as Kafka does, to read and to write. Raises: LoadingStopped where the broker's user may not."""
+        """Open files as Kafka does, to read and to write, the indexes of older segments some seconds later.
+
+        Raises: LoadingStopped where the broker's user may not.
+        """
         for file in files:
             name = self._on_disk(file)
             if any(before.name == name and not before.is_writable for before in self._before.files):
@@ -145,7 +148,7 @@ class Loading:
         self.files.create(log, "its name has not 20 digits: an empty one is made")
         if self.files.sizes[log] > LOG_BYTES_MAX:
             raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), log)
-        self._open(log, txn_index_name(base))
+        self._open(log, index, time_index, txn_index_name(base))
         if index not in self.files:
             self.files.note(StartStepKind.REBUILD, index, "is missing")
             self._recover_segment(base)
@@ -180,7 +183,6 @@ class Loading:
     def _recover_segment(self, base: int) -> bool:
         """Recover a segment; returns whether its log was cut. Raises: LoadingStopped."""
         log = log_name(base)
-        self._open(index_name(base), time_index_name(base))
         producers = self._new_producers()
         producers.rebuild(self.bases, self._checkpointed_start, base, self._replay, trusts_absence=False)
         before_bytes = self.files.sizes[log]
@@ -222,7 +224,6 @@ class Loading:
         if not self.bases:
             self._begin_empty()
         last = self.bases[-1]
-        self._open(index_name(last), time_index_name(last))
         for name in (index_name(last), time_index_name(last)):
             if last not in self._recovered and self.files.sizes.get(name, 0) > INDEX_BYTES_MAX:
                 cause = f"{self.files.sizes[name]} bytes are more than segment.index.bytes"

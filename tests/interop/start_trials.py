@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -221,9 +222,10 @@ def _make_unclean(dice: random.Random, log_dir: Path) -> None:
 
 
 def _damaged(dice: random.Random, log_dir: Path, kinds: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    dealt = cycle(dice.sample(kinds, len(kinds)))
     for path in sorted(log_dir.iterdir()):
         if path.is_dir() and not path.name.startswith("__"):
-            kind = dice.choice(kinds)
+            kind = next(dealt)
             damage = PARTITION_DAMAGES[kind](dice, path)
             if damage is not None:
                 yield path.name, (kind, damage)

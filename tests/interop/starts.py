@@ -222,12 +222,17 @@ def zookeeper(classpath: str, scratch: Path) -> Iterator[str]:
         process.wait()
 
 
-def start(kafka: Kafka4 | Kafka2, log_dirs: Sequence[Path], settings: Mapping[str, str] | None = None) -> RealStart:
+def start(
+    kafka: Kafka4 | Kafka2,
+    log_dirs: Sequence[Path],
+    settings: Mapping[str, str] | None = None,
+    delayed_seconds: float = DELAYED_SECONDS,
+) -> RealStart:
     """Start a broker, wait for what comes of it, and kill it."""
     with kafka.running(log_dirs, settings or {}) as (_, process, output):
         outcome = _awaited(process, output)
         if outcome is Outcome.STARTED:
-            time.sleep(DELAYED_SECONDS)
+            time.sleep(delayed_seconds)
             if process.poll() is not None:
                 outcome = Outcome.REFUSED
     return RealStart(outcome, output.read_text(errors="replace"))

@@ -32,10 +32,12 @@ TRIED: Final = Tried()
 _PARTITIONS: Final = 32
 _SEED: Final = 7
 _FIRST: Final = int(os.environ.get("LOGCLEANER_START_SEED", "0"))
-_BATCHES: Final = range(_FIRST, _FIRST + 2 * TIMES)
+_BATCHES: Final = range(_FIRST, _FIRST + TIMES)
 _OLD_BATCHES: Final = range(_FIRST, _FIRST + TIMES)
-_ALONE_MAX: Final = 3
-_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[::4]
+_ALONE_MAX: Final = 4 if TIMES > 1 else 2
+_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[::6]
+_NOTICED_SECONDS: Final = 8
+"""A broker takes one log dir offline after the other."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ def test_owner_and_mode_of_files_trip_a_broker_that_is_not_root_as_predicted(
         log_dirs = dealt([pair.made / "a", pair.made / "b"], root)
         trip(log_dirs, OWNED[place])
         predicted = predict_start(log_dirs, Node(pair.release, NODE_ID, log_dirs[0], cleans=False))
-        real = start(as_nobody, log_dirs)
+        real = start(as_nobody, log_dirs, delayed_seconds=_NOTICED_SECONDS)
     assert predicted.is_started
     assert list(outcome_differences(predicted, real)) == []
     assert 0 < len(predicted.offline) < len(OWNED[place])

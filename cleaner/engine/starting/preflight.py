@@ -59,7 +59,7 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
     )
     placements: Placements | None = None
     if _has_quorum(node.release, identities, metadata_dir):
-        metadata = load_metadata(read_metadata(metadata_dir, user), str(metadata_dir))
+        metadata = load_metadata(read_metadata(metadata_dir, user, node.release), str(metadata_dir))
         placements = read_placements(metadata_dir / METADATA_DIR, metadata)
         node_id = _node_id(node, identities)
         replicas = Replicas(node_id, placements.brokers, placements.names, placements.directories)

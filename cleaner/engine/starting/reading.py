@@ -96,18 +96,18 @@ def read_log_dir(path: Path, user: User, interval: Interval, release: Release, *
     if failure:
         return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
     names, unparsable = _directories(path, release)
-    partitions = [read_partition(path, name, topic_partition, user, interval) for name, topic_partition in names]
+    partitions = [read_partition(path, name, partition, user, interval, release) for name, partition in names]
     return LogDirBefore(
         str(path),
         (path / CLEAN_SHUTDOWN_FILE).exists(),
-        _offsets(path / RECOVERY_POINT_CHECKPOINT, user),
-        _offsets(path / LOG_START_OFFSET_CHECKPOINT, user),
-        _offsets(path / HIGH_WATERMARK_CHECKPOINT, user),
+        _offsets(path / RECOVERY_POINT_CHECKPOINT, user, release),
+        _offsets(path / LOG_START_OFFSET_CHECKPOINT, user, release),
+        _offsets(path / HIGH_WATERMARK_CHECKPOINT, user, release),
         tuple(one for one in partitions if one is not None),
         tuple(unparsable),
         (path / METADATA_DIR).is_dir(),
         holder_of(path),
-        cleaner_offsets=_offsets(path / CLEANER_OFFSET_CHECKPOINT, user) if cleans else {},
+        cleaner_offsets=_offsets(path / CLEANER_OFFSET_CHECKPOINT, user, release) if cleans else {},
     )
 
 
@@ -143,7 +143,7 @@ def _directories(path: Path, release: Release) -> tuple[list[tuple[str, TopicPar
 
 
 def read_partition(
-    log_dir: Path, name: str, topic_partition: TopicPartition, user: User, interval: Interval
+    log_dir: Path, name: str, topic_partition: TopicPartition, user: User, interval: Interval, release: Release
 ) -> PartitionBefore | None:
     """Read the facts of a partition directory; None if a live broker has deleted it meanwhile."""
     directory = log_dir / name
@@ -160,18 +160,20 @@ def read_partition(
         name,
         topic_partition,
         files,
-        leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT)),
+        leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT), release),
         read_topic_id(read_file(directory / PARTITION_METADATA_FILE)),
         DirectoryContents(directory, interval(topic_partition)),
         user.may(status, _ALL),
     )
 
 
-def read_metadata(log_dir: Path, user: User) -> MetadataBefore:
+def read_metadata(log_dir: Path, user: User, release: Release) -> MetadataBefore:
     """Read the facts of the metadata log, which may be missing."""
     directory = log_dir / METADATA_DIR
     topic_partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
-    found = read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096) if directory.is_dir() else None
+    found = None
+    if directory.is_dir():
+        found = read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096, release)
     empty = PartitionBefore(
         METADATA_DIR, topic_partition, (), None, read_topic_id(None), DirectoryContents(directory, 4096)
     )
@@ -187,7 +189,7 @@ def _files(directory: Path, user: User) -> Iterator[FileBefore]:
                     yield FileBefore(entry.name, status.st_size, user.may(status, _READ), user.may(status, _READ_WRITE))
 
 
-def _offsets(path: Path, user: User) -> Offsets | KafkaFailure:
+def _offsets(path: Path, user: User, release: Release) -> Offsets | KafkaFailure:
     if not _may(user, path, _READ):
         return KafkaFailure("AccessDeniedException", f"user {user.uid} may not read it", is_io=True)
-    return read_offset_checkpoint(read_file(path))
+    return read_offset_checkpoint(read_file(path), release)
