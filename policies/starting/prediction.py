@@ -136,8 +136,9 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         loading.log_start,
         loading.log_end,
         dict(loading.files.sizes),
-        *(failed or (None, None)),
-        topic_id=partition.topic_id.id,
+        failed and failed[0],
+        failed and failed[1],
+        partition.topic_id.id,
     )
 
 

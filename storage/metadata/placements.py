@@ -70,10 +70,11 @@ class Placements:
     def _apply(self, record_type: int, message: MetadataMessage, value: bytes) -> None:
         if record_type in _SCHEMAS:
             fields = decode(CLUSTER_METADATA[_SCHEMAS[record_type]], message.uvarint(), value, _FRAME_BYTES)
-            key = fields["topicId"], fields["partitionId"]
-            for known, name in ((self.brokers, "replicas"), (self.directories, "directories")):
-                if fields.get(name) is not None:
-                    known[key] = tuple(fields[name])
+            partition = fields["topicId"], fields["partitionId"]
+            if fields["replicas"] is not None:
+                self.brokers[partition] = tuple(fields["replicas"])
+            if fields.get("directories") is not None:
+                self.directories[partition] = tuple(fields["directories"])
             return
         match parse_metadata_record(value):
             case TopicCreated(name, topic_id):

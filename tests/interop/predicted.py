@@ -94,11 +94,11 @@ def _below_the_start(predicted: LogStart) -> set[str]:
     return {base for base, next_base in pairwise(bases) if next_base <= start}
 
 
-def recovered(real: RealStart, directory: Path) -> set[int]:
-    """Return the base offsets of the segments that the broker read whole, as it logged them."""
+def recovered(real: RealStart, directory: Path, partition: str) -> set[int]:
+    """Return the base offsets of the segments that the broker read whole; it logs a partition without its suffix."""
     unflushed = {
         int(m[2]) for m in re.finditer(
-            rf"partition={re.escape(directory.name)}, dir={re.escape(str(directory.parent))}\]"
+            rf"partition={re.escape(partition)}, dir={re.escape(str(directory.parent))}\]"
             r"( )Recovering unflushed segment (\d+)", real.said)
     }  # fmt: skip
     rebuilt = {int(Path(m[1]).stem) for m in _REBUILT.finditer(real.said) if Path(m[1]).parent == directory}
@@ -113,7 +113,7 @@ def recovery_differences(predicted: LogStart, real: RealStart, log_dir: Path) ->
         if step.kind is StartStepKind.RECOVER and not step.file.endswith(".swap")
     }
     silent = {int(step.file.partition(".")[0]) for step in predicted.steps if step.kind is StartStepKind.REBUILD}
-    found = recovered(real, log_dir / predicted.name)
+    found = recovered(real, log_dir / predicted.name, str(predicted.topic_partition))
     if not reads - silent <= found <= reads:
         yield f"recovered {sorted(reads)} predicted, {sorted(found)} logged"
 
