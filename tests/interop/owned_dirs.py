@@ -92,7 +92,7 @@ OWNED: Final[tuple[tuple[Callable[[Path, Path], None], ...], ...]] = (
         _read_only,
         _read_only_partition,
         _given_to_root("*.log", place=0),
-        _given_to_root("*.txnindex"),
+        _given_to_root("*.log"),
         _given_to_root("*.timeindex"),
         _given_to_root("*.snapshot"),
         _given_to_root("leader-epoch-checkpoint", _SECRET),
