@@ -83,14 +83,9 @@ def _read_only(log_dir: Path, partition: Path) -> None:
     log_dir.chmod(0o555)
 
 
-def _read_only_partition(log_dir: Path, partition: Path) -> None:
-    partition.chmod(0o555)
-
-
 OWNED: Final[tuple[tuple[Callable[[Path, Path], None], ...], ...]] = (
     (
         _read_only,
-        _read_only_partition,
         _given_to_root("*.log", place=0),
         _given_to_root("*.log"),
         _given_to_root("*.timeindex"),
