@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from storage.names import TopicPartition
@@ -36,7 +37,9 @@ class FileBefore(NamedTuple):
     name: str
     size_bytes: int
     is_readable: bool = True
-    """Whether the broker's user may read and write it."""
+    """Whether the broker's user may read it."""
+    is_writable: bool = True
+    """Whether that user may read and write it."""
 
 
 class RecoveredLog(NamedTuple):
@@ -60,6 +63,10 @@ class Contents(Protocol):
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         """Return the offset behind the last batch, as found from the last entry of the offset index on."""
+        ...
+
+    def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
+        """Return the number of bytes behind the last batch that ``next_offset`` finds."""
         ...
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
@@ -106,6 +113,15 @@ class Replicas(NamedTuple):
     """Topic id and partition -> the ids of the brokers that host it."""
     names: Mapping[str, str]
     """Topic id -> name."""
+    directories: Mapping[tuple[str, int], tuple[str, ...]] = MappingProxyType({})
+    """Topic id and partition -> the ids of the log dirs, in the order of the brokers; none before Kafka 3.7."""
+
+    def directory_of(self, topic_id: str | None, partition: int) -> str | None:
+        """Return the id of the log dir that this broker has a partition in; None if none is stated."""
+        if topic_id is None:
+            return None
+        key = topic_id, partition
+        return dict(zip(self.brokers.get(key, ()), self.directories.get(key, ()), strict=False)).get(self.node_id)
 
 
 class LogDirBefore(NamedTuple):
@@ -125,3 +141,5 @@ class LogDirBefore(NamedTuple):
     locked_by: str | None = None
     failure: KafkaFailure | None = None
     """Why the dir cannot be used at all."""
+    cleaner_offsets: Offsets | KafkaFailure = MappingProxyType({})
+    """Of ``cleaner-offset-checkpoint``; empty, too, where the log cleaner is off."""

@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from policies.starting.facts import KafkaFailure
@@ -79,6 +80,8 @@ class Identities(NamedTuple):
     """Log dirs that go offline over theirs."""
     rewritten: tuple[str, ...]
     """Log dirs whose file gets a new ``directory.id``."""
+    directory_ids: Mapping[str, str] = MappingProxyType({})
+    """Path -> ``directory.id``, in Kafka's text of it."""
 
 
 def check_identities(befores: Sequence[IdentityBefore], node_id: int | None, metadata_dir: str) -> Identities:
@@ -107,7 +110,12 @@ def check_identities(befores: Sequence[IdentityBefore], node_id: int | None, met
     if refusal is None:
         refusal = _missing(befores, good)
     rewritten = tuple(path for path, identity in good.items() if identity.directory_id is None)
-    return Identities((refusal,) if refusal else (), broken, rewritten)
+    texts = {
+        path: base64.urlsafe_b64encode(identity.directory_id).decode().rstrip("=")
+        for path, identity in good.items()
+        if identity.directory_id is not None
+    }
+    return Identities((refusal,) if refusal else (), broken, rewritten, texts)
 
 
 def _mismatch(good: Mapping[str, Identity], node_id: int | None) -> Refusal | None:

@@ -32,6 +32,7 @@ from policies.starting.start import StartStepKind
 
 LOG_BYTES_MAX: Final = (1 << 31) - 1
 INDEX_BYTES_MAX: Final = 10 << 20
+_UNCOUNTED: Final = "they are no batch that the start finds, and nothing cuts them after a clean shutdown"
 _RECOVERED: Final = "all its batches are read"
 
 
@@ -66,11 +67,12 @@ class Loading:
         assert self.log_end is not None
         self._producers.remove_strays(self.bases)
         self._producers.rebuild(self.bases, self.log_start, self.log_end, self._replay, trusts_absence=self._is_clean)
-        if not before.is_writable and self.files.net_steps():
+        if not before.is_writable and (self.files.net_steps() or not before.name.endswith("-stray")):
             cause = "the owner of the log dir may not write to the directory"
             raise LoadingStopped(KafkaFailure("AccessDeniedException", cause, is_io=True), "")
         if before.topic_id.failure:
             raise LoadingStopped(before.topic_id.failure, "partition.metadata")
+        self._note_uncounted(self.bases[-1])
 
     def _new_producers(self) -> Producers:
         return Producers(self.files, self._contents, self._fresh_snapshots)
@@ -81,9 +83,20 @@ class Loading:
         for file in self._before.files:
             if not file.is_readable:
                 raise LoadingStopped(
-                    KafkaFailure("IOException", "the owner of the log dir may not read and write it", is_io=True),
+                    KafkaFailure("IOException", "the owner of the log dir may not read it", is_io=True),
                     file.name,
                 )
+
+    def _open(self, *files: str) -> None:
+        """Open files as Kafka does, to read and to write, the indexes of older segments some seconds later.
+
+        Raises: LoadingStopped where the broker's user may not.
+        """
+        for file in files:
+            name = self._on_disk(file)
+            if any(before.name == name and not before.is_writable for before in self._before.files):
+                cause = "the owner of the log dir may not write it"
+                raise LoadingStopped(KafkaFailure("FileNotFoundException", cause, is_io=True), file)
 
     def _clear_leftovers(self) -> None:
         self._check_readable()
@@ -135,6 +148,7 @@ class Loading:
         self.files.create(log, "its name has not 20 digits: an empty one is made")
         if self.files.sizes[log] > LOG_BYTES_MAX:
             raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), log)
+        self._open(log, index, time_index, txn_index_name(base))
         if index not in self.files:
             self.files.note(StartStepKind.REBUILD, index, "is missing")
             self._recover_segment(base)
@@ -259,6 +273,18 @@ class Loading:
         why = f"the log ends at {end}, before its checkpointed start {self._checkpointed_start}"
         self._retire(list(self.bases), why)
         self._producers.start_at(self._checkpointed_start)
+
+    def _note_uncounted(self, base: int) -> None:
+        """Note bytes behind the last batch of the active segment that no recovery cuts: the broker appends to them."""
+        log = self._on_disk(log_name(base))
+        if base in self._emptied or base in self._recovered or log is None or self._before.name.endswith("-delete"):
+            return
+        size_bytes = self._contents.uncounted_bytes(log, self._on_disk(index_name(base)), base)
+        if size_bytes:
+            at = self.files.sizes[log_name(base)] - size_bytes
+            note = self.files.note
+            note(StartStepKind.APPEND_BEHIND, log_name(base), _UNCOUNTED, position=at, offset=self.log_end,
+                 size_bytes=size_bytes)  # fmt: skip
 
     def _end_of(self, base: int) -> int:
         if base in self._emptied:

@@ -78,6 +78,8 @@ class OldLoading(Loading):
                 self.files.retire(name, "a finished compaction replaced it")
         self._producers.retire([old for old in replaced if old != base])
         self._take_name(swap, base, found.valid_bytes)
+        if found.aborts:
+            self.files.sizes[txn_index_name(base)] = 0
         self._recovered[base] = found
         self._add(base)
 

@@ -13,8 +13,15 @@ from policies.starting.lost import LostPartition, lost_partitions
 from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.names import STRAY_SINCE
 from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
+from policies.starting.promotion import PROMOTED_SINCE, promote
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, Start, StartStep, StartStepKind
-from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, DirState, TopicPartition
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    DirState,
+    TopicPartition,
+)
 
 IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _OLD_MAJOR: Final = 2
@@ -43,10 +50,14 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
         known = around.identities.offline.get(before.path) or before.failure
         if known:
             log_dirs.append(LogDirStart(before.path, Dirs.OFFLINE, before.is_clean, (), (), ((before.path, known),)))
+            refusals += [] if known.is_io else [Refusal(before.path, known)]
             continue
         started, refused = _load(before, around)
         log_dirs.append(started)
         refusals += refused
+    if around.replicas is not None and around.release >= PROMOTED_SINCE:
+        log_dirs, unpromoted = promote(log_dirs, around.replicas, around.identities.directory_ids)
+        refusals += unpromoted
     refusals += _duplicates(log_dirs)
     refusals += _without_dirs(log_dirs, around)
     log_dirs = [_with_new_partitions(log_dir, log_dirs, around) for log_dir in log_dirs]
@@ -99,6 +110,8 @@ def _load(before: LogDirBefore, around: StartSurroundings) -> tuple[LogDirStart,
             failures.append((file, log.failure))
     if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io:
         failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
+    if isinstance(before.cleaner_offsets, KafkaFailure) and before.cleaner_offsets.is_io:
+        failures.append((CLEANER_OFFSET_CHECKPOINT, before.cleaner_offsets))
     state = Dirs.OFFLINE if failures else Dirs.ONLINE
     return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
 
@@ -122,7 +135,10 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         else:
             failed = stopped.failure, stopped.file
     fate = _fate(partition, around, failed)
-    steps = [*loading.files.net_steps()]
+    is_appended_to = fate in (PartitionFate.SERVED, PartitionFate.FUTURE)
+    steps = [
+        step for step in loading.files.net_steps() if is_appended_to or step.kind is not StartStepKind.APPEND_BEHIND
+    ]
     if fate is PartitionFate.DELETED:
         why = _why_stray(partition, around) if _is_live(partition) else "its topic was deleted"
         steps = [StartStep(StartStepKind.DELETE_LATER, "", why, size_bytes=_bytes_of(partition))]
@@ -136,7 +152,9 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         loading.log_start,
         loading.log_end,
         dict(loading.files.sizes),
-        *(failed or (None, None)),
+        failed and failed[0],
+        failed and failed[1],
+        partition.topic_id.id,
     )
 
 

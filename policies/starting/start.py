@@ -23,7 +23,7 @@ class StartStepKind(StrEnum):
     SPLIT = "split"
     """Makes several segments of one whose offsets do not fit its index."""
     RENAME = "rename"
-    """Takes the suffix ``.swap`` off."""
+    """Takes the suffix ``.swap`` off a file, or ``-future`` off a directory."""
     CREATE = "create"
     """Makes a file or a directory that was missing, empty."""
     DELETE = "delete"
@@ -34,6 +34,8 @@ class StartStepKind(StrEnum):
     """Renames the directory to ``-stray``: it is kept, and not served."""
     WRITE = "write"
     """Writes a producer snapshot."""
+    APPEND_BEHIND = "append-behind"
+    """Leaves bytes that are no batch at the end of a log, and appends behind them: nobody can read what follows."""
 
 
 class StartStep(NamedTuple):
@@ -43,9 +45,9 @@ class StartStep(NamedTuple):
     file: str
     why: str
     position: int | None = None
-    """Of a truncation: the byte from which on the file is cut."""
+    """Of a truncation: the byte from which on the file is cut; of ``APPEND_BEHIND``: the end of the last batch."""
     offset: int | None = None
-    """Of a truncation: the new end of the log."""
+    """Of a truncation: the new end of the log; of ``APPEND_BEHIND``: the offset that the next record gets."""
     size_bytes: int = 0
     """The bytes that are read, cut or deleted."""
 
@@ -76,6 +78,16 @@ class LogStart(NamedTuple):
     """The files of the log behind the start: name -> size; sizes only of ``.log`` files."""
     failure: KafkaFailure | None = None
     failed_file: str | None = None
+    topic_id: str | None = None
+    is_promoted: bool = False
+    """Whether the directory loses its suffix ``-future``."""
+    replaced_up_to: int | None = None
+    """The end of the log that takes the place of this one, which is deleted for it."""
+
+    @property
+    def name_after(self) -> str:
+        """The name of the directory behind the start, if it is not set aside or deleted."""
+        return str(self.topic_partition) if self.is_promoted else self.name
 
     @property
     def truncations(self) -> tuple[StartStep, ...]:
@@ -86,7 +98,14 @@ class LogStart(NamedTuple):
     def loses_records(self) -> bool:
         """Return whether records go that no deleted topic had."""
         is_doomed = self.fate is PartitionFate.DELETED and not self.name.endswith("-delete")
+        if self.replaced_up_to is not None:
+            is_doomed = self.log_end_offset is None or self.log_end_offset > self.replaced_up_to
         return bool(self.truncations) or is_doomed
+
+    @property
+    def hides_records(self) -> bool:
+        """Return whether records that the broker acknowledges after this start can never be read."""
+        return any(step.kind is StartStepKind.APPEND_BEHIND for step in self.steps)
 
 
 class Dirs(StrEnum):

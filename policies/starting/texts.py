@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from policies.starting.facts import KafkaFailure, Offsets, ReadTopicId
+from policies.starting.facts import KafkaFailure, Offsets, ReadTopicId, Release
 from storage.names import TopicPartition
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -23,6 +23,7 @@ _BLANKS: Final = re.compile(r"[ \t\n\x0b\f\r]+")
 _COLON: Final = re.compile(r":[ \t\n\x0b\f\r]+")
 _ENTRIES_MAX: Final = 50_000_000
 """For more entries a JVM of usual size has no memory."""
+_OLD_MAJOR: Final = 2
 _UUID_BYTES: Final = 16
 _UUID_CHARS_MAX: Final = 24
 
@@ -35,18 +36,18 @@ class _Wrong(Exception):
         self.failure = KafkaFailure(exception, cause, is_io)
 
 
-def read_offset_checkpoint(data: bytes | None) -> Offsets | KafkaFailure:
+def read_offset_checkpoint(data: bytes | None, release: Release) -> Offsets | KafkaFailure:
     """Return the entries of an offset checkpoint; None is a missing file, which has none."""
     found: dict[TopicPartition, int] = {}
 
     def take(fields: list[str]) -> None:
         found[TopicPartition(fields[0], _integer(fields[1], 32))] = _integer(fields[2], 64)
 
-    failure = _read_checkpoint(data, 3, take)
+    failure = _read_checkpoint(data, 3, take, release)
     return failure or found
 
 
-def leader_epochs_failure(data: bytes | None) -> KafkaFailure | None:
+def leader_epochs_failure(data: bytes | None, release: Release) -> KafkaFailure | None:
     """Return the exception that a ``leader-epoch-checkpoint`` raises, if any."""
 
     def take(fields: list[str]) -> None:
@@ -54,7 +55,7 @@ def leader_epochs_failure(data: bytes | None) -> KafkaFailure | None:
         entries.append((epoch, offset))
 
     entries: list[tuple[int, int]] = []
-    failure = _read_checkpoint(data, 2, take)
+    failure = _read_checkpoint(data, 2, take, release)
     if failure is None:
         for epoch, offset in entries:
             if epoch < 0 or offset < 0:
@@ -105,7 +106,9 @@ def _labelled(lines: list[str], place: int) -> str:
     return parts[1]
 
 
-def _read_checkpoint(data: bytes | None, fields: int, take: Callable[[list[str]], None]) -> KafkaFailure | None:
+def _read_checkpoint(
+    data: bytes | None, fields: int, take: Callable[[list[str]], None], release: Release
+) -> KafkaFailure | None:
     try:
         for line in _entries(data or b""):
             parts = _BLANKS.split(line.rstrip(" \t\n\x0b\f\r")) if line.strip(" \t\n\x0b\f\r") else [line]
@@ -114,6 +117,8 @@ def _read_checkpoint(data: bytes | None, fields: int, take: Callable[[list[str]]
             take(parts)
         _check_count(data or b"")
     except _Wrong as wrong:
+        if release.major <= _OLD_MAJOR and not wrong.failure.is_io:  # Kafka 2.8 says "malformed" of each wrong number
+            return KafkaFailure("IOException", wrong.failure.cause, is_io=True)
         return wrong.failure
     return None
 

@@ -20,14 +20,15 @@ from storage.metadata.metadata_records import (
     TopicRemoved,
     parse_metadata_record,
 )
+from storage.schemas.cluster_metadata import CLUSTER_METADATA
+from storage.schemas.decoding import decode
 
-_PARTITION: Final = 3
-_PARTITION_CHANGE: Final = 5
+_SCHEMAS: Final = {3: "PartitionRecord", 5: "PartitionChangeRecord"}
+_FRAME_BYTES: Final = 3
+"""Frame version, record type and record version, a byte each in these records."""
 _BEGIN: Final = 23
 _END: Final = 24
 _ABORT: Final = 25
-_REPLICAS_TAG: Final = 2
-_INT32_BYTES: Final = 4
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class Placements:
     """Topic id -> name."""
     brokers: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     """Topic id and partition -> node ids of its replicas."""
+    directories: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    """Topic id and partition -> ids of the log dirs of its replicas, where the records state them."""
     configs: dict[tuple[str, str], str] = field(default_factory=dict)
     """Topic and key -> value."""
     _delayed: list[bytes] | None = None
@@ -65,12 +68,13 @@ class Placements:
             self.take(value)
 
     def _apply(self, record_type: int, message: MetadataMessage, value: bytes) -> None:
-        if record_type in (_PARTITION, _PARTITION_CHANGE):
-            message.uvarint()
-            partition, topic_id = _int32(message), message.uuid()
-            replicas = _int32s(message) if record_type == _PARTITION else _changed_replicas(message)
-            if replicas is not None:
-                self.brokers[topic_id, partition] = replicas
+        if record_type in _SCHEMAS:
+            fields = decode(CLUSTER_METADATA[_SCHEMAS[record_type]], message.uvarint(), value, _FRAME_BYTES)
+            partition = fields["topicId"], fields["partitionId"]
+            if fields["replicas"] is not None:
+                self.brokers[partition] = tuple(fields["replicas"])
+            if fields.get("directories") is not None:
+                self.directories[partition] = tuple(fields["directories"])
             return
         match parse_metadata_record(value):
             case TopicCreated(name, topic_id):
@@ -82,24 +86,3 @@ class Placements:
             case TopicRemoved(topic_id):
                 self.names.pop(topic_id, None)
                 self.brokers = {key: brokers for key, brokers in self.brokers.items() if key[0] != topic_id}
-
-
-def _changed_replicas(message: MetadataMessage) -> tuple[int, ...] | None:
-    """Return the replicas of a change; None if it leaves them."""
-    for _ in range(message.uvarint()):
-        tag, size_bytes = message.uvarint(), message.uvarint()
-        data = message.take(size_bytes)
-        if tag == _REPLICAS_TAG:
-            return _int32s(MetadataMessage(data))
-    return None
-
-
-def _int32(message: MetadataMessage) -> int:
-    return int.from_bytes(message.take(_INT32_BYTES), "big", signed=True)
-
-
-def _int32s(message: MetadataMessage) -> tuple[int, ...] | None:
-    length = message.uvarint()
-    if length == 0:
-        return None
-    return tuple(_int32(message) for _ in range(length - 1))

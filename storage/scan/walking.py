@@ -140,8 +140,11 @@ class LogWalk:
         """Return whether all that was read so far are batches in their order."""
         return not (self.damaged or self.is_disordered)
 
-    def rows(self) -> Iterator[Rows]:
+    def rows(self, *, stops_at_damage: bool = False) -> Iterator[Rows]:
         """Yield the sound batches, in runs; what else is met goes to ``seen`` and ``damaged``.
+
+        Args:
+            stops_at_damage: end before the first batch that is not sound, and tell nothing of it.
 
         Raises: PlanOutOfDate where the file is shorter than it was, OSError, and what ``spend`` raises.
         """
@@ -163,6 +166,8 @@ class LogWalk:
                 yield found
             position += stopped
             if bad >= 0 or not (count or self._grows(position, end)):
+                if stops_at_damage:
+                    return
                 position = self._past(Status.BAD_CRC if bad >= 0 else Status(status), position)
                 window_bytes = WINDOW_BYTES
             else:

@@ -14,6 +14,9 @@ from typing import Final
 from tests.interop import damages
 
 DirDamage = Callable[[random.Random, list[Path]], str | None]
+CLEANER_GARBAGE: Final = "cleaner-offset-checkpoint garbage"
+WITH_CLEANER: Final = frozenset({CLEANER_GARBAGE})
+"""The kinds whose start has the log cleaner on."""
 METADATA: Final = "__cluster_metadata-0"
 
 
@@ -80,6 +83,24 @@ def odd_log_starts(dice: random.Random, log_dirs: list[Path]) -> str:
         lines.append(f"{topic} {partition} {dice.choice((-5, 0, 3, 37, 140, 141, 10**6))}")
     (log_dir / "log-start-offset-checkpoint").write_text(f"0\n{len(lines)}\n" + "".join(f"{x}\n" for x in lines))
     return log_dir.name
+
+
+def _future(assigned: str) -> DirDamage:
+    def damage(dice: random.Random, log_dirs: list[Path]) -> str:
+        here, there = dice.sample(log_dirs, 2)
+        current = dice.choice(_partitions(here))
+        future = f"{current.name}.{dice.randbytes(16).hex()}-future"
+        if assigned == "elsewhere":
+            shutil.copytree(current, there / future)
+        elif assigned == "where it is, beside its partition":
+            shutil.copytree(current, here / future)
+        else:
+            shutil.copytree(current, there / current.name)
+            current.rename(here / future)
+        return f"{current.name} of {here.name}"
+
+    damage.__doc__ = f"A -future directory, which the metadata assign {assigned}."
+    return damage
 
 
 def _properties(change: Callable[[dict[str, str], random.Random], object]) -> DirDamage:
@@ -218,6 +239,7 @@ DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     ),
     "log-start-offset-checkpoint garbage": _checkpoint("log-start-offset-checkpoint", damages.CHECKPOINT_TEXTS),
     "replication-offset-checkpoint garbage": _checkpoint("replication-offset-checkpoint", damages.CHECKPOINT_TEXTS),
+    CLEANER_GARBAGE: _checkpoint("cleaner-offset-checkpoint", damages.CHECKPOINT_TEXTS),
     "checkpoints missing": missing_checkpoints,
     "recovery points odd": odd_recovery_points,
     "log starts odd": odd_log_starts,
@@ -238,6 +260,9 @@ DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     "directory of no partition": foreign_directory,
     "directory of an odd name": odd_directory,
     "one partition in two log dirs": same_partition_twice,
+    "-future directory that is assigned elsewhere": _future("elsewhere"),
+    "-future directory of a move that is assigned": _future("where it is"),
+    "-future directory beside its partition": _future("where it is, beside its partition"),
     "metadata log in the second log dir": metadata_in_the_second,
     "log dir missing or empty": missing_log_dir,
     "log dir is a file": log_dir_is_a_file,

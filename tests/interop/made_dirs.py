@@ -21,6 +21,8 @@ _SHAPES: Final[dict[str, dict[str, str]]] = {
 }
 _COMMON: Final = {"segment.ms": "5000", "index.interval.bytes": "200"}
 _STOP_SECONDS: Final = 30
+_PATIENT: Final = {"zookeeper.session.timeout.ms": "10000"}
+"""On a busy machine a session of a second ends while topics are made. A broker that stops cleanly ends its own."""
 
 
 def topics(count: int) -> list[str]:
@@ -34,7 +36,7 @@ def make(kafka: Kafka4 | Kafka2, log_dirs: list[Path], count: int, seed: int) ->
     names = topics(count)
     writer: Writer | None = None
     for epoch in range(2):
-        with kafka.running(log_dirs, {}) as (address, process, output):
+        with kafka.running(log_dirs, _PATIENT if isinstance(kafka, Kafka2) else {}) as (address, process, output):
             wait_until_started(process, output)
             if epoch == 0:
                 create_topics(address, {name: _COMMON | _SHAPES[name[:-2]] for name in names})

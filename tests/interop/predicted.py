@@ -56,9 +56,9 @@ def differences(
     """
     was_stray = predicted.name.endswith("-stray")
     set_aside = [one for one in after if one.directory not in before and one.directory.endswith("-stray")]
-    kept = [one for one in after if one.directory == predicted.name]
+    kept = [one for one in after if one.directory == predicted.name_after]
     if predicted.fate is PartitionFate.DELETED:
-        if kept and deletes_soon:
+        if kept and deletes_soon and predicted.replaced_up_to is None:
             yield "is still there"
         return
     if (predicted.fate is PartitionFate.STRAY and not was_stray) != bool(set_aside):
@@ -94,11 +94,11 @@ def _below_the_start(predicted: LogStart) -> set[str]:
     return {base for base, next_base in pairwise(bases) if next_base <= start}
 
 
-def recovered(real: RealStart, directory: Path) -> set[int]:
-    """Return the base offsets of the segments that the broker read whole, as it logged them."""
+def recovered(real: RealStart, directory: Path, partition: str) -> set[int]:
+    """Return the base offsets of the segments that the broker read whole; it logs a partition without its suffix."""
     unflushed = {
         int(m[2]) for m in re.finditer(
-            rf"partition={re.escape(directory.name)}, dir={re.escape(str(directory.parent))}\]"
+            rf"partition={re.escape(partition)}, dir={re.escape(str(directory.parent))}\]"
             r"( )Recovering unflushed segment (\d+)", real.said)
     }  # fmt: skip
     rebuilt = {int(Path(m[1]).stem) for m in _REBUILT.finditer(real.said) if Path(m[1]).parent == directory}
@@ -113,7 +113,7 @@ def recovery_differences(predicted: LogStart, real: RealStart, log_dir: Path) ->
         if step.kind is StartStepKind.RECOVER and not step.file.endswith(".swap")
     }
     silent = {int(step.file.partition(".")[0]) for step in predicted.steps if step.kind is StartStepKind.REBUILD}
-    found = recovered(real, log_dir / predicted.name)
+    found = recovered(real, log_dir / predicted.name, str(predicted.topic_partition))
     if not reads - silent <= found <= reads:
         yield f"recovered {sorted(reads)} predicted, {sorted(found)} logged"
 
@@ -122,10 +122,12 @@ def outcome_differences(predicted: Start, real: RealStart) -> Iterator[str]:
     """Yield where the start as a whole ended in another way."""
     expected = Outcome.STARTED if predicted.is_started else Outcome.REFUSED
     if real.outcome is not expected:
-        yield f"{expected} predicted, it {real.outcome}: {[(r.path, r.failure) for r in predicted.refusals]}"
+        named = [(r.path, r.failure) for r in predicted.refusals]
+        yield f"{expected} predicted, it {real.outcome}: {named}, {real.exceptions}"
     elif expected is Outcome.REFUSED:
         if not any(_is_named(refusal.failure, real.said) for refusal in predicted.refusals):
-            yield f"no predicted exception was logged: {[(r.path, r.failure) for r in predicted.refusals]}"
+            named = [(r.path, r.failure) for r in predicted.refusals]
+            yield f"none of {named} was logged: {real.exceptions or real.said[-1000:]}"
     elif sorted(set(real.offline)) != sorted(predicted.offline):
         yield f"offline: {predicted.offline} predicted, {real.offline} logged"
 

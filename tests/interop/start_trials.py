@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,13 +18,17 @@ from cleaner.engine.starting.preflight import Node, predict_start
 from policies.starting.facts import Release
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start
 from tests.interop.damages import PARTITION_DAMAGES
-from tests.interop.dir_damages import DIR_DAMAGES
+from tests.interop.dir_damages import DIR_DAMAGES, WITH_CLEANER
 from tests.interop.predicted import LogAfter, differences, logs_after, outcome_differences, recovery_differences
 from tests.interop.starts import NODE_ID, Kafka2, Kafka4, RealStart, copied, removed, start
 
 UNCLEAN_SHARE: Final = 0.6
 FUTURE: Final = "-future directory"
 """In the log dir of the partition itself, where no move leaves one; Kafka 2.8 takes the log dir offline later on."""
+UNDAMAGED: Final = "no damage"
+"""The kind of what differed at a partition that was left as it was: counted as wrong, never as right."""
+CLEANER_SETTINGS: Final = {"log.cleaner.enable": "true", "log.cleaner.min.cleanable.ratio": "1"}
+"""The log cleaner runs, and finds nothing that is dirty enough."""
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
@@ -59,7 +64,7 @@ class Tried:
         kafkas = sorted(self.starts)
         heads = "".join(f" {kafka} right | {kafka} wrong |" for kafka in kafkas)
         lines = [f"| Damage |{heads}", "|---|" + "--:|" * (2 * len(kafkas))]
-        for kind in (*PARTITION_DAMAGES, *DIR_DAMAGES):
+        for kind in (*PARTITION_DAMAGES, *DIR_DAMAGES, UNDAMAGED):
             counts = [(self.right[kafka, kind], self.wrong[kafka, kind]) for kafka in kafkas]
             if any(right + wrong for right, wrong in counts):
                 lines.append(f"| {kind} |" + "".join(f" {right} | {wrong} |" for right, wrong in counts))
@@ -117,15 +122,16 @@ class Bench:
         if damage is None:
             return None
         before = [[path.name for path in log_dir.iterdir()] if log_dir.is_dir() else [] for log_dir in log_dirs]
-        predicted = predict_start(log_dirs, Node(self.release, NODE_ID, log_dirs[0]))
-        real = self._start(log_dirs)
+        cleans = kind in WITH_CLEANER
+        predicted = predict_start(log_dirs, Node(self.release, NODE_ID, log_dirs[0], cleans=cleans))
+        real = self._start(log_dirs, CLEANER_SETTINGS if cleans else {})
         found = list(outcome_differences(predicted, real))
         if not found and predicted.is_started:
+            moving = _moving(predicted)
             for log_dir, names, one in zip(log_dirs, before, predicted.log_dirs, strict=True):
-                found += [text for texts in self._compared(one, real, log_dir, names).values() for text in texts]
-        trial = Trial(kind, "both", damage, tuple(found))
-        self.tried.take(self.name, trial)
-        return trial
+                compared = self._compared(one, real, log_dir, names)
+                found += [text for name, texts in compared.items() if name not in moving for text in texts]
+        return self._taken(Trial(kind, "both", damage, tuple(found)))
 
     def _copy(self) -> Path:
         both = self.scratch / "copy"
@@ -133,12 +139,12 @@ class Bench:
         both.mkdir()
         return copied(self.made / "a", both / "a")
 
-    def _start(self, log_dirs: Sequence[Path]) -> RealStart:
+    def _start(self, log_dirs: Sequence[Path], settings: Mapping[str, str] | None = None) -> RealStart:
         self.tried.starts[self.name] += 1
-        return start(self.kafka, log_dirs)
+        return start(self.kafka, log_dirs, settings)
 
     def _predict(self, log_dir: Path) -> Start:
-        return predict_start([log_dir], Node(self.release, NODE_ID))
+        return predict_start([log_dir], Node(self.release, NODE_ID, cleans=False))
 
     def _taken_out(self, copy: Path, damaged: dict[str, tuple[str, str]], seed: int) -> dict[str, tuple[Path, Trial]]:
         """Put sound partitions in the place of those that stop the broker; gives where these are kept."""
@@ -163,9 +169,17 @@ class Bench:
         if not of_all and predicted.is_started:
             by_name = self._compared(predicted.log_dirs[0], real, copy, before)
         for name, (kind, damage) in damaged.items():
-            trial = Trial(kind, name, damage, of_all or tuple(by_name.get(name, ())))
-            self.tried.take(self.name, trial)
-            yield trial
+            mine = [one for one in by_name if one in (name, damage) or one.startswith(f"{name}.")]
+            yield self._taken(
+                Trial(kind, name, damage, of_all or tuple(text for one in mine for text in by_name.pop(one)))
+            )
+        for name, texts in by_name.items():
+            if texts:
+                yield self._taken(Trial(UNDAMAGED, name, "", tuple(texts)))
+
+    def _taken(self, trial: Trial) -> Trial:
+        self.tried.take(self.name, trial)
+        return trial
 
     def _compared(
         self, predicted: LogDirStart, real: RealStart, log_dir: Path, before: Sequence[str]
@@ -190,6 +204,13 @@ class Bench:
         yield from recovery_differences(log, real, log_dir)
 
 
+def _moving(predicted: Start) -> set[str]:
+    """The directories of partitions whose move goes on as soon as the broker serves: when it ends is not predicted."""
+    logs = [log for log_dir in predicted.log_dirs for log in log_dir.logs]
+    moving = {log.topic_partition for log in logs if log.fate is PartitionFate.FUTURE}
+    return {name for log in logs if log.topic_partition in moving for name in (log.name, str(log.topic_partition))}
+
+
 def _make_unclean(dice: random.Random, log_dir: Path) -> None:
     """Take the marker away, and move recovery points back."""
     (log_dir / _MARKER).unlink()
@@ -201,9 +222,10 @@ def _make_unclean(dice: random.Random, log_dir: Path) -> None:
 
 
 def _damaged(dice: random.Random, log_dir: Path, kinds: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    dealt = cycle(dice.sample(kinds, len(kinds)))
     for path in sorted(log_dir.iterdir()):
         if path.is_dir() and not path.name.startswith("__"):
-            kind = dice.choice(kinds)
+            kind = next(dealt)
             damage = PARTITION_DAMAGES[kind](dice, path)
             if damage is not None:
                 yield path.name, (kind, damage)

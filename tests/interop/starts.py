@@ -31,6 +31,7 @@ FORGOTTEN_SECONDS: Final = 2
 """Then ZooKeeper has noticed that a killed broker is gone."""
 NODE_ID: Final = 1
 STARTED: Final = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
+EXCEPTION: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b(?:: [^\n]{,120})?")
 OFFLINE: Final = re.compile(r"(?:Stopping serving logs in dir|Failed to create or validate data directory) (\S+)")
 _HOUR_MS: Final = 3_600_000
 SETTINGS: Final = {
@@ -75,6 +76,11 @@ class RealStart:
         """The log dirs that it took offline."""
         return OFFLINE.findall(self.said)
 
+    @property
+    def exceptions(self) -> list[str]:
+        """The exceptions that it logged, each once."""
+        return list(dict.fromkeys(EXCEPTION.findall(self.said)))
+
 
 @dataclass(frozen=True, slots=True)
 class Kafka4:
@@ -82,6 +88,8 @@ class Kafka4:
 
     classpath: str
     scratch: Path
+    as_user: tuple[str, ...] = ()
+    """A command before that of the JVM, which changes the user."""
 
     def format(self, log_dirs: Sequence[Path]) -> None:
         """Make log dirs ready for a first start."""
@@ -136,7 +144,7 @@ class Kafka4:
     def _java(self, *arguments: str) -> list[str]:
         log4j = self.scratch / "log4j2.xml"
         log4j.write_text(_LOG4J)
-        return [*_jvm(self.classpath), f"-Dlog4j2.configurationFile={log4j}", *arguments]
+        return [*self.as_user, *_jvm(self.classpath), f"-Dlog4j2.configurationFile={log4j}", *arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,7 @@ class Kafka2:
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": "1000",
+            "zookeeper.connection.timeout.ms": str(1000 * START_SECONDS_MAX),
             "log.dirs": ",".join(map(str, log_dirs)),
             **SETTINGS,
             **settings,
@@ -213,12 +222,17 @@ def zookeeper(classpath: str, scratch: Path) -> Iterator[str]:
         process.wait()
 
 
-def start(kafka: Kafka4 | Kafka2, log_dirs: Sequence[Path], settings: Mapping[str, str] | None = None) -> RealStart:
+def start(
+    kafka: Kafka4 | Kafka2,
+    log_dirs: Sequence[Path],
+    settings: Mapping[str, str] | None = None,
+    delayed_seconds: float = DELAYED_SECONDS,
+) -> RealStart:
     """Start a broker, wait for what comes of it, and kill it."""
     with kafka.running(log_dirs, settings or {}) as (_, process, output):
         outcome = _awaited(process, output)
         if outcome is Outcome.STARTED:
-            time.sleep(DELAYED_SECONDS)
+            time.sleep(delayed_seconds)
             if process.poll() is not None:
                 outcome = Outcome.REFUSED
     return RealStart(outcome, output.read_text(errors="replace"))

@@ -1,6 +1,7 @@
 """Every prediction of ``preflight`` equals what whole broker processes of Kafka 4.3.1 and 2.8.2 then do.
 
-``LOGCLEANER_STARTS=12`` tries twelve times as much; ``LOGCLEANER_START_TABLE=FILE`` writes the table of that run.
+``LOGCLEANER_STARTS=12`` tries twelve times as much, ``LOGCLEANER_START_SEED=500`` other damages;
+``LOGCLEANER_START_TABLE=FILE`` writes the table of that run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from tests.interop.dir_damages import DIR_DAMAGES
 from tests.interop.made_dirs import make
+from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
 from tests.interop.predicted import outcome_differences
 from tests.interop.start_trials import Bench, Tried
 from tests.interop.starts import NODE_ID, Kafka2, Kafka4, copied, start, zookeeper
@@ -29,10 +31,13 @@ TABLE: Final = os.environ.get("LOGCLEANER_START_TABLE")
 TRIED: Final = Tried()
 _PARTITIONS: Final = 32
 _SEED: Final = 7
-_BATCHES: Final = range(2 * TIMES)
-_OLD_BATCHES: Final = range(TIMES)
-_ALONE_MAX: Final = 3
-_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[::4]
+_FIRST: Final = int(os.environ.get("LOGCLEANER_START_SEED", "0"))
+_BATCHES: Final = range(_FIRST, _FIRST + TIMES)
+_OLD_BATCHES: Final = range(_FIRST, _FIRST + TIMES)
+_ALONE_MAX: Final = 4 if TIMES > 1 else 2
+_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[::6]
+_NOTICED_SECONDS: Final = 8
+"""A broker takes one log dir offline after the other."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +95,7 @@ def test_damaged_partitions_start_in_kafka_2_as_predicted(old_bench: Bench, seed
     assert [trial for trial in trials if not trial.is_right] == []
 
 
-@pytest.mark.parametrize("seed", range(max(TIMES // 4, 1)))
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + max(TIMES // 4, 1)))
 @pytest.mark.parametrize("kind", _KINDS)
 def test_damaged_log_dir_starts_as_predicted(pair: Bench, kind: str, seed: int) -> None:
     trial = pair.whole(kind, seed)
@@ -111,6 +116,21 @@ def test_held_lock_is_predicted_to_refuse_a_start(pair: Bench) -> None:
         real = start(pair.kafka, log_dirs)
     assert [refusal.path for refusal in predicted.refusals] == [f"{log_dirs[1]}/.lock"]
     assert list(outcome_differences(predicted, real)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a broker as another user")
+@pytest.mark.parametrize("place", range(len(OWNED)))
+def test_owner_and_mode_of_files_trip_a_broker_that_is_not_root_as_predicted(
+    pair: Bench, kafka: str, place: int
+) -> None:
+    with room_of_nobody(kafka) as (as_nobody, root):
+        log_dirs = dealt([pair.made / "a", pair.made / "b"], root)
+        trip(log_dirs, OWNED[place])
+        predicted = predict_start(log_dirs, Node(pair.release, NODE_ID, log_dirs[0], cleans=False))
+        real = start(as_nobody, log_dirs, delayed_seconds=_NOTICED_SECONDS)
+    assert predicted.is_started
+    assert list(outcome_differences(predicted, real)) == []
+    assert 0 < len(predicted.offline) < len(OWNED[place])
 
 
 def test_table_of_what_was_tried() -> None:

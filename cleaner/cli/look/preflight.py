@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "Kafka will start, with every log dir, will cut no records, and misses no partition",
+            ExitStatus.DONE: "Kafka will start, with every log dir, will lose no records, and misses no partition",
             ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
-            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or cut or miss records",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or lose, miss or hide records",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args, with_cluster_metadata=False)
     _check_dirs(loaded.log_dirs)
-    node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)))
+    cleans = loaded.layers.broker_policy().log_cleaner_enable
+    node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)), cleans=cleans)
     start = predict_start(loaded.log_dirs, node)
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
@@ -124,5 +125,8 @@ def _status(start: Start, needs: Sequence[StartNeed]) -> ExitStatus:
         return ExitStatus.DAMAGED
     if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
         return ExitStatus.LOCKED
-    is_lossy = any(log_dir.lost or any(log.loses_records for log in log_dir.logs) for log_dir in start.log_dirs)
+    is_lossy = any(
+        log_dir.lost or any(log.loses_records or log.hides_records for log in log_dir.logs)
+        for log_dir in start.log_dirs
+    )
     return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE

@@ -42,7 +42,7 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.starting.lost import LostPartition, lost_partitions
 from policies.starting.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, status_of
-from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition

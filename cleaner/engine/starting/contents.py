@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, recover, walk
+from cleaner.engine.starting.recovery import recover
+from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
 from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.errors import UnreadableFile, as_unreadable
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
@@ -47,6 +48,17 @@ class DirectoryContents:
             except CorruptRecord as error:
                 return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
             return base_offset if last is None else last.last_offset + 1
+
+    def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
+        """Return the number of bytes behind the last batch that ``next_offset`` finds, where it finds one's end."""
+        with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
+            log_bytes = LogBytes(descriptor)
+            try:
+                start = _translate(log_bytes, entries, entries.last_offset)
+                last = None if start is None else last_of(log_bytes, start)
+            except CorruptRecord:
+                return 0
+            return log_bytes.size_bytes - (last.position + last.size_bytes if last else start or 0)
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
         """Return what ``LogSegment.recover`` finds."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,12 +36,14 @@ class Node:
         node_id: ``node.id`` or ``broker.id``; None if no configuration states it.
         metadata_dir: the log dir of the metadata log; None: the first one that has it, else the first one.
         interval_bytes: ``log.index.interval.bytes``.
+        cleans: ``log.cleaner.enable``.
     """
 
     release: Release
     node_id: int | None = None
     metadata_dir: Path | None = None
     interval_bytes: int = _INTERVAL_BYTES
+    cleans: bool = True
 
 
 def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
@@ -49,19 +52,19 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
     Raises: UnreadableFile where the rules need what may not be read.
     """
     metadata_dir = node.metadata_dir or next((p for p in log_dirs if (p / METADATA_DIR).is_dir()), log_dirs[0])
-    identities = [read_identity(path) for path in dict.fromkeys((*log_dirs, metadata_dir))]
+    user = _user_of(dict.fromkeys((metadata_dir, *log_dirs)))
+    identities = [read_identity(path, user) for path in dict.fromkeys((*log_dirs, metadata_dir))]
     around = StartSurroundings(
         node.release, check_identities(identities, node.node_id, str(metadata_dir)), str(metadata_dir), None, None
     )
     placements: Placements | None = None
     if _has_quorum(node.release, identities, metadata_dir):
-        user = _user_of(metadata_dir)
-        metadata = load_metadata(read_metadata(metadata_dir, user), str(metadata_dir))
+        metadata = load_metadata(read_metadata(metadata_dir, user, node.release), str(metadata_dir))
         placements = read_placements(metadata_dir / METADATA_DIR, metadata)
         node_id = _node_id(node, identities)
         around = around._replace(metadata=metadata)
         if node_id is not None and metadata.refusal is None:
-            replicas = Replicas(node_id, placements.brokers, placements.names)
+            replicas = Replicas(node_id, placements.brokers, placements.names, placements.directories)
             around = around._replace(replicas=replicas)
     else:
         around = around._replace(identities=_of_zookeeper(identities, node))
@@ -70,17 +73,18 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         text = placements.configs.get((topic_partition.topic, _INTERVAL_KEY)) if placements else None
         return int(text) if text and text.isdigit() else node.interval_bytes
 
-    befores = [read_log_dir(path, _user_of(path), interval, node.release) for path in log_dirs]
+    befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans) for path in log_dirs]
     return predict(befores, around)
 
 
-def _user_of(path: Path) -> User:
-    """Return the owner of a log dir: the broker is taken to run as that user."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:  # the broker makes it, or cannot start
-        return User(0, 0)
-    return User(status.st_uid, status.st_gid)
+def _user_of(log_dirs: Iterable[Path]) -> User:
+    """Return the first owner of a log dir who is not root: the broker is taken to run as that user."""
+    for path in log_dirs:
+        with suppress(OSError):  # one that is missing: the broker makes it, or cannot start
+            status = path.stat()
+            if status.st_uid:
+                return User(status.st_uid, status.st_gid)
+    return User(0, 0)
 
 
 def _has_quorum(release: Release, identities: Sequence[IdentityBefore], metadata_dir: Path) -> bool:

@@ -21,9 +21,11 @@ from storage.lock import holder_of
 from storage.log_dir import read_file
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
@@ -51,14 +53,25 @@ class User(NamedTuple):
         return (status.st_mode >> shift) & bits == bits
 
 
+_CHECKPOINTS = RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
 _READ_WRITE = 6
 _ALL = 7
 _READ = 4
 
 
-def read_identity(path: Path) -> IdentityBefore:
-    """Read ``meta.properties``."""
+def _may(user: User, path: Path, bits: int) -> bool:
+    """Return whether a user may do something with a file, which may be missing."""
+    try:
+        return user.may(path.stat(), bits)
+    except OSError:
+        return True
+
+
+def read_identity(path: Path, user: User) -> IdentityBefore:
+    """Read ``meta.properties`` as a user."""
     file = path / META_PROPERTIES_FILE
+    if not _may(user, file, _READ):
+        return IdentityBefore(str(path), None, f"user {user.uid} may not read it")
     try:
         data = read_file(file)
         found = None if data is None else parse_properties(data, str(file))
@@ -69,7 +82,7 @@ def read_identity(path: Path) -> IdentityBefore:
     return IdentityBefore(str(path), values)
 
 
-def read_log_dir(path: Path, user: User, interval: Interval, release: Release) -> LogDirBefore:
+def read_log_dir(path: Path, user: User, interval: Interval, release: Release, *, cleans: bool) -> LogDirBefore:
     """Read the facts of a log dir.
 
     Args:
@@ -77,22 +90,24 @@ def read_log_dir(path: Path, user: User, interval: Interval, release: Release) -
         user: who the broker runs as.
         interval: see ``Interval``.
         release: of the Kafka that is to start; it decides which names of directories are known.
+        cleans: whether its log cleaner runs.
     """
     failure = _unusable(path, user)
     if failure:
         return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
     names, unparsable = _directories(path, release)
-    partitions = [read_partition(path, name, topic_partition, user, interval) for name, topic_partition in names]
+    partitions = [read_partition(path, name, partition, user, interval, release) for name, partition in names]
     return LogDirBefore(
         str(path),
         (path / CLEAN_SHUTDOWN_FILE).exists(),
-        _offsets(path / RECOVERY_POINT_CHECKPOINT),
-        _offsets(path / LOG_START_OFFSET_CHECKPOINT),
-        _offsets(path / HIGH_WATERMARK_CHECKPOINT),
+        _offsets(path / RECOVERY_POINT_CHECKPOINT, user, release),
+        _offsets(path / LOG_START_OFFSET_CHECKPOINT, user, release),
+        _offsets(path / HIGH_WATERMARK_CHECKPOINT, user, release),
         tuple(one for one in partitions if one is not None),
         tuple(unparsable),
         (path / METADATA_DIR).is_dir(),
         holder_of(path),
+        cleaner_offsets=_offsets(path / CLEANER_OFFSET_CHECKPOINT, user, release) if cleans else {},
     )
 
 
@@ -104,7 +119,12 @@ def _unusable(path: Path, user: User) -> KafkaFailure | None:
     if not stat.S_ISDIR(status.st_mode) or not user.may(status, _READ):
         return KafkaFailure("IOException", "is not a readable log directory", is_io=True)
     if not user.may(status, _ALL):
-        return KafkaFailure("AccessDeniedException", f"user {user.uid} may not write to it", is_io=True)
+        missing = [name for name in (LOCK_FILE, *_CHECKPOINTS) if not (path / name).exists()]
+        cause = f"user {user.uid} may not write to it" + (f", and {missing[0]} is missing" if missing else "")
+        is_fatal = bool(missing) and LOCK_FILE not in missing  # Kafka makes its checkpoints outside of any catch
+        return KafkaFailure("AccessDeniedException", cause, is_io=not is_fatal)
+    if not _may(user, path / LOCK_FILE, _READ_WRITE):
+        return KafkaFailure("AccessDeniedException", f"user {user.uid} may not write its {LOCK_FILE}", is_io=True)
     return None
 
 
@@ -123,7 +143,7 @@ def _directories(path: Path, release: Release) -> tuple[list[tuple[str, TopicPar
 
 
 def read_partition(
-    log_dir: Path, name: str, topic_partition: TopicPartition, user: User, interval: Interval
+    log_dir: Path, name: str, topic_partition: TopicPartition, user: User, interval: Interval, release: Release
 ) -> PartitionBefore | None:
     """Read the facts of a partition directory; None if a live broker has deleted it meanwhile."""
     directory = log_dir / name
@@ -140,18 +160,20 @@ def read_partition(
         name,
         topic_partition,
         files,
-        leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT)),
+        leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT), release),
         read_topic_id(read_file(directory / PARTITION_METADATA_FILE)),
         DirectoryContents(directory, interval(topic_partition)),
         user.may(status, _ALL),
     )
 
 
-def read_metadata(log_dir: Path, user: User) -> MetadataBefore:
+def read_metadata(log_dir: Path, user: User, release: Release) -> MetadataBefore:
     """Read the facts of the metadata log, which may be missing."""
     directory = log_dir / METADATA_DIR
     topic_partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
-    found = read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096) if directory.is_dir() else None
+    found = None
+    if directory.is_dir():
+        found = read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096, release)
     empty = PartitionBefore(
         METADATA_DIR, topic_partition, (), None, read_topic_id(None), DirectoryContents(directory, 4096)
     )
@@ -164,8 +186,10 @@ def _files(directory: Path, user: User) -> Iterator[FileBefore]:
             with suppress(FileNotFoundError):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
-                    yield FileBefore(entry.name, status.st_size, user.may(status, _READ_WRITE))
+                    yield FileBefore(entry.name, status.st_size, user.may(status, _READ), user.may(status, _READ_WRITE))
 
 
-def _offsets(path: Path) -> Offsets | KafkaFailure:
-    return read_offset_checkpoint(read_file(path))
+def _offsets(path: Path, user: User, release: Release) -> Offsets | KafkaFailure:
+    if not _may(user, path, _READ):
+        return KafkaFailure("AccessDeniedException", f"user {user.uid} may not read it", is_io=True)
+    return read_offset_checkpoint(read_file(path), release)

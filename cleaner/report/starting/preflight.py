@@ -19,7 +19,7 @@ _SUMS: Final = {
     StartStepKind.RECOVER: "read and index again",
     StartStepKind.REBUILD: "rebuild, because missing or wrong",
     StartStepKind.SPLIT: "split, because offsets do not fit",
-    StartStepKind.RENAME: "rename from .swap",
+    StartStepKind.RENAME: "rename from .swap or -future",
     StartStepKind.CREATE: "make empty",
     StartStepKind.DELETE: "delete at once",
     StartStepKind.DELETE_LATER: "delete after the delay",
@@ -96,6 +96,7 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
             page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {step.why}", indent=4,
                       hanging=2)  # fmt: skip
         _rest(len(cuts), page)
+    _hidden(log_dir, page)
     doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
     if doomed:
         page.note("deleted whole after the delay, though no topic was deleted:", "red")
@@ -110,6 +111,17 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
         _rest(len(aside), page)
     _sums(log_dir, page)
     _needs(need, page)
+
+
+def _hidden(log_dir: LogDirStart, page: Page) -> None:
+    found = [(log, step) for log in log_dir.logs for step in log.steps if step.kind is StartStepKind.APPEND_BEHIND]
+    if found:
+        page.note("append behind bytes that are no batch; no consumer will get to what is acknowledged then:", "red")
+        for log, step in _shown(found, page):
+            page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {size(step.size_bytes)}",
+                      indent=4, hanging=2)  # fmt: skip
+        _rest(len(found), page)
+        page.line("delete .kafka_cleanshutdown before the start: then the start cuts these bytes off", indent=4)
 
 
 def _shutdown(log_dir: LogDirStart) -> str:

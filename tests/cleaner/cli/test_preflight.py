@@ -57,6 +57,31 @@ def test_torn_tail_after_a_crash_is_told_with_its_place(log_dir: Path, capsys: p
     assert "at byte" in capsys.readouterr().out
 
 
+def test_torn_tail_after_a_clean_shutdown_is_harm(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    size = log.stat().st_size
+    log.write_bytes(log.read_bytes() + b"torn")
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    steps = document["log_dirs"][0]["partitions"][0]["steps"]
+    (step,) = [step for step in steps if step["kind"] == "append-behind"]
+    assert status == ExitStatus.DAMAGED
+    assert (step["kind"], step["position"], step["offset"], step["bytes"]) == ("append-behind", size, 3, 4)
+    assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    assert "no consumer" in capsys.readouterr().out
+
+
+def test_garbage_offsets_of_the_cleaner_take_the_log_dir_offline_if_the_cleaner_is_on(
+    log_dir: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log_dir / "cleaner-offset-checkpoint").write_text("garbage\n")
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    (failure,) = document["log_dirs"][0]["failures"]
+    assert (status, failure["file"]) == (ExitStatus.DAMAGED, "cleaner-offset-checkpoint")
+    properties = tmp_path_factory.mktemp("etc") / "server.properties"
+    properties.write_text(f"log.dirs={log_dir}\nlog.cleaner.enable=false\n")
+    assert told(capsys, log_dir, "--kafka", "2.8", "--server-properties", str(properties))[0] == ExitStatus.DONE
+
+
 def test_log_dir_of_zookeeper_is_refused_by_kafka_4(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, document = told(capsys, log_dir)
     assert (status, document["starts"]) == (ExitStatus.DAMAGED, False)

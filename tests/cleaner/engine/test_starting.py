@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
 from cleaner.engine.starting.contents import DirectoryContents
-from policies.starting.facts import KafkaFailure
+from cleaner.engine.starting.preflight import Node, predict_start
+from policies.starting.facts import KafkaFailure, Release
 from tests.partition_dirs import keyed
 
 LOG = "00000000000000000000.log"
@@ -84,3 +86,63 @@ def test_sanity_check_of_a_transaction_index(
     (tmp_path / TXN_INDEX).write_bytes(entry)
     failure = contents.txn_index_failure(TXN_INDEX, 12)
     assert (failure and failure.exception) == exception
+
+
+@pytest.fixture
+def owned(tmp_path: Path) -> Path:
+    """A log dir of Kafka 2.8 with one partition, whose owner is whoever runs the test, and not root."""
+    log_dir = tmp_path / "data"
+    partition = log_dir / "orders-0"
+    partition.mkdir(parents=True)
+    for name in (LOG, INDEX, "00000000000000000000.timeindex", "leader-epoch-checkpoint"):
+        (partition / name).write_bytes(b"")
+    names = "recovery-point-offset", "log-start-offset", "replication-offset"
+    for name in (".lock", ".kafka_cleanshutdown", *(f"{name}-checkpoint" for name in names)):
+        (log_dir / name).write_bytes(b"")
+    (log_dir / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    if os.geteuid() == 0:
+        for path in (log_dir, *log_dir.rglob("*")):
+            os.chown(path, 65_534, 65_534)
+    return log_dir
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_offline"),
+    [
+        ("orders-0/notes.txt", 0o444, False),
+        ("orders-0/notes.txt", 0, True),  # Kafka asks of every file whether it may be read
+        (f"orders-0/{LOG}", 0o444, True),
+        (f"orders-0/{INDEX}", 0o444, True),
+        ("orders-0/leader-epoch-checkpoint", 0o444, False),  # replaced, not written
+        ("orders-0", 0o555, True),
+        (".kafka_cleanshutdown", 0, False),
+        (".lock", 0o444, True),
+        ("replication-offset-checkpoint", 0o444, False),
+        (".", 0o555, True),
+    ],
+)
+def test_mode_of_a_file_takes_its_log_dir_offline_if_kafka_opens_it_so(
+    name: str, mode: int, is_offline: bool, owned: Path
+) -> None:
+    path = owned / name
+    if not path.exists():
+        path.touch()
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    path.chmod(mode)
+    try:
+        start = predict_start([owned], Node(Release(2, 8)))
+    finally:
+        path.chmod(0o755)
+    assert bool(start.offline) == is_offline
+
+
+def test_log_dir_that_may_not_be_written_and_lacks_a_checkpoint_stops_the_broker(owned: Path) -> None:
+    (owned / "replication-offset-checkpoint").unlink()
+    owned.chmod(0o555)
+    try:
+        (refusal,) = predict_start([owned], Node(Release(2, 8))).refusals[:1]
+    finally:
+        owned.chmod(0o755)
+    assert refusal.failure.exception == "AccessDeniedException"
+    assert "replication-offset-checkpoint is missing" in refusal.failure.cause

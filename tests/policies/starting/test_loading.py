@@ -37,9 +37,13 @@ class FakeContents:
     broken_snapshots: frozenset[str] = frozenset()
     txn_failures: Mapping[str, KafkaFailure] = field(default_factory=dict)
     replay_failure: KafkaFailure | None = None
+    uncounted: Mapping[str, int] = field(default_factory=dict)
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         return self.ends.get(log, base_offset + 10)
+
+    def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
+        return self.uncounted.get(log, 0)
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
         return self.found.get(log, RecoveredLog(100, base_offset + 10, base_offset + 10, False, None))
@@ -119,6 +123,17 @@ def test_the_same_damage_after_a_clean_shutdown_is_not_seen() -> None:
     assert log_of(started(SOUND, cut)).steps == ()
 
 
+def test_torn_tail_after_a_clean_shutdown_stays_and_records_are_appended_behind_it() -> None:
+    last = segment(10, ".log")[0]
+    torn = FakeContents(uncounted={last: 7}, found={last: RecoveredLog(93, 20, 20, False, "the file ends")})
+    start = started(SOUND, torn)
+    (step,) = log_of(start).steps
+    assert (step.kind, step.position, step.offset, step.size_bytes) == (StartStepKind.APPEND_BEHIND, 93, 20, 7)
+    assert log_of(start).hides_records
+    assert not log_of(started(SOUND, torn, clean=False, recovery_point=10)).hides_records
+    assert not log_of(started(SOUND, torn, topic_id=None)).hides_records  # set aside: nobody appends
+
+
 def test_missing_index_below_the_recovery_point_is_rebuilt_and_later_segments_stay() -> None:
     names = [name for name in SOUND if name != segment(0, ".index")[0]]
     start = started(names)
@@ -158,6 +173,12 @@ def test_kafka_2_recovers_the_swapped_segment_and_has_its_sources_wait() -> None
     start = started([*SOUND, *segment(0, ".log.swap")], release=Release(2, 8))
     assert steps(start, StartStepKind.RECOVER)[-1] == segment(0, ".log.swap")[0]
     assert segment(0, ".log")[0] in steps(start, StartStepKind.DELETE_LATER)
+
+
+def test_kafka_2_makes_the_transaction_index_of_a_swap_that_has_an_aborted_transaction() -> None:
+    swap, txn_index = segment(0, ".log.swap", ".txnindex")
+    contents = FakeContents(found={swap: RecoveredLog(100, 10, 10, True, None)})
+    assert txn_index in log_of(started([*SOUND, swap], contents, release=Release(2, 8))).after
 
 
 def test_zeros_behind_the_log_stop_a_broker_that_was_shut_down_cleanly() -> None:

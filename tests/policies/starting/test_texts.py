@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from policies.starting.facts import KafkaFailure
+from policies.starting.facts import KafkaFailure, Release
 from policies.starting.identity import Identity, IdentityBefore, check_identities, parse_identity
 from policies.starting.names import parse_kafka_name
 from policies.starting.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
 from storage.names import TopicPartition
 
+KAFKA_4 = Release(4, 3)
 PROPERTIES = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id": "v3qEibE5Br9WpoYilKvjLQ"}
 
 
@@ -27,18 +28,25 @@ PROPERTIES = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id":
     ],
 )
 def test_leader_epochs_that_do_not_parse(text: bytes, exception: str, is_io: bool) -> None:
-    failure = leader_epochs_failure(text)
+    failure = leader_epochs_failure(text, KAFKA_4)
     assert failure
     assert (failure.exception, failure.is_io) == (exception, is_io)
 
 
+@pytest.mark.parametrize("text", [b"0\n1\nx 0\n", b"0\n-1\n", b"0\nx\n"])
+def test_wrong_number_is_an_error_of_the_disk_to_kafka_2(text: bytes) -> None:
+    failure = leader_epochs_failure(text, Release(2, 8))
+    assert failure
+    assert (failure.exception, failure.is_io) == ("IOException", True)
+
+
 @pytest.mark.parametrize("text", [None, b"", b"0\n", b"0\n0\n", b"0\n1\n3 5\n"])
 def test_leader_epochs_that_parse(text: bytes | None) -> None:
-    assert leader_epochs_failure(text) is None
+    assert leader_epochs_failure(text, KAFKA_4) is None
 
 
 def test_of_a_partition_that_is_stated_twice_the_last_line_counts() -> None:
-    assert read_offset_checkpoint(b"0\n2\na 0 1\na 0 -5\n") == {TopicPartition("a", 0): -5}
+    assert read_offset_checkpoint(b"0\n2\na 0 1\na 0 -5\n", KAFKA_4) == {TopicPartition("a", 0): -5}
 
 
 @pytest.mark.parametrize(
