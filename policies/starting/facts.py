@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from storage.names import TopicPartition
 
@@ -19,6 +19,10 @@ class Release(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+
+NEWEST: Final = Release(4, 3)
+"""The newest version whose starts were compared with the rules."""
 
 
 class KafkaFailure(NamedTuple):

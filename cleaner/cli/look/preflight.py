@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         also={
             ExitStatus.DONE: "Kafka will start, with every log dir, will lose no records, and misses no partition",
             ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
-            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or lose, miss or hide records",
+            ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or lose or hide records",
         },
     )  # fmt: skip
     parser.add_argument(

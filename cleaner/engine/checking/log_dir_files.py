@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from policies.checking.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
-from policies.starting.facts import KafkaFailure
+from policies.starting.facts import NEWEST, KafkaFailure
 from policies.starting.texts import read_offset_checkpoint
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
 from storage.directory import opened
@@ -40,7 +40,7 @@ def _read_checkpoint(path: Path) -> OffsetCheckpoint | None:
         offsets = parse_offset_checkpoint(data, path)
     except CorruptCheckpoint as error:
         where = f"line {error.line}, " if error.line else ""
-        failure = read_offset_checkpoint(data)
+        failure = read_offset_checkpoint(data, NEWEST)
         goes_offline = isinstance(failure, KafkaFailure) and failure.is_io
         return OffsetCheckpoint(str(path), path.name, {}, (), f"{where}{error.cause}", goes_offline)
     return OffsetCheckpoint(str(path), path.name, offsets, tuple(_repeated(data)))

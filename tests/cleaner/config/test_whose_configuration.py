@@ -227,7 +227,7 @@ def test_with_the_cleaner_off_compacted_topics_are_left_alone_as_in_kafka(tmp_pa
 
 def test_the_age_of_the_newest_metadata_record_is_told(place, capsys):
     place.broker("node.id=1")
-    assert place.run("clean", "--dry-run", "--now", "86400001") in (0, 5)
+    assert place.run("clean", "--dry-run", "--now", "1970-01-02T00:00:00.001Z") in (0, 5)
     assert "newest record of the cluster metadata: 1970-01-01T00:00:00Z, 1d old" in capsys.readouterr().out
 
 
@@ -263,9 +263,9 @@ def test_a_kraft_broker_whose_metadata_was_not_found_is_held_back(tmp_path, caps
 def _broker_config(log_dir: Path, node: str, key: str, value: str) -> None:
     from storage.metadata.metadata_encode import encode_config
     from storage.metadata.metadata_records import ConfigSet, ResourceType
-    from tests.metadata_dirs import _append
+    from tests.metadata_dirs import append_metadata
 
-    _append(log_dir, [encode_config(ConfigSet(ResourceType.BROKER, node, key, value))])
+    append_metadata(log_dir, [encode_config(ConfigSet(ResourceType.BROKER, node, key, value))])
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -354,7 +354,11 @@ def test_verify_says_the_same_of_the_same_shape(tmp_path: Path, capsys, damage: 
         assert {key: one[key] for key in ("harm", "kafka_issue", "repair", "remedy")} == {
             key: ours[key] for key in ("harm", "kafka_issue", "repair", "remedy")
         }
-    following = {never_written: {"TIME_INDEX_WRONG"}, far_offset: {"OFFSET_GAP"}}.get(damage, set())
+    following = {
+        never_written: {"TIME_INDEX_WRONG"},
+        far_offset: {"OFFSET_GAP"},
+        lost_logs: {"EPOCHS_WRONG", "NAME_STRANGE"},
+    }.get(damage, set())
     assert {one["code"] for one in theirs} - {code} - MADE_SO == following
 
 

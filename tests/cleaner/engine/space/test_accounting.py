@@ -265,7 +265,7 @@ def test_what_another_user_may_not_read_is_named_and_not_counted(public: Path) -
     assert sorted(line.split(": ")[0] for line in unread) == [
         str(log_dir / name) for name in ("lost+found", "orders-1", "orders-2", "unsearchable")
     ]
-    assert all(line.endswith("Permission denied") for line in unread)
+    assert all("Permission denied" in line for line in unread)
 
 
 def test_deleted_files_go_at_the_moment_of_which_the_journal_tells(log_dir: Path) -> None:
