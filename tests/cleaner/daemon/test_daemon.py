@@ -95,6 +95,7 @@ def test_a_day_in_the_life(tmp_path, log_dir):
 
         assert refuses(daemon, configure(tmp_path, log_dir, topics="[topics.events]\nretention.ms = 'soon'"))
         assert reloads(daemon, configure(tmp_path, log_dir, topics=TOPICS.replace("3600000", "7200000")))
+        daemon.wait_until(lambda: daemon.notified().count("WATCHDOG=1") > 3)  # one a second
         assert daemon.stop() < 2
     assert daemon.process.returncode == 0
     assert LogDir(log_dir).locked_by() is None
