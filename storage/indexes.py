@@ -24,6 +24,8 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """Entries hold offsets relative to the base as int32."""
 _NO_TIMESTAMP: Final = -1
+_WARM_BYTES: Final = 8192
+"""Kafka looks an offset up in that much of an index's end first; in a damaged index that decides what it finds."""
 _TAIL_ENTRIES: Final = 64
 """How much of an index's end is read at first when its last entry is wanted."""
 
@@ -83,6 +85,37 @@ def floor_by_offset(entries: Sequence[OffsetIndexEntry], offset: int) -> OffsetI
     """Return the last entry at or below ``offset``. None means: start at the beginning of the segment."""
     found = bisect_right(entries, offset, key=lambda entry: entry.offset)
     return entries[found - 1] if found else None
+
+
+def floor_slot(offset_at: Callable[[int], int], count: int, offset: int) -> int | None:
+    """Return the slot that Kafka finds for an offset; None if it starts at the beginning of the segment.
+
+    In an index that is in order this is the last entry at or below the offset. In a damaged one, or one that ends in
+    zeros, it is whatever Kafka's search ends at.
+
+    Args:
+        offset_at: gives the offset in a slot.
+        count: how many slots the index has, zeros among them.
+        offset: absolute, as those of ``offset_at``.
+
+    Source: Kafka ``AbstractIndex.indexSlotRangeFor``, ``binarySearch``.
+    """
+    if not count:
+        return None
+    first_warm = max(0, count - 1 - _WARM_BYTES // _OFFSET_ENTRY.size)
+    if offset_at(first_warm) < offset:
+        low, high = first_warm, count - 1
+    elif offset_at(0) > offset:
+        return None
+    else:
+        low, high = 0, first_warm
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = offset_at(middle)
+        if found == offset:
+            return middle
+        low, high = (low, middle - 1) if found > offset else (middle, high)
+    return low
 
 
 def floor_by_timestamp(entries: Sequence[TimeIndexEntry], timestamp_ms: int) -> TimeIndexEntry | None:

@@ -6,7 +6,6 @@ Source: Kafka ``DumpLogSegments.dumpIndex``, ``dumpTimeIndex``; ``AbstractIndex.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +17,10 @@ from cleaner.dump.newest import NO_TIMESTAMP, NewestReader
 from cleaner.dump.stored import Stored
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
-from storage.indexes import OffsetIndexEntry, stored_offset_entries, stored_time_entries
+from storage.indexes import floor_slot, stored_offset_entries, stored_time_entries
 from storage.log_dir import read_file
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
-_WARM_BYTES: Final = 8192
-"""Kafka looks an offset up in that much of an index's end first."""
 _OFFSET_ENTRY_BYTES: Final = 8
 
 
@@ -154,32 +151,8 @@ class _OffsetLookup:
 
     def position_of(self, offset: int) -> int:
         """Return the byte from which on the batch of an offset is looked for."""
-        slot = self._slot(offset)
-        return 0 if slot < 0 else self._entries[slot].position
-
-    def _slot(self, offset: int) -> int:
-        entries = self._entries
-        if not entries:
-            return -1
-        first_hot = max(0, len(entries) - 1 - _WARM_BYTES // _OFFSET_ENTRY_BYTES)
-        if entries[first_hot].offset < offset:
-            return _search(entries, offset, first_hot, len(entries) - 1)
-        if entries[0].offset > offset:
-            return -1
-        return _search(entries, offset, 0, first_hot)
-
-
-def _search(entries: Sequence[OffsetIndexEntry], offset: int, low: int, high: int) -> int:
-    while low < high:
-        middle = (low + high + 1) >> 1
-        found = entries[middle].offset
-        if found > offset:
-            high = middle - 1
-        elif found < offset:
-            low = middle
-        else:
-            return middle
-    return low
+        slot = floor_slot(lambda place: self._entries[place].offset, len(self._entries), offset)
+        return 0 if slot is None else self._entries[slot].position
 
 
 def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -12,6 +12,7 @@ from storage.indexes import (
     TimeIndexEntry,
     floor_by_offset,
     floor_by_timestamp,
+    floor_slot,
     last_offset_index_entry,
     last_time_index_entry,
     parse_offset_index,
@@ -169,3 +170,16 @@ def test_a_last_time_entry_that_does_not_follow_the_one_before_is_corrupt(tmp_pa
     with pytest.raises(CorruptIndex) as caught:
         last_time_index_entry(path, BASE)
     assert caught.value.position == 12
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1024, 1025, 1026, 3000])
+def test_the_slot_that_kafka_finds_in_a_sound_index_is_the_floor(count: int) -> None:
+    entries = [OffsetIndexEntry(BASE + 7 * number, number) for number in range(count)]
+    for offset in (0, BASE - 1, BASE, BASE + 3, BASE + 7, BASE + 7 * (count // 2) + 1, BASE + 7 * count, BASE + 10**6):
+        slot = floor_slot(lambda place: entries[place].offset, count, offset)
+        assert (None if slot is None else entries[slot]) == floor_by_offset(entries, offset)
+
+
+def test_zeros_at_the_end_lead_kafka_to_the_last_slot_of_its_search() -> None:
+    offsets = [BASE + 7 * number for number in range(3)] + [BASE] * 3000
+    assert floor_slot(offsets.__getitem__, len(offsets), BASE + 7) == len(offsets) - 1

@@ -13,11 +13,11 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
 from cleaner.cli.showing import show
 from storage.errors import Corrupt, InvalidConfig
-from storage.log_dir import LogDir
 
 if TYPE_CHECKING:
     from cleaner.engine.doctor.sweeping import Named
     from policies.checking.shapes.diagnosis import Diagnosis
+    from storage.log_dir import LogDir
 
 HELP: Final = "tell what is wrong with the log dirs, worst first, with a remedy for each"
 
@@ -115,6 +115,7 @@ def _sweep(args: argparse.Namespace) -> int:
     from cleaner.events import EventLog, format_of
     from cleaner.report.doctor.sweeps import SweepReport
     from policies.checking.sweeping import SweepAct
+    from storage.log_dir import LogDir
 
     if args.deep or args.topic:
         raise InvalidConfig("--deep" if args.deep else "--topic", None, "does not go with --sweep, which takes names")

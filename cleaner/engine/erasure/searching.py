@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cleaner.engine.erasure.matching import KeyMatch, KeyMatcher
 from cleaner.engine.erasure.places import FileContent, FilePlace
@@ -13,8 +13,7 @@ from cleaner.engine.erasure.plausible import why_implausible
 from storage.directory import status_of
 from storage.errors import UnreadableFile
 from storage.kernels.layout import DELETE_HORIZON, OFFSET, ROW, TIMESTAMP, VALUE_BYTES
-from storage.records.header import ATTRIBUTE_TRANSACTIONAL
-from storage.scan.chunks import Chunk, every_chunk
+from storage.scan.chunks import Chunk, aborted_rows, every_chunk
 from storage.scan.segments import open_whole
 from storage.scan.slices import Damage
 from storage.scan.witness import WitnessFile
@@ -169,22 +168,13 @@ def _undecoded(damage: Damage, file: WitnessFile) -> Sequence[Undecoded]:
 
 def _hit(chunk: Chunk, match: KeyMatch, aborted: Sequence[AbortedTxn]) -> RecordHit:
     located, place = chunk.located, match.place
-    row = chunk.table[int(located[ROW, place])]
+    number = int(located[ROW, place])
+    row = chunk.table[number]
     value_bytes = int(located[VALUE_BYTES, place])
     return RecordHit(
         int(located[OFFSET, place]),
         int(located[TIMESTAMP, place]),
         value_bytes if value_bytes >= 0 else None,
         int(row["base_timestamp"]) if int(row["attributes"]) & DELETE_HORIZON else None,
-        bool(aborted) and _is_aborted(row, aborted),
-    )
-
-
-def _is_aborted(row: Any, aborted: Sequence[AbortedTxn]) -> bool:
-    """Return whether a batch belongs to one of the aborted transactions. Source: as ``storage.scan.chunks``."""
-    if not int(row["attributes"]) & ATTRIBUTE_TRANSACTIONAL:
-        return False
-    producer_id, first, last = (int(row[name]) for name in ("producer_id", "base_offset", "last_offset"))
-    return any(
-        txn.producer_id == producer_id and txn.first_offset <= first and last < txn.last_offset for txn in aborted
+        bool(aborted) and bool(aborted_rows(chunk.table[number : number + 1], aborted)[0]),
     )

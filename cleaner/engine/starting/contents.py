@@ -13,6 +13,7 @@ from cleaner.engine.starting.recovery import recover
 from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
 from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.errors import UnreadableFile, as_unreadable
+from storage.indexes import floor_slot
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
 from storage.segment import reading
@@ -20,8 +21,6 @@ from storage.segment import reading
 _INDEX_ENTRY: Final = struct.Struct(">ii")
 _ABORTED: Final = struct.Struct(">bbqqqq")
 """Kafka takes the first byte of the two for the version (``AbortedTxn.version``), whatever the second one is."""
-_HOT_ENTRIES: Final = 8192 // _INDEX_ENTRY.size
-"""Kafka looks into the last entries of an index first; in a damaged one that decides what it finds."""
 
 
 class DirectoryContents:
@@ -137,26 +136,8 @@ class _Index:
 
     def lookup(self, offset: int) -> int:
         """Return the position from which on an offset is looked for. Source: Kafka ``AbstractIndex``."""
-        if not self.count:
-            return 0
-        hot = max(0, self.count - 1 - _HOT_ENTRIES)
-        if self.entry(hot)[0] < offset:
-            return self.entry(self._search(offset, hot, self.count - 1))[1]
-        if self.entry(0)[0] > offset:
-            return 0
-        return self.entry(self._search(offset, 0, hot))[1]
-
-    def _search(self, offset: int, low: int, high: int) -> int:
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = self.entry(middle)[0]
-            if found > offset:
-                high = middle - 1
-            elif found < offset:
-                low = middle
-            else:
-                return middle
-        return low
+        slot = floor_slot(lambda place: self.entry(place)[0], self.count, offset)
+        return 0 if slot is None else self.entry(slot)[1]
 
 
 def _translate(log: LogBytes, index: _Index, offset: int) -> int | None:

@@ -15,11 +15,7 @@ from typing import Final
 import numpy as np
 
 from cleaner.engine.starting.walk import (
-    CONTROL,
     CORRUPT,
-    MAGIC_V2,
-    TRANSACTIONAL,
-    V2_BYTES,
     CorruptRecord,
     LogBytes,
     WalkedBatch,
@@ -33,6 +29,7 @@ from storage.errors import PlanOutOfDate
 from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
 from storage.kernels.status import Status
+from storage.records.header import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, MAGIC_V2, V2_HEADER_BYTES
 from storage.scan.walking import ROWS_MAX, Hand, LogFile, LogWalk, Rows
 
 _RELATIVE_MAX: Final = (1 << 31) - 1
@@ -116,17 +113,17 @@ class _Recovery:
     def _take_producers(self, rows: Rows, count: int) -> int:
         """Take what batches tell of transactions; returns how many of them raise nothing, at most ``count``."""
         table, producers = rows.table[:count], rows.table["producer_id"][:count]
-        is_of_any = (table["attributes"] & (TRANSACTIONAL | CONTROL)) != 0
+        is_of_any = (table["attributes"] & (ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL)) != 0
         if not (self._open or (is_of_any & (producers >= 0)).any()):
             return count
         chosen = np.flatnonzero(producers >= 0).tolist()
         told = zip(chosen, producers[chosen].tolist(), table["attributes"][chosen].tolist(), strict=True)
         for row, producer_id, attributes in told:
-            if attributes & CONTROL:
+            if attributes & ATTRIBUTE_CONTROL:
                 start, size_bytes = int(table["position"][row]), int(table["size"][row])
                 self._open.discard(producer_id)
                 self._aborts = self._aborts or _control_type(rows.buf[start : start + size_bytes].tobytes()) == _ABORT
-            elif attributes & TRANSACTIONAL:
+            elif attributes & ATTRIBUTE_TRANSACTIONAL:
                 self._open.add(producer_id)
             elif producer_id in self._open:
                 return int(row)
@@ -225,7 +222,7 @@ class _Index:
 
 def _control_type(batch: bytes) -> int | None:
     """Return the type of a marker, whose batch holds one uncompressed record: the third and fourth byte of its key."""
-    data, position = batch[V2_BYTES:], 0
+    data, position = batch[V2_HEADER_BYTES:], 0
     try:
         _, position = _varint(data, position)
         position += 1

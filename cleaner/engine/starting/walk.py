@@ -17,21 +17,25 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from storage.records.header import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
+    CRC_POSITION,
+    CRC_START,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    V2_HEADER,
+    V2_HEADER_BYTES,
+)
+
 _PREFIX: Final = struct.Struct(">qiib")
-_V2: Final = struct.Struct(">qiibIhiqqqhii")
-V2_BYTES: Final = _V2.size
 _PREFIX_BYTES: Final = 17
-_OVERHEAD_BYTES: Final = 12
 _SIZE_MIN: Final = 14
-_CRC_START: Final = 21
 _LEGACY_CRC: Final = struct.Struct(">I")
 _LEGACY_CRC_POSITION: Final = 12
 _LEGACY_CRC_START: Final = 16
 _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 _LEGACY_TIMESTAMP_POSITION: Final = 18
-MAGIC_V2: Final = 2
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
 _LONG_BITS: Final = 64
 _WINDOW_BYTES: Final = 1 << 20
 CORRUPT: Final = "CorruptRecordException"
@@ -53,12 +57,12 @@ class WalkedBatch(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Return whether the batch is part of a transaction."""
-        return bool(self.attributes & TRANSACTIONAL)
+        return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """Return whether the batch holds a marker."""
-        return bool(self.attributes & CONTROL)
+        return bool(self.attributes & ATTRIBUTE_CONTROL)
 
 
 class CorruptRecord(Exception):
@@ -94,21 +98,21 @@ def walk(log: LogBytes, start: int = 0, end: int | None = None) -> Iterator[Walk
     end = log.size_bytes if end is None else end
     position = start
     while position < end - _PREFIX_BYTES:
-        head = log.at(position, V2_BYTES)
+        head = log.at(position, V2_HEADER_BYTES)
         if len(head) < _PREFIX_BYTES:
             return
         offset, size, _, magic = _PREFIX.unpack_from(head)
         if size < _SIZE_MIN:
             raise CorruptRecord(position, f"a batch of {size} bytes")
-        if position > end - _OVERHEAD_BYTES - size:
+        if position > end - LOG_OVERHEAD_BYTES - size:
             return
-        size_bytes = _OVERHEAD_BYTES + size
+        size_bytes = LOG_OVERHEAD_BYTES + size
         if magic < MAGIC_V2:
             yield _legacy(log, position, size_bytes, magic, offset)
         else:
-            if len(head) < V2_BYTES:
+            if len(head) < V2_HEADER_BYTES:
                 raise CorruptRecord(position, "a v2 batch without a header")
-            fields = _V2.unpack(head)
+            fields = V2_HEADER.unpack(head)
             last_offset = _long(offset + fields[6])
             yield WalkedBatch(
                 position, size_bytes, magic, offset, last_offset, fields[8], fields[2], fields[9], fields[5]
@@ -138,9 +142,9 @@ def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
     """Return what is wrong with the bytes of a batch, which are read for it; None if its CRC is right."""
     data = log.at(batch.position, batch.size_bytes)
     if batch.magic >= MAGIC_V2:
-        if batch.size_bytes < V2_BYTES:
+        if batch.size_bytes < V2_HEADER_BYTES:
             return f"a batch of {batch.size_bytes} bytes is smaller than its header"
-        stored = int.from_bytes(data[17:21], "big")
-        return None if stored == crc32c(data[_CRC_START:]) else "the CRC of the batch is wrong"
+        stored = int.from_bytes(data[CRC_POSITION:CRC_START], "big")
+        return None if stored == crc32c(data[CRC_START:]) else "the CRC of the batch is wrong"
     stored = _LEGACY_CRC.unpack_from(data, _LEGACY_CRC_POSITION)[0]
     return None if stored == zlib.crc32(data[_LEGACY_CRC_START:]) else "the CRC of the message is wrong"

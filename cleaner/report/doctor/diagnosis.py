@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from cleaner.report.checking.findings import finding_document
 from cleaner.report.page import Lines, Page, counted, size
 from policies.checking.findings import Finding, Harm
 from policies.checking.shapes.diagnosis import Diagnosis
@@ -38,7 +39,9 @@ class DoctorReport:
             "schema": SCHEMA,
             "now": found.now_ms,
             "log_dirs": list(found.log_dirs),
-            "findings": [_document(finding, is_damage=finding in found.damages) for finding in found.findings],
+            "findings": [
+                {**finding_document(finding), "is_damage": finding in found.damages} for finding in found.findings
+            ],
             "totals": {
                 "findings": len(found.findings),
                 "damages": len(found.damages),
@@ -86,18 +89,3 @@ def _fill(page: Page, alike: Sequence[Finding], base: str) -> None:
         page.note(f"Remedy: {finding.remedy}")
     if len(alike) > len(told):
         page.line(f"{alike[0].code}  and {len(alike) - len(told):,} more like these; -v shows them", hanging=4)
-
-
-def _document(finding: Finding, *, is_damage: bool) -> dict[str, Any]:
-    return {
-        "code": finding.code.value,
-        "harm": finding.harm.name.lower(),
-        "is_damage": is_damage,
-        "path": finding.path,
-        "position": finding.position,
-        "offset": finding.offset,
-        "text": finding.text,
-        "remedy": finding.remedy,
-        "kafka_issue": finding.kafka_issue,
-        "repair": finding.repair,
-    }
