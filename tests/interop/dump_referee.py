@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -30,11 +31,12 @@ class DumpReferee:
 
     Args:
         classpath: from ``kafka_jars.kafka_classpath``.
+        jvm_options: heap and collector; for small files by default.
     """
 
-    def __init__(self, classpath: str) -> None:
+    def __init__(self, classpath: str, jvm_options: Sequence[str] = OLD_JVM_OPTIONS) -> None:
         self._scratch = tempfile.TemporaryDirectory()
-        command = [str(java()), *OLD_JVM_OPTIONS, "-cp", f"{compiled(_MAIN, classpath)}:{classpath}", _MAIN]
+        command = [str(java()), *jvm_options, "-cp", f"{compiled(_MAIN, classpath)}:{classpath}", _MAIN]
         self._jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         TALLY.jvm_starts += 1
 
