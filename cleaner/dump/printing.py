@@ -34,8 +34,7 @@ from storage.kernels.layout import (
 from storage.kernels.locate import locate_records
 from storage.kernels.status import Status
 from storage.printing.flags import Print
-from storage.printing.json_lines import print_json
-from storage.printing.text_lines import print_text
+from storage.printing.lines import print_lines
 from storage.records import Record
 from storage.records.header import sequence_after
 from storage.records.v2 import decode_headers
@@ -87,8 +86,7 @@ class RowPrinter:
     def __init__(self, options: DumpOptions, lines: TextLines | JsonDumpLines) -> None:
         """Prepare to print. The lines are those of the records that are left to Python."""
         self._options, self._lines, self._selection = options, lines, options.selection
-        self._print = print_json if isinstance(lines, JsonDumpLines) else print_text
-        self._flags = _flags(options)
+        self._flags = _flags(options) | (Print.JSON if isinstance(lines, JsonDumpLines) else 0)
         self._out = np.empty(_OUT_BYTES, np.uint8)
         self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
         self._arena = Arena(_ARENA_BYTES) if options.reads_records else None
@@ -158,7 +156,7 @@ class RowPrinter:
     def _printed(self, part: _Part) -> Iterator[Printed | StoredBatch | CorruptBatch]:
         row, place = part.row, 0
         while True:
-            status, row, place, filled = self._print(
+            status, row, place, filled = print_lines(
                 part.buf, part.table, part.is_valid, part.located, part.records, self._flags,
                 part.rows.slice.file_position, row, place, self._out,
             )  # fmt: skip

@@ -17,3 +17,5 @@ class Print(IntFlag):
     CONTENTS = 16
     HIDE_KEYS = 32
     HIDE_VALUES = 64
+    JSON = 128
+    """Lines of JSON, not Kafka's text."""

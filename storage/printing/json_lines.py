@@ -1,14 +1,11 @@
-"""Batches and records as JSON lines. The readable twin is ``cleaner.dump.json_lines``."""
+"""One batch, one record as a line of JSON. The readable twin is ``cleaner.dump.json_lines``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from storage.arrays import Bytes, Integers, Table
 from storage.kernels.layout import (
-    BATCHES,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -28,7 +25,6 @@ from storage.kernels.records import read_varint
 from storage.kernels.status import Status
 from storage.machine.intrinsics import store_u8
 from storage.machine.kernel import kernel
-from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
 from storage.printing.flags import Print
 from storage.printing.pieces import (
     is_utf8,
@@ -41,15 +37,11 @@ from storage.printing.pieces import (
     word,
 )
 from storage.printing.rows import (
-    BATCH_BYTES_MAX,
-    check_record,
     next_header,
-    record_room,
     record_sequence,
     sequence_after,
 )
 
-_LOCATED: Final = Array(np.dtype(np.int64), is_readonly=True)
 _TRANSACTIONAL: Final = 0x10
 _COMMA: Final = 0x2C
 
@@ -96,9 +88,6 @@ _QUOTE: Final = word('"')
 _BRACE: Final = word("}")
 _END: Final = word("}\n")
 
-_BATCHES_FLAG: Final = int(Print.BATCHES)
-_ALL_FLAG: Final = int(Print.ALL_BATCHES)
-_RECORDS_FLAG: Final = int(Print.RECORDS)
 _CONTENTS_FLAG: Final = int(Print.CONTENTS)
 _HIDE_KEYS_FLAG: Final = int(Print.HIDE_KEYS)
 _HIDE_VALUES_FLAG: Final = int(Print.HIDE_VALUES)
@@ -116,7 +105,8 @@ def _put_codec(out: Bytes, at: int, codec: int) -> int:
 
 
 @kernel()
-def _put_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_position: int) -> int:
+def put_json_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_position: int) -> int:
+    """Return the next position."""
     batch, delta = table[row], table[row].last_offset - table[row].base_offset
     attributes = widened(batch.attributes)
     at = put_number(out, put_word(out, at, _BATCH), batch.base_offset)
@@ -206,7 +196,7 @@ def _put_contents(out: Bytes, at: int, buf: Bytes, located: Integers, place: int
 
 
 @kernel()
-def _put_record(
+def put_json_record(
     out: Bytes, at: int, buf: Bytes, table: Table, located: Integers, place: int, flags: int
 ) -> tuple[int, int]:
     """Return status and the next position, which counts only if the status is OK."""
@@ -225,47 +215,3 @@ def _put_record(
         if status != Status.OK:
             return status, at
     return Status.OK, put_word(out, at, _END)
-
-
-@kernel(integers(4)(BYTES, BATCHES, BYTES, _LOCATED, I64, I64, I64, I64, I64, OUTPUT))
-def print_json(
-    buf: Bytes,
-    table: Table,
-    is_valid: Bytes,
-    located: Integers,
-    records: int,
-    flags: int,
-    file_position: int,
-    row: int,
-    place: int,
-    out: Bytes,
-) -> tuple[int, int, int, int]:
-    """Print batches and records as JSON lines. Arguments and result: as of ``print_text``."""
-    at, room = 0, located.size // LOCATED_FIELDS
-    records, row, place = min(records, room), max(row, 0), max(place, 0)
-    while True:
-        if place < records:
-            status = check_record(buf, table, located, place)
-            if status != Status.OK:
-                return status, row, place, at
-            behind = located[ROW * room + place] + 1
-        else:
-            behind = table.size if flags & _ALL_FLAG else row
-        if row < behind:
-            row = row if flags & _ALL_FLAG else behind - 1
-            if flags & _BATCHES_FLAG and row < is_valid.size:
-                if out.size - at < BATCH_BYTES_MAX:
-                    return Status.OUTPUT_FULL, row, place, at
-                at = _put_batch(out, at, table, row, is_valid[row], file_position)
-            row += 1
-        elif place == records:
-            return Status.OK, row, place, at
-        else:
-            if flags & _RECORDS_FLAG:
-                if out.size - at < record_room(located, place):
-                    return Status.OUTPUT_FULL, row, place, at
-                status, after = _put_record(out, at, buf, table, located, place, flags)
-                if status != Status.OK:
-                    return status, row, place, at
-                at = after
-            place += 1

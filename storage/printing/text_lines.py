@@ -1,14 +1,11 @@
-"""Batches and records as the lines that Kafka's own tool prints. Source: Kafka ``DumpLogSegments``."""
+"""One batch, one record as the line that Kafka's own tool prints. Source: Kafka ``DumpLogSegments``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from storage.arrays import Bytes, Integers, Table
 from storage.kernels.layout import (
-    BATCHES,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -28,19 +25,14 @@ from storage.kernels.records import read_varint
 from storage.kernels.status import Status
 from storage.machine.intrinsics import load_be16, load_be32, store_u8
 from storage.machine.kernel import kernel
-from storage.machine.signatures import BYTES, I64, OUTPUT, Array, integers
 from storage.printing.flags import Print
 from storage.printing.pieces import put_boolean, put_java_text, put_number, put_word, widened, word
 from storage.printing.rows import (
-    BATCH_BYTES_MAX,
-    check_record,
     next_header,
-    record_room,
     record_sequence,
     sequence_after,
 )
 
-_LOCATED: Final = Array(np.dtype(np.int64), is_readonly=True)
 _TRANSACTIONAL: Final = 0x10
 _NEW_LINE: Final = 0x0A
 _COMMA: Final = 0x2C
@@ -84,9 +76,6 @@ _KEY: Final = word(" key: ")
 _PAYLOAD: Final = word(" payload: ")
 _REDACTED: Final = word("[redacted]")
 
-_BATCHES_FLAG: Final = int(Print.BATCHES)
-_ALL_FLAG: Final = int(Print.ALL_BATCHES)
-_RECORDS_FLAG: Final = int(Print.RECORDS)
 _METADATA_FLAG: Final = int(Print.METADATA)
 _CONTENTS_FLAG: Final = int(Print.CONTENTS)
 _HIDE_KEYS_FLAG: Final = int(Print.HIDE_KEYS)
@@ -110,7 +99,8 @@ def _put_timestamp_type(out: Bytes, at: int, attributes: int) -> int:
 
 
 @kernel()
-def _put_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_position: int) -> int:
+def put_text_batch(out: Bytes, at: int, table: Table, row: int, is_valid: int, file_position: int) -> int:
+    """Return the next position."""
     batch, delta = table[row], table[row].last_offset - table[row].base_offset
     attributes = widened(batch.attributes)
     at = put_number(out, put_word(out, at, _BASE_OFFSET), batch.base_offset)
@@ -213,7 +203,7 @@ def _put_contents(out: Bytes, at: int, buf: Bytes, located: Integers, place: int
 
 
 @kernel()
-def _put_record(
+def put_text_record(
     out: Bytes, at: int, buf: Bytes, table: Table, located: Integers, place: int, flags: int
 ) -> tuple[int, int]:
     """Return status and the next position, which counts only if the status is OK."""
@@ -227,65 +217,3 @@ def _put_record(
         at = _put_contents(out, at, buf, located, place, flags)
     store_u8(out, at, _NEW_LINE)
     return Status.OK, at + 1
-
-
-@kernel(integers(4)(BYTES, BATCHES, BYTES, _LOCATED, I64, I64, I64, I64, I64, OUTPUT))
-def print_text(
-    buf: Bytes,
-    table: Table,
-    is_valid: Bytes,
-    located: Integers,
-    records: int,
-    flags: int,
-    file_position: int,
-    row: int,
-    place: int,
-    out: Bytes,
-) -> tuple[int, int, int, int]:
-    """Print batches and records as text.
-
-    Args:
-        buf: what ``located`` indexes.
-        table: the batches, of version 2.
-        is_valid: a byte for each batch: whether its checksum agrees.
-        located: the records, as ``locate_records`` notes them, in the order of their batches.
-        records: how many there are.
-        flags: of ``Print``.
-        file_position: what a row's ``position`` counts from.
-        row: the first batch to print.
-        place: the first record to print.
-        out: receives the lines.
-
-    Returns:
-        ``(status, row, place, filled)``: where to go on, and the bytes of ``out`` that are filled. OK: all is printed.
-        OUTPUT_FULL: call again with an empty buffer, and with a larger one if nothing was filled. NEEDS_PYTHON: the
-        kernel does not print the record at ``place``. Others: what is wrong with it.
-    """
-    at, room = 0, located.size // LOCATED_FIELDS
-    records, row, place = min(records, room), max(row, 0), max(place, 0)
-    while True:
-        if place < records:
-            status = check_record(buf, table, located, place)
-            if status != Status.OK:
-                return status, row, place, at
-            behind = located[ROW * room + place] + 1
-        else:
-            behind = table.size if flags & _ALL_FLAG else row
-        if row < behind:
-            row = row if flags & _ALL_FLAG else behind - 1
-            if flags & _BATCHES_FLAG and row < is_valid.size:
-                if out.size - at < BATCH_BYTES_MAX:
-                    return Status.OUTPUT_FULL, row, place, at
-                at = _put_batch(out, at, table, row, is_valid[row], file_position)
-            row += 1
-        elif place == records:
-            return Status.OK, row, place, at
-        else:
-            if flags & _RECORDS_FLAG:
-                if out.size - at < record_room(located, place):
-                    return Status.OUTPUT_FULL, row, place, at
-                status, after = _put_record(out, at, buf, table, located, place, flags)
-                if status != Status.OK:
-                    return status, row, place, at
-                at = after
-            place += 1

@@ -3,9 +3,9 @@
     python -m tests.benchmarks.dumping DIR [--mib 128] [--rounds 5]
 
 ``DIR`` gets the segments and what is printed, and loses them again; on a tmpfs no disk is measured. The start counts on
-neither side: ours is a process less what the same process takes for an empty segment; of Kafka's tool only its ``main`` is
-timed, once in a fresh JVM, as an operator runs it, and then once more in the same JVM, whose code is compiled by then.
-The JVM has the options of ``kafka-run-class.sh``.
+neither side: ours is a process less what the same process takes for an empty segment; of Kafka's tool only its
+``main`` is timed, once in a fresh JVM, as an operator runs it, and then once more in the same JVM, whose code is
+compiled by then. The JVM has the options of ``kafka-run-class.sh``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STARTS: Final = 3
 
 
 class Round(NamedTuple):
-    """Seconds of the clock of one round: our start, text, JSON; Kafka's tool in a fresh JVM and in the same one again."""
+    """Seconds of the clock of one round: ours; Kafka's tool in a fresh JVM, and in the same one again."""
 
     start: float
     text: float

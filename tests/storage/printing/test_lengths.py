@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -25,14 +24,12 @@ from storage.kernels.locate import locate_records
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.printing.flags import Print
-from storage.printing.json_lines import print_json
-from storage.printing.text_lines import print_text
+from storage.printing.lines import print_lines
 from storage.records import Record, encode_batch
 
-Kernel = Callable[..., tuple[int, int, int, int]]
 ALL: Final = Print.BATCHES | Print.ALL_BATCHES | Print.RECORDS | Print.METADATA | Print.CONTENTS
 BEYOND: Final = 1 << 40
-KERNELS: Final = pytest.mark.parametrize("kernel", [print_text, print_json])
+FORMATS: Final = pytest.mark.parametrize("form", [Print(0), Print.JSON], ids=["text", "json"])
 
 
 class Log:
@@ -46,23 +43,23 @@ class Log:
         self.located = np.empty((LOCATED_FIELDS, 3), np.int64)
         assert locate_records(self.buf, self.table, 0, 2, 0, 9, self.located.reshape(-1), 0) == (Status.OK, 2, 3)
 
-    def print(self, kernel: Kernel, out: Bytes, row: int = 0, place: int = 0, flags: int = ALL) -> Any:
+    def print(self, form: Print, out: Bytes, row: int = 0, place: int = 0) -> Any:
         is_valid = np.ones(2, np.uint8)
         flat = self.located.reshape(-1)
-        return kernel(self.buf, self.table, is_valid, flat, 3, int(flags), 0, row, place, out)
+        return print_lines(self.buf, self.table, is_valid, flat, 3, int(ALL | form), 0, row, place, out)
 
 
-@KERNELS
-def test_batches_and_records_in_their_order(kernel: Kernel) -> None:
+@FORMATS
+def test_batches_and_records_in_their_order(form: Print) -> None:
     out = np.empty(1 << 16, np.uint8)
-    status, row, place, filled = Log().print(kernel, out)
+    status, row, place, filled = Log().print(form, out)
     assert (status, row, place) == (Status.OK, 2, 3)
     starts = [line[:8] for line in bytes(out[:filled]).splitlines()]
-    batch, record = (b"baseOffs", b"| offset") if kernel is print_text else (b'{"type":', b'{"type":')
+    batch, record = (b"baseOffs", b"| offset") if not form else (b'{"type":', b'{"type":')
     assert starts == [batch, record, record, batch, record]
 
 
-@KERNELS
+@FORMATS
 @pytest.mark.parametrize(
     ("field", "value", "status"),
     [
@@ -81,22 +78,22 @@ def test_batches_and_records_in_their_order(kernel: Kernel) -> None:
     ],
 )
 def test_a_field_that_does_not_lie_in_the_buffer_is_a_status(
-    kernel: Kernel, field: int, value: int, status: Status
+    form: Print, field: int, value: int, status: Status
 ) -> None:
     log, out = Log(), np.empty(1 << 16, np.uint8)
     log.located[field, 1] = value
-    assert log.print(kernel, out)[0] == status
+    assert log.print(form, out)[0] == status
 
 
-@KERNELS
+@FORMATS
 @pytest.mark.parametrize("size_bytes", [0, 1, 1023, 1024, 1500, 3000])
-def test_a_small_buffer_is_never_overrun_and_all_comes_out_in_pieces(kernel: Kernel, size_bytes: int) -> None:
+def test_a_small_buffer_is_never_overrun_and_all_comes_out_in_pieces(form: Print, size_bytes: int) -> None:
     log, whole = Log(), np.empty(1 << 16, np.uint8)
-    *_, filled = log.print(kernel, whole)
+    *_, filled = log.print(form, whole)
     guarded = np.full(size_bytes + 64, 0xEE, np.uint8)
     pieces, row, place, status = bytearray(), 0, 0, int(Status.OUTPUT_FULL)
     while status == Status.OUTPUT_FULL:
-        status, row, place, piece = log.print(kernel, guarded[:size_bytes], row, place)
+        status, row, place, piece = log.print(form, guarded[:size_bytes], row, place)
         pieces += bytes(guarded[:piece])
         assert (guarded[size_bytes:] == 0xEE).all()
         if not piece and status == Status.OUTPUT_FULL:
@@ -108,5 +105,5 @@ def test_a_small_buffer_is_never_overrun_and_all_comes_out_in_pieces(kernel: Ker
 def test_every_digit_of_a_number(number: int) -> None:
     log, out = Log(), np.empty(1 << 16, np.uint8)
     log.table["max_timestamp"][0] = number
-    *_, filled = log.print(print_json, out)
+    *_, filled = log.print(Print.JSON, out)
     assert json.loads(bytes(out[:filled]).splitlines()[0])["maxTimestamp"] == number
