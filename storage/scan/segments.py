@@ -16,6 +16,7 @@ from storage.kernels.layout import BATCH
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.log_dir import read_file
+from storage.names import FileKind, parse_segment_file_name
 from storage.records.header import OFFSET_MAX
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
@@ -231,10 +232,16 @@ class SegmentReader:
         return Damage(CorruptBatch(self.path, position, cause), None), behind
 
     def _next_indexed(self, position: int) -> int:
-        """Return the next byte at which the offset index has a batch start, else the end."""
-        path = self.path.with_suffix(".index")
+        """Return the next byte at which the offset index has a batch start, else the end.
+
+        The index of a ``.log.deleted`` is the ``.index.deleted``: a rename takes both.
+        """
+        name = parse_segment_file_name(self.path.name)
+        if name is None:
+            return self._end
+        path = self.path.with_name(str(name._replace(kind=FileKind.INDEX)))
         try:
-            entries = parse_offset_index(read_file(path) or b"", self.start.next_offset, path)
+            entries = parse_offset_index(read_file(path) or b"", name.base_offset, path)
         except CorruptIndex:
             entries = []
         found = (entry.position for entry in entries if entry.position > position)

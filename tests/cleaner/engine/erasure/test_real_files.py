@@ -102,6 +102,22 @@ def test_damage_hides_no_key_that_it_does_not_hit(tmp_path: Path) -> None:
     assert told > FUZZED // 2
 
 
+@pytest.mark.parametrize("suffix", ["", ".deleted", ".swap"])
+def test_the_search_goes_on_behind_damage_by_the_index_of_the_same_state(tmp_path: Path, suffix: str) -> None:
+    batches = [encode_batch([Record(offset, NOW_MS, b"key-%d" % offset, b"value")]) for offset in range(3)]
+    made, second = PartitionDir(tmp_path).segment(0, *batches), len(batches[0])
+    data = bytearray(made.log(0).read_bytes())
+    data[second + 8 : second + 12] = (2**31 - 1).to_bytes(4, "big")
+    log, index = made.log(0), made.log(0).with_suffix(".index")
+    log.write_bytes(data)
+    index.write_bytes((2).to_bytes(4, "big") + (2 * len(batches[0])).to_bytes(4, "big"))
+    for path in (log, index):
+        path.rename(f"{path}{suffix}")
+    found, evidences = searched(tmp_path, [b"key-0", b"key-1", b"key-2"])
+    assert [key for _, key in found] == [b"key-0", b"key-2"]
+    assert [one.place.path.name for one in evidences if one.undecoded] == [f"{log.name}{suffix}"]
+
+
 def examined(place: FilePlace, matcher: KeyMatcher) -> FileEvidence:
     try:
         found = search(place, matcher)
