@@ -55,7 +55,7 @@ def show(
     is_terminal = sys.stdout.isatty()
     view = view or View(every_segment)
     width = shutil.get_terminal_size((80, 24)).columns
-    parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal))
+    parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal, draws=draws()))
     if not is_terminal and _ASKS_FOR_STYLES.isdisjoint(os.environ):
         _print_plain(parts)
         return ""
@@ -65,6 +65,13 @@ def show(
     console = Console(width=None if is_terminal else _WIDE, color_system=None if os.environ.get("NO_COLOR") else "auto")
     told = _page(parts, console) if pager and is_terminal else _print(parts, console)
     return told if is_terminal else ""
+
+
+def draws() -> bool:
+    """Return whether stdout is a terminal with colours that shows the characters of bars."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    return sys.stdout.encoding.lower().replace("-", "") == "utf8"
 
 
 def document_text(document: Any) -> str:
@@ -98,6 +105,14 @@ def tell(words: str) -> None:
     if sys.stdout.isatty():
         line = wrapped(line, shutil.get_terminal_size((80, 24)).columns, 2)
     sys.stdout.write(f"{line}\n")
+
+
+def draw(lines: Lines) -> None:
+    """Print lines with their styles, if stdout is a terminal that ``draws``."""
+    if draws():
+        from rich.console import Console
+
+        Console().print(lines.styled(), soft_wrap=True, end="")
 
 
 def _page(parts: Iterable[Lines | Table], console: Console) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import humanize
@@ -53,6 +53,10 @@ class Lines:
         else:
             self._styled += (line[:columns], style), (line[columns:] + "\n", "")
 
+    def pieces(self, pieces: Sequence[tuple[str, str]]) -> None:
+        """Add a line of some texts, each with its style."""
+        self._styled += [*pieces, ("\n", "")]
+
     def extend(self, lines: Lines) -> None:
         """Add other lines with their styles."""
         self._styled += lines._styled
@@ -78,7 +82,13 @@ class Page:
     """The lines of a report while it is written."""
 
     def __init__(
-        self, width: int = 80, every_segment: bool = False, *, view: View | None = None, shortens: bool = False
+        self,
+        width: int = 80,
+        every_segment: bool = False,
+        *,
+        view: View | None = None,
+        shortens: bool = False,
+        draws: bool = False,
     ) -> None:
         """Begin an empty page.
 
@@ -88,14 +98,15 @@ class Page:
             view: what else the user wants.
             shortens: whether long names lose their middle, so that a row fits the width; a piped report has them in
                 full.
+            draws: whether bars stand beside the figures.
         """
         self.width, self.every_segment = width, every_segment
-        self.view, self.shortens = view or View(), shortens
+        self.view, self.shortens, self.draws = view or View(), shortens, draws
         self.text = Lines()
 
     def draft(self) -> Page:
         """Return an empty page of the same kind."""
-        return Page(self.width, self.every_segment, view=self.view, shortens=self.shortens)
+        return Page(self.width, self.every_segment, view=self.view, shortens=self.shortens, draws=self.draws)
 
     @property
     def lines(self) -> int:
@@ -124,9 +135,17 @@ class Page:
             line = wrapped(line, self.width, indent + hanging)
         self.text.add(line, style, None if styled is None else indent + styled)
 
-    def row(self, words: str, style: str = "") -> None:
-        """Add a row of a table. It is wrapped only on a terminal that is narrower than the row's figures."""
-        if self.shortens and len(words) > self.width:
+    def row(self, words: str, style: str = "", beside: Sequence[tuple[str, str]] = ()) -> None:
+        """Add a row of a table. It is wrapped only on a terminal that is narrower than the row's figures.
+
+        Args:
+            words: of the row.
+            style: of the words.
+            beside: what is drawn behind them, each piece with its style.
+        """
+        if beside:
+            self.text.pieces([(printable(words), style), *beside])
+        elif self.shortens and len(words) > self.width:
             self.line(words, style, hanging=2)
         else:
             self.text.add(printable(words), style)

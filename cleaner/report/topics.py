@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from cleaner.engine.space.account import Accounts
 from cleaner.report.account import accounts_fields, directory_fields, tell_accounts
+from cleaner.report.bars import Drawn, beside
 from cleaner.report.forecast.documents import documents
 from cleaner.report.forecast.runways import lines as runway_lines
 from cleaner.report.page import LINES_MAX, Lines, Page, counted, size
 from cleaner.report.rollup.columns import in_columns
-from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, topics_of
+from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, roll_of, topics_of
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition
+from policies.forecast.births import DAYS, births_by_day, seen_ms
 from policies.forecast.runway import Runway
 from policies.plan import PartitionKey, PartitionPlan, Plan
 from policies.reasons import duration
@@ -118,28 +120,41 @@ class TopicsReport:
 
     def _list(self, rows: Sequence[TopicRow], page: Page, lines_max: int) -> None:
         """Add a row for each partition; for each topic where those are more than so many lines hold."""
-        view, now_ms = page.view, self.plan.request.now_ms
+        view, now_ms, outcome = page.view, self.plan.request.now_ms, expected(self.plan)
         failed = [row for row in rows if row.error]
         shown_failed = failed if view.every_segment else failed[:_FAILURES_MAX]
         room = max(lines_max - page.lines - len(shown_failed) - _LINES_AROUND, _ROWS_MIN)
         every = [p for log_dir in self.plan.log_dirs for p in log_dir.partitions]
         many = min(view.limit or len(every), len(every))
         if view.every_segment or many <= room:
-            listed = in_order(every, expected(self.plan), view.sort, now_ms)[:many]
+            listed = in_order(every, outcome, view.sort, now_ms)[:many]
             several = len(self.plan.log_dirs) > 1
-            _table(page, [_row(one, self.uncleanable, now_ms) for one in listed], now_ms, with_log_dir=several)
+            table = [_row(one, self.uncleanable, now_ms) for one in listed]
+            drawn = [self._drawn(roll_of([one], outcome)) for one in listed] if page.draws else []
+            _table(page, table, drawn, now_ms, with_log_dir=several)
             _and_more(page, len(every) - len(listed), "partition")
         else:
-            topics = topics_of(self.plan, expected(self.plan))
+            topics = topics_of(self.plan, outcome)
             if sort := view.sort:
                 topics.sort(key=lambda roll: rank(roll, sort, now_ms))
             listed_topics = topics[: view.limit or room]
             failed_topics = {row.topic for row in failed}
-            _topics_table(page, listed_topics, failed_topics, now_ms)
+            drawn = [self._drawn(roll) for roll in listed_topics] if page.draws else []
+            _topics_table(page, listed_topics, failed_topics, drawn, now_ms)
             _and_more(page, len(topics) - len(listed_topics), "topic")
         for row in shown_failed:
             page.row(f"FAILED {row.topic}-{row.partition}: {row.error}", "bold red")
         _and_more(page, len(failed) - len(shown_failed), "failed partition")
+
+    def _drawn(self, roll: TopicRoll) -> Drawn:
+        """Return what a terminal shows of a topic beside its figures."""
+        now_ms = seen_ms(self.plan)
+        days = [births_by_day(planned.facts, now_ms) for planned in roll.plans]
+        return Drawn(
+            roll.size_bytes - roll.reclaimed_bytes,
+            roll.reclaimed_bytes,
+            tuple(map(sum, zip(*days, strict=True))),
+        )
 
     def rows(self) -> list[TopicRow]:
         """Return one row for each partition, in the plan's order."""
@@ -147,24 +162,36 @@ class TopicsReport:
         return [_row(p, self.uncleanable, now_ms) for log_dir in self.plan.log_dirs for p in log_dir.partitions]
 
 
-def _table(page: Page, listed: Sequence[TopicRow], now_ms: int, *, with_log_dir: bool) -> None:
+def _table(page: Page, listed: Sequence[TopicRow], drawn: Sequence[Drawn], now_ms: int, *, with_log_dir: bool) -> None:
     headings = ("PARTITION", "LOG DIR", "POLICY", "SEGS", "SIZE", "START", "END", "DIRTY", "EXPIRY")
     rows = [headings, *((f"{row.topic}-{row.partition}", row.log_dir, *_cells(row, now_ms)) for row in listed)]
     if not with_log_dir:
         rows = [(name, *others) for name, _, *others in rows]
-    _write(page, rows, len(rows[0]) - 6, [bool(row.error) for row in listed])
+    _write(page, rows, len(rows[0]) - 6, [bool(row.error) for row in listed], drawn)
 
 
-def _topics_table(page: Page, listed: Sequence[TopicRoll], failed: Collection[str], now_ms: int) -> None:
+def _topics_table(
+    page: Page, listed: Sequence[TopicRoll], failed: Collection[str], drawn: Sequence[Drawn], now_ms: int
+) -> None:
     headings = ("TOPIC", "POLICY", "PARTS", "SEGS", "SIZE", "DIRTY", "EXPIRY")
     rows = [headings, *(_topic_cells(roll, now_ms) for roll in listed)]
-    _write(page, rows, 2, [roll.topic in failed for roll in listed])
+    _write(page, rows, 2, [roll.topic in failed for roll in listed], drawn)
 
 
-def _write(page: Page, rows: Sequence[tuple[str, ...]], first_figure: int, failed: Sequence[bool]) -> None:
-    lines = in_columns(rows, page, range(first_figure, len(rows[0])), gap=" ")
-    for line, style in zip(lines, ("bold", *("bold red" if has_failed else "" for has_failed in failed)), strict=True):
-        page.row(line, style)
+def _write(
+    page: Page,
+    rows: Sequence[tuple[str, ...]],
+    first_figure: int,
+    failed: Sequence[bool],
+    drawn: Sequence[Drawn],
+) -> None:
+    """Add a table, with pictures beside it if the page has room and ``drawn`` has one for each row."""
+    lines = list(in_columns(rows, page, range(first_figure, len(rows[0])), gap=" "))
+    columns = max(map(len, lines))
+    pictures = beside(drawn, page.width - columns, DAYS) if drawn else [()] * len(lines)
+    styles = ("bold", *("bold red" if has_failed else "" for has_failed in failed))
+    for line, style, picture in zip(lines, styles, pictures, strict=True):
+        page.row(f"{line:{columns}}" if picture else line, style, picture)
 
 
 def _topic_cells(roll: TopicRoll, now_ms: int) -> tuple[str, ...]:

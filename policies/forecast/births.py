@@ -13,7 +13,8 @@ from policies.facts import PartitionFacts, SegmentFacts
 from policies.plan import Plan
 
 DAY_MS: Final = 86_400_000
-WINDOW_MS: Final = 7 * DAY_MS
+DAYS: Final = 7
+WINDOW_MS: Final = DAYS * DAY_MS
 """The rate is that of these last days: a week has every day of the week once."""
 SPAN_MS_MIN: Final = 6 * 3_600_000
 """Over a shorter time, a burst would pass for the rule."""
@@ -60,6 +61,21 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
             return Births(born_bytes, age_ms) if len(log.segments) > 1 and spanned_ms >= least_ms else None
         born_bytes += segment.size_bytes
     return None
+
+
+def births_by_day(log: PartitionFacts, now_ms: int) -> tuple[int, ...]:
+    """Return the bytes of the segments that were born on each of the last days, the oldest day first.
+
+    Args:
+        log: the facts of one partition.
+        now_ms: epoch ms; the last day ends then.
+    """
+    days = [0] * DAYS
+    for segment in reversed(log.segments):
+        age_days = max(now_ms - _born_ms(segment, now_ms), 0) // DAY_MS
+        if age_days < DAYS:
+            days[DAYS - 1 - age_days] += segment.size_bytes
+    return tuple(days)
 
 
 def seen_ms(plan: Plan) -> int:

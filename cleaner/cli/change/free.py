@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from cleaner.cli.naming import tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import hold_failures, show, tell, tell_failures
+from cleaner.cli.showing import draw, draws, hold_failures, show, tell, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.values import target
 from cleaner.cli.waiting import Waiting
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     tell_failures(rescued.plan, rescued.outcome, listener, told)
     if not args.json:
         _tell_volumes(rescued.before, rescued.after, rescued.target, would=rescued.outcome.dry_run)
+        _draw_volumes(rescued)
         _tell_measured(rescued)
         if rescued.plan.has_work or rescued.outcome.swept_bytes:
             tell("free unlinks files at once: restore cannot bring them back")
@@ -140,6 +142,21 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
             free += f", {size(abs(gained_bytes))} {side} than {'now' if would else 'before'}"
         asked = f"{size(wanted.wanted_bytes(later))} {f'missed by {size(short_bytes)}' if short_bytes else 'met'}"
         tell(f"{', '.join(later.log_dirs)}: {free}; target {asked}")
+
+
+def _draw_volumes(rescued: Rescued) -> None:
+    """Draw what takes each file system, and what the run frees of it; on a terminal only."""
+    from cleaner.report.bars import disk
+
+    if not draws():
+        return
+    for earlier, later in zip(rescued.before, rescued.after, strict=True):
+        logs_bytes = sum(p.facts.size_bytes for p in rescued.plan.partitions if p.facts.log_dir in earlier.log_dirs)
+        freed_bytes = max(later.free_bytes - earlier.free_bytes, 0)
+        kept_bytes = max(logs_bytes - freed_bytes, 0)
+        others_bytes = max(later.size_bytes - later.free_bytes - kept_bytes, 0)
+        columns = shutil.get_terminal_size((80, 24)).columns
+        draw(disk(others_bytes, kept_bytes, freed_bytes, later.free_bytes - freed_bytes, columns))
 
 
 def _tell_measured(rescued: Rescued) -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from policies.facts import NO_TIMESTAMP, ClockFacts
-from policies.forecast.births import DAY_MS, Births, births, seen_ms
+from policies.forecast.births import DAY_MS, Births, births, births_by_day, seen_ms
 from policies.plan import Plan
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 from tests.policies.forecast.writing import Topic, a_plan
@@ -59,3 +59,8 @@ def test_nothing_is_known_of_what_will_be_written(clock_ms: int, seen: int) -> N
     clock = ClockFacts(clock_ms, None, None, None)
     assert seen_ms(Plan(planned.request, (replace(log_dir, facts=replace(log_dir.facts, clock=clock)),))) == seen
     assert seen_ms(planned) == NOW_MS
+
+
+def test_growth_goes_by_days_and_older_segments_are_no_part_of_it() -> None:
+    log = aged(9, 6.5, 1.5, 1.2, bytes=50).segment(bytes=7, newest_ms=NOW_MS + DAY_MS, mtime_ms=NOW_MS)
+    assert births_by_day(log.facts(), NOW_MS) == (50, 0, 0, 0, 0, 100, 7)
