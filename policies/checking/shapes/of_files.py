@@ -8,6 +8,8 @@ from typing import Final
 from policies.checking.facts import EpochStretch, Standing
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_epochs import EpochStart, is_lost, lost_finding
+from policies.checking.of_missing import emptied_findings
+from policies.checking.of_swaps import swap_findings
 from policies.checking.of_tails import tail_finding
 from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED
 from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
@@ -36,7 +38,9 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             FindingCode.OFFSET_OVERFLOW, Harm.SLOW_START, segment.path, text, SPLIT_BY_ITSELF, None,
             segment.last_offset, "KAFKA-6264",
         )  # fmt: skip
-    if seen.unfinished_files and not seen.is_live:
+    yield from emptied_findings(seen.emptied)
+    yield from swap_findings(seen.hollow_swaps)
+    if seen.unfinished_files and not seen.is_live and not seen.hollow_swaps:
         files = counted(seen.unfinished_files, ".swap or .cleaned file")
         text = f"A compaction was interrupted: {files} wait to be put in, or thrown away."
         remedy = "Leave them: the next start of the broker, or the next clean, finishes or undoes the compaction."
