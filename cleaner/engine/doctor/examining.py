@@ -16,6 +16,7 @@ from typing import Final
 from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
+from cleaner.engine.doctor.only_copies import only_copies
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
@@ -278,6 +279,7 @@ class _Eyes:
             _lost_segments(listing),
             tuple(self._emptied(listing, noted.log_start or 0)),
             () if self._is_live else tuple(hollow_swap_facts(listing)),
+            () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
         )
 
     def _emptied(self, listing: Listing, log_start_offset: int) -> Iterator[EmptiedSegment]:

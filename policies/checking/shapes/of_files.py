@@ -13,6 +13,7 @@ from policies.checking.of_swaps import swap_findings
 from policies.checking.of_tails import tail_finding
 from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED
 from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
+from policies.checking.sweeping import only_copy_findings
 from policies.explaining.words import counted, size
 from policies.reasons import moment
 from storage.names import LEADER_EPOCH_CHECKPOINT
@@ -39,6 +40,7 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             segment.last_offset, "KAFKA-6264",
         )  # fmt: skip
     yield from emptied_findings(seen.emptied)
+    yield from only_copy_findings(seen.only_copies)
     yield from swap_findings(seen.hollow_swaps)
     if seen.unfinished_files and not seen.is_live and not seen.hollow_swaps:
         files = counted(seen.unfinished_files, ".swap or .cleaned file")
