@@ -106,8 +106,17 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.FAILED if checked.problems else ExitStatus.DONE
 
 
-def check(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest) -> Checked | ExitStatus:
-    """Check log dirs with progress, notes and signals. Return an exit status if a signal ended the check."""
+def check(
+    args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest, *, keeps_notes: bool = False
+) -> Checked | ExitStatus:
+    """Check log dirs with progress, notes and signals. Return an exit status if a signal ended the check.
+
+    Args:
+        args: of ``verify``.
+        log_dirs: that are checked.
+        request: what of them is checked.
+        keeps_notes: another check follows at once, and goes by the notes of this one.
+    """
     from cleaner.engine.checking.checking import check_log_dirs
     from cleaner.engine.means import Means, Stopped
     from policies.config.policy import BrokerPolicy
@@ -124,7 +133,10 @@ def check(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRe
             how = "the same command with --resume goes on from here" if notes else "nothing was noted to go on from"
             complain(f"interrupted: {how}")
             return ExitStatus.SIGINT if came[0] == signal.SIGINT else ExitStatus.SIGTERM
-        forget()
+        if not keeps_notes:
+            forget()
+        elif notes:
+            args.resume = True
         return checked
 
 
