@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic as stopwatch
@@ -91,6 +92,17 @@ def check_repair_usage(args: argparse.Namespace) -> None:
         raise InvalidConfig(option, None, "a check changes nothing: it goes with --repair only")
 
 
+@contextmanager
+def before_repairs() -> Iterator[None]:
+    """Say of a Ctrl-C that nothing was mended yet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")  # behind a question, or a ^C
+        complain(_NOTHING_MENDED)
+        raise
+
+
 class _Ended(Exception):
     """A signal ended the check."""
 
@@ -121,7 +133,9 @@ def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: C
     hold_failures(listener, as_json=args.json)
     began_seconds = stopwatch()
     try:
-        repairs, signalled = _Run(args, request, checking, listener).repairs(is_asked=is_asked)
+        with before_repairs():
+            run = _Run(args, request, checking, listener)
+        repairs, signalled = run.repairs(is_asked=is_asked)
     except _Ended as ended:
         complain(_NOTHING_MENDED)
         return ended.status
@@ -151,6 +165,7 @@ class _Run:
         self._args, self._checking = args, checking
         self._wanted = RepairRequest(request, _kinds(args.repair))
         self._waiting = Waiting()
+        self._signals: list[int] = []
         self._cleaner = open_cleaner(args, listener, patience=self._waiting).cleaner
 
     def repairs(self, *, is_asked: bool) -> tuple[Repairs, int]:
@@ -165,14 +180,11 @@ class _Run:
 
         if not is_asked and not self._args.dry_run:
             return self._mended(self._wanted)
-        try:
+        with before_repairs():
             plan = plan_of(self._cleaner.opened(), self._wanted, partial(self._check, keeps_notes=is_asked))
             if not is_asked or not plan.repairable:
                 return plan, 0
             self._ask(plan)
-        except KeyboardInterrupt:
-            sys.stderr.write("\n")  # behind the question
-            raise _Ended(ExitStatus.SIGINT) from None
         repairs, signalled = self._mended(self._wanted._replace(shown=frozenset(plan.repairable)))
         if not signalled:
             _tell_sound(plan, repairs)
@@ -182,20 +194,26 @@ class _Run:
         from cleaner.engine.repair.repairing import repair_log_dirs
         from storage.lock import LogDirLocked
 
-        with stopping_on_signals(self._cleaner) as signals:
-            self._waiting.stopping = lambda: bool(signals)
+        with stopping_on_signals(self._cleaner) as self._signals:
+            self._waiting.stopping = lambda: bool(self._signals)
             try:
                 with self._cleaner.locked() as opened:
                     repairs = repair_log_dirs(opened, wanted, self._check)
             except LogDirLocked:
-                if signals:
-                    raise _Ended(ExitStatus(128 + signals[0])) from None
+                if self._signals:
+                    raise _Ended(self._signalled) from None
                 raise
-        return repairs, 128 + signals[0] if signals else 0
+        return repairs, self._signalled if self._signals else 0
+
+    @property
+    def _signalled(self) -> ExitStatus:
+        return ExitStatus(128 + self._signals[0])
 
     def _check(
         self, log_dirs: Sequence[LogDir], asked: CheckRequest, _: Means, *, keeps_notes: bool = False
     ) -> Checked:
+        if self._signals:
+            raise _Ended(self._signalled)
         checked = self._checking(self._args, log_dirs, asked, keeps_notes=keeps_notes)
         if isinstance(checked, ExitStatus):
             raise _Ended(checked)

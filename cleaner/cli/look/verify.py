@@ -6,13 +6,13 @@ import argparse
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic as stopwatch
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cleaner.cli.change.repair import add_repair_arguments, check_repair_usage, run_repairs
+from cleaner.cli.change.repair import add_repair_arguments, before_repairs, check_repair_usage, run_repairs
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_partition, check_topics
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
@@ -90,8 +90,9 @@ def run(args: argparse.Namespace) -> int:
     from storage.kernels import check_usable
 
     check_repair_usage(args)
-    log_dirs, request = _asked(args)
-    check_usable()
+    with before_repairs() if args.repair else nullcontext():
+        log_dirs, request = _asked(args)
+        check_usable()
     if args.repair:
         return run_repairs(args, log_dirs, request, check)
     began_seconds = stopwatch()

@@ -39,7 +39,7 @@ def tell_repairs(page: Page, repairs: Repairs) -> None:
     left = len(repairs.remaining)
     remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"
     page.line(f"{counted(done, 'file')} {would} mended; {counted(left, 'finding')} {remain}.")
-    if others := _not_asked_for(repairs):
+    if not repairs.interrupted and (others := _not_asked_for(repairs)):
         page.line(f"Not asked for, and may mend more: {', '.join(f'--repair={kind}' for kind in others)}.")
     if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
         page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")
