@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from cleaner.cli.confirming import add_danger_arguments, ask, confirm_force_lock, needs_answer
 from cleaner.cli.exit_status import ExitStatus, complain
 from cleaner.cli.opening import open_cleaner
+from cleaner.cli.screen.views import quiet_view
 from cleaner.cli.showing import hold_failures, show
 from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.waiting import Waiting
@@ -140,7 +141,7 @@ def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: C
         complain(_NOTHING_MENDED)
         return ended.status
     report = VerifyReport(repairs.checked, stopwatch() - began_seconds, repairs)
-    told = show(report, as_json=args.json, pager=args.pager and args.dry_run)
+    told = show(report, as_json=args.json, view=quiet_view(args), pager=args.pager and args.dry_run)
     listener.release_failures(told)
     for problem in repairs.checked.problems:
         complain(problem)

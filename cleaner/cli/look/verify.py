@@ -17,6 +17,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_partition, check_topics
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.screen.views import add_quiet_argument, quiet_view
 from cleaner.cli.showing import show
 from cleaner.cli.values import at_least_one, bytes_per_second
 from cleaner.journald import Level
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--notes", type=Path, metavar="FILE", help="keep the notes for --resume in this file, and not in the cache"
     )
     add_repair_arguments(parser)
+    add_quiet_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.verify/1")
 
 
@@ -90,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from storage.kernels import check_usable
 
     check_repair_usage(args)
+    view = quiet_view(args)
     with before_repairs() if args.repair else nullcontext():
         log_dirs, request = _asked(args)
         check_usable()
@@ -99,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
     checked = check(args, log_dirs, request)
     if isinstance(checked, ExitStatus):
         return checked
-    show(VerifyReport(checked, stopwatch() - began_seconds), as_json=args.json, pager=args.pager)
+    report = VerifyReport(checked, stopwatch() - began_seconds)
+    show(report, as_json=args.json, view=view, pager=args.pager)
     for problem in checked.problems:
         complain(problem)
     if checked.is_damaged:
@@ -131,6 +135,8 @@ def check(
         try:
             checked = check_log_dirs(log_dirs, request, means, notes)
         except Stopped:
+            checked = None
+        if checked is None or came:  # or all was read when the signal came
             how = "the same command with --resume goes on from here" if notes else "nothing was noted to go on from"
             complain(f"interrupted: {how}")
             return ExitStatus.SIGINT if came[0] == signal.SIGINT else ExitStatus.SIGTERM
