@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.checking.facts import EpochStretch, Standing
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.checking.of_epochs import EpochStart, is_lost, lost_finding
+from policies.checking.of_epochs import EpochStart, cut_entry, forgotten_start_finding, is_lost, lost_finding
 from policies.checking.of_missing import emptied_findings
 from policies.checking.of_swaps import swap_findings
 from policies.checking.of_tails import tail_finding
@@ -67,12 +67,17 @@ def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     glances = [g for g in seen.glances if g.first_offset is not None and g.first_epoch > NO_EPOCH]
     if seen.is_live:
         glances = glances[:-1]  # a broker writes the file a moment later than the batch
-    for glance in glances:
-        assert glance.first_offset is not None
-        if is_lost(EpochStretch(glance.first_epoch, glance.first_offset, glance.first_offset, 0), entries, start):
-            path, newest = f"{seen.path}/{LEADER_EPOCH_CHECKPOINT}", entries[-1].epoch if entries else None
-            yield lost_finding(path, glance.first_epoch, glance.first_offset, newest)
-            return
+    stretches = [
+        EpochStretch(g.first_epoch, g.first_offset, g.first_offset, 0) for g in glances if g.first_offset is not None
+    ]
+    path = f"{seen.path}/{LEADER_EPOCH_CHECKPOINT}"
+    if (cut := cut_entry(stretches, entries, seen.noted.log_start or 0)) is not None:
+        if seen.was_clean and not seen.is_live:  # else the checkpoint may be older than the entries
+            yield forgotten_start_finding(path, cut)
+        return
+    lost = next((one for one in stretches if is_lost(one, entries, start)), None)
+    if lost is not None:
+        yield lost_finding(path, lost.epoch, lost.first_offset, entries[-1].epoch if entries else None)
 
 
 def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
