@@ -64,12 +64,13 @@ def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     entries = [EpochStart(*entry) for entry in seen.leader_epochs or ()]
     if seen.error is not None:
         return
-    glances = [g for g in seen.glances if g.first_offset is not None and g.first_epoch > NO_EPOCH]
-    if seen.is_live:
-        glances = glances[:-1]  # a broker writes the file a moment later than the batch
     stretches = [
-        EpochStretch(g.first_epoch, g.first_offset, g.first_offset, 0) for g in glances if g.first_offset is not None
+        EpochStretch(glance.first_epoch, glance.first_offset, glance.first_offset, 0)
+        for glance in seen.glances
+        if glance.first_offset is not None and glance.first_epoch > NO_EPOCH
     ]
+    if seen.is_live:
+        stretches = stretches[:-1]  # a broker writes the file a moment later than the batch
     path = f"{seen.path}/{LEADER_EPOCH_CHECKPOINT}"
     if (cut := cut_entry(stretches, entries, seen.noted.log_start or 0)) is not None:
         if seen.was_clean and not seen.is_live:  # else the checkpoint may be older than the entries
