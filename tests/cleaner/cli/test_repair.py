@@ -12,6 +12,8 @@ import pytest
 
 from cleaner.cli import main as command_line
 from cleaner.cli.change.repair import KINDS
+from cleaner.engine.repair.mending import mend
+from cleaner.engine.repair.observing import plan_repairs
 from policies.checking.findings import RepairGroup
 from storage.filesystem import FileSystem
 from storage.log.producer_state import parse_snapshot
@@ -142,8 +144,6 @@ def test_ctrl_c_at_the_question_says_that_nothing_was_mended(
 def test_ctrl_c_between_two_repairs_says_how_many_files_were_mended(
     log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
-    from cleaner.engine.repair import repairing
-
     done: list[object] = []
 
     def mended(*given: Any) -> None:
@@ -157,9 +157,8 @@ def test_ctrl_c_between_two_repairs_says_how_many_files_were_mended(
             signal.raise_signal(signal.SIGINT)
         return plan_repairs(*given)
 
-    mend, plan_repairs = repairing.mend, repairing.plan_repairs
-    monkeypatch.setattr(repairing, "mend", mended)
-    monkeypatch.setattr(repairing, "plan_repairs", planned)
+    monkeypatch.setattr("cleaner.engine.repair.repairing.mend", mended)
+    monkeypatch.setattr("cleaner.engine.repair.repairing.plan_repairs", planned)
     assert run("verify", "--repair", "--yes", "--log-dir", log_dir) == 130
     printed = capsys.readouterr()
     was = {0: "nothing was mended", 1: "1 file was mended before that", 3: "3 files were mended before that"}[files]
