@@ -27,11 +27,17 @@ def confirm(args: argparse.Namespace, danger: str) -> None:
 
     Raises: NotConfirmed.
     """
+    if needs_answer(args, danger):
+        ask(f"{danger}. Go on?")
+
+
+def needs_answer(args: argparse.Namespace, danger: str) -> bool:
+    """Return whether the user must be asked to confirm a danger. Raises: NotConfirmed where nobody can be asked."""
     if args.yes or args.dry_run:
-        return
+        return False
     if not _on_a_terminal():
         raise NotConfirmed(danger, "nothing was done; add --yes if you mean it")
-    _ask(f"{danger}. Go on?")
+    return True
 
 
 def add_danger_arguments(
@@ -66,7 +72,7 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     for guard in plan.guards:
         complain(guard)
     if plan.guard_keys:
-        _ask("Do it anyway?")
+        ask("Do it anyway?")
     return replace(request, confirmed_guards=plan.guard_keys)
 
 
@@ -121,7 +127,8 @@ def _on_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _ask(question: str) -> None:
+def ask(question: str) -> None:
+    """Ask a question on the terminal. Raises: NotConfirmed if the answer is not yes."""
     if not _answer(question):
         raise NotConfirmed("not confirmed", "nothing was done")
 

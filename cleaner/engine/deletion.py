@@ -29,7 +29,7 @@ from storage.checkpoints import format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.leader_epochs import read_leader_epochs
-from storage.log.listing import Listing, ensure_plain_logs
+from storage.log.listing import Listing, ensure_plain_files
 from storage.log.roll import create_segment, write_snapshot
 from storage.names import LEADER_EPOCH_CHECKPOINT, SEGMENT_KINDS, FileKind, FileState, segment_file_name
 from storage.segment import Segment, SegmentFile
@@ -87,7 +87,7 @@ def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[Segment
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
     """Check what must hold before the first step."""
-    ensure_plain_logs(listing)
+    ensure_plain_files(listing)
     doomed = check_unchanged(listing.segments, deletion.segments)
     if deletion.roll_at_offset is not None and len(doomed) < len(listing.segments):
         rolled = max(listing.segments, key=lambda segment: segment.base_offset)

@@ -60,7 +60,7 @@ class Leftovers(NamedTuple):
 
     def is_journalled(self, file: SegmentFile) -> bool:
         """Return whether a line of the journal tells of the file's rename."""
-        return _retired(file) in self.renamed_ms
+        return is_journalled(file, self.renamed_ms)
 
     def others_due_ms(self) -> Iterator[tuple[Path, int]]:
         """Yield the files of other kinds that repairs replaced, and when the delay of each is over, epoch ms."""
@@ -81,6 +81,11 @@ class Leftovers(NamedTuple):
 def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
     """Return when the delay of a ``.deleted`` file is over, epoch ms: see ``Leftovers.due_ms``."""
     return renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + delay_ms
+
+
+def is_journalled(file: SegmentFile, renamed_ms: RenameTimes) -> bool:
+    """Return whether a line of the journal tells of the rename of a ``.deleted`` file."""
+    return _retired(file) in renamed_ms
 
 
 def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:

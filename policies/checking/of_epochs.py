@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from policies.checking.facts import EpochStretch, LogHistory
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.remedies import FETCH_AGAIN, REBUILD
-from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
+from storage.names import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileKind
 
 _NO_EPOCH = -1
 
@@ -61,6 +61,8 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
     if entries and not is_clean:
         log_start_offset = max(log_start_offset, entries[0].start_offset)
     path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
+    if (cut := cut_entry([one.stretch for one in placed], entries or (), log_start_offset)) is not None:
+        return [forgotten_start_finding(path, cut)]
     lost = next((one.stretch for one in placed if is_lost(one.stretch, entries or (), log_start_offset)), None)
     if lost is not None:
         return [lost_finding(path, lost.epoch, lost.first_offset, entries[-1].epoch if entries else None)]
@@ -69,6 +71,42 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
         return []
     harm, repair = Harm.WRONG_ANSWER, RepairGroup.DERIVED
     return [Finding(FindingCode.EPOCHS_WRONG, harm, path, text, REBUILD, repair=repair)]
+
+
+def cut_entry(
+    stretches: Iterable[EpochStretch], entries: Sequence[EpochStart], log_start_offset: int
+) -> EpochStart | None:
+    """Return the first entry of a checkpoint if it was cut at a log start that is forgotten; None if it was not.
+
+    A broker that deletes records cuts the entries at the new log start: the first one then begins within its epoch.
+    Where the log start lies below by now, the deleted records are a part of the log again.
+
+    Args:
+        stretches: of batches.
+        entries: of the checkpoint, ascending by epoch.
+        log_start_offset: by ``log-start-offset-checkpoint``; 0 without a line.
+    """
+    if not entries or entries[0].start_offset <= log_start_offset:
+        return None
+    epoch, start = entries[0]
+    return entries[0] if any(one.epoch == epoch and one.first_offset < start for one in stretches) else None
+
+
+def forgotten_start_finding(path: str, cut: EpochStart) -> Finding:
+    """Return the finding of a log start that only ``leader-epoch-checkpoint`` knows, at the path of that file."""
+    directory, _, name = path.rpartition("/")
+    topic, _, partition = directory.rpartition("/")[2].rpartition("-")
+    text = (
+        f"{name} begins at offset {cut.start_offset}, within leader epoch {cut.epoch}: the records below were deleted,"
+        f" as kafka-delete-records does it, and {LOG_START_OFFSET_CHECKPOINT} does not say so any more. The next start"
+        " of the broker makes the deleted records readable again."
+    )
+    remedy = (
+        f"Before the broker starts, put the line '{topic} {partition} {cut.start_offset}' into"
+        f" {LOG_START_OFFSET_CHECKPOINT} of the log dir (its second line counts the lines below), or put that file back"
+        " from a backup. If nobody deleted records, remove the epoch file, and run logcleaner verify --repair."
+    )
+    return Finding(FindingCode.EPOCHS_WRONG, Harm.WRONG_ANSWER, path, text, remedy, None, cut.start_offset)
 
 
 def is_lost(stretch: EpochStretch, entries: Sequence[EpochStart], log_start_offset: int) -> bool:

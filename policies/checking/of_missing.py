@@ -58,6 +58,23 @@ class LogLess(NamedTuple):
     file_name: str
 
 
+class EmptiedSegment(NamedTuple):
+    """A segment without a record, of which an index file has entries."""
+
+    directory: str
+    base_offset: int
+    index_name: str
+    is_gone: bool
+    """Whether the ``.log`` is gone; else it is empty."""
+
+
+def emptied_findings(found: Iterable[EmptiedSegment]) -> Iterator[Finding]:
+    """Yield a finding for each segment that lost all its records."""
+    for one in found:
+        text = f"{one.index_name} has entries, and {'no .log' if one.is_gone else 'its .log is empty'}"
+        yield _lost(one.directory, one.base_offset, one.base_offset, text)
+
+
 def missing_record_findings(
     log: LogHistory,
     tails: Iterable[IndexedTail],
@@ -91,11 +108,13 @@ def missing_record_findings(
             index = segment_file_name(base_offset, FileKind.INDEX)
             text = f"{index} leads {tail.shift_bytes:,} bytes behind the batches: so many are gone from the log"
         if text:
-            found.append(_lost(log, base_offset, next_offset, text))
+            found.append(_lost(log.directory, base_offset, next_offset, text))
     for one in without_log:
         is_due = any(_is_between(one.base_offset, *gap) for gap in gaps)
         if is_due and all(finding.offset != one.base_offset for finding in found):
-            found.append(_lost(log, one.base_offset, one.base_offset, f"{one.file_name} has entries, and no .log"))
+            found.append(
+                _lost(log.directory, one.base_offset, one.base_offset, f"{one.file_name} has entries, and no .log")
+            )
     return found
 
 
@@ -121,8 +140,8 @@ def _is_between(offset: int, lower: int, upper: int | None) -> bool:
     return offset >= lower and (upper is None or offset < upper)
 
 
-def _lost(log: LogHistory, base_offset: int, offset: int, text: str) -> Finding:
-    path = f"{log.directory}/{segment_file_name(base_offset, FileKind.LOG)}"
+def _lost(directory: str, base_offset: int, offset: int, text: str) -> Finding:
+    path = f"{directory}/{segment_file_name(base_offset, FileKind.LOG)}"
     return Finding(
         FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, f"Records are missing: {text}.", _ASK_FOR_RECORDS, offset=offset
     )

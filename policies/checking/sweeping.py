@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
+from policies.checking.findings import Finding, FindingCode, Harm
 from policies.reasons import moment
 
 
@@ -31,6 +34,17 @@ class SweepAct(StrEnum):
     LEAVE = "leave"
 
 
+class OnlyCopy(NamedTuple):
+    """The offsets that a ``.deleted`` log may have alone."""
+
+    first_offset: int
+    last_offset: int
+    others: tuple[str, ...]
+    """The names of the other files of its segment that wait as ``.deleted``."""
+    is_restorable: bool = False
+    """Whether the journal tells of its deletion, so that ``restore`` knows how to take it back."""
+
+
 class LeftoverFacts(NamedTuple):
     """A thing that a person named, within its log dir. Times are in epoch ms."""
 
@@ -47,6 +61,10 @@ class LeftoverFacts(NamedTuple):
     """Of a stray directory: its name as one of a deleted partition; None if no such name fits."""
     nested: str | None = None
     """A directory within the directory, which is not Kafka's."""
+    only_copy: OnlyCopy | None = None
+    """Of a ``.deleted`` log: what the log lacks, and this file has."""
+    unknown_because: str | None = None
+    """Why nobody knows what the log lacks."""
 
 
 class SweepVerdict(NamedTuple):
@@ -87,6 +105,8 @@ def _obstacle(facts: LeftoverFacts, now_ms: int) -> str | None:
     """Return why a leftover stays although its kind may go; None if it goes."""
     if facts.is_held:
         return "its partition is on hold after a restore, and may get it back: restore --release ends the hold"
+    if facts.kind is LeftoverKind.DELETED_FILE and (why := _why_needed(facts)):
+        return why
     if facts.nested is not None:
         return f"holds a directory, {facts.nested}, which is not Kafka's: look at it first"
     if facts.kind is LeftoverKind.STRAY_DIRECTORY and facts.new_name is None:
@@ -94,3 +114,40 @@ def _obstacle(facts: LeftoverFacts, now_ms: int) -> str | None:
     if facts.due_ms is not None and facts.due_ms > now_ms:
         return f"its delay (file.delete.delay.ms) ends at {moment(facts.due_ms)}"
     return None
+
+
+def _why_needed(facts: LeftoverFacts) -> str | None:
+    """Return why a log may need a ``.deleted`` file of it; None if it does not."""
+    if facts.unknown_because is not None:
+        return f"nobody knows whether the log needs it: {facts.unknown_because}"
+    return _kept_as_only_copy(PurePath(facts.name), facts.only_copy) if facts.only_copy else None
+
+
+def _kept_as_only_copy(path: PurePath, copy: OnlyCopy) -> str:
+    """Return that a log lacks what a ``.deleted`` file has, and how it comes back."""
+    lacks = f"may be the only copy of offsets {copy.first_offset} to {copy.last_offset}, which the log lacks"
+    return f"{lacks}: {bring_back(path, copy)}"
+
+
+def bring_back(path: PurePath, copy: OnlyCopy) -> str:
+    """Return how a ``.deleted`` log, and what waits beside it, become a part of the log again."""
+    if copy.is_restorable:
+        return f"logcleaner restore {path.parent.name} brings it back"
+    also = f", and off those beside it ({', '.join(copy.others)})" if copy.others else ""
+    return (
+        f"while the broker is stopped, take .deleted off its name{also}, and run logcleaner verify --repair "
+        f"{path.parent.name}; or move the file to a safe place"
+    )
+
+
+def only_copy_findings(found: Iterable[tuple[str, OnlyCopy]]) -> Iterator[Finding]:
+    """Yield a finding for each ``.deleted`` log, by its path, that may be the only copy of records."""
+    for path, copy in found:
+        name = PurePath(path).name
+        text = (
+            f"Records are missing: the log lacks offsets {copy.first_offset} to {copy.last_offset}, and {name} has"
+            " them. The next start of the broker deletes it."
+        )
+        how = bring_back(PurePath(path), copy)
+        remedy = f"{how[0].upper()}{how[1:]}."
+        yield Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, text, remedy, offset=copy.first_offset)

@@ -26,15 +26,18 @@ _KINDS_OF_ENTRIES: Final = {
 
 
 class UnseenSegment(LogCleanerError):
-    """A ``.log`` that is no plain file. A broker follows a symlink, and so counts records that we never read."""
+    """A file of a segment, or a snapshot, that is no plain file. A broker follows a symlink, and so counts records,
+    aborted transactions and timestamps that we never read."""
 
     path: Path
     what: str
 
     def __str__(self) -> str:
+        is_log = self.path.suffix == FileKind.LOG or self.path.name.endswith(f"{FileKind.LOG}{FileState.SWAP}")
+        unread, thing = ("its records are not read", "segment") if is_log else ("it is not read", "file")
         return (
-            f"{self.path}: is {self.what}, and its records are not read; the partition is left alone: "
-            f"put the segment itself in its place, as a plain file"
+            f"{self.path}: is {self.what}, and {unread}; the partition is left alone: "
+            f"put the {thing} itself in its place, as a plain file"
         )
 
 
@@ -91,15 +94,15 @@ def list_partition(directory: Path) -> Listing:
     return Listing(directory, tuple(found), tuple(others))
 
 
-def ensure_plain_logs(listing: Listing) -> None:
-    """Refuse a partition with a ``.log`` that is no plain file: what it holds decides over the other segments, too.
+def ensure_plain_files(listing: Listing) -> None:
+    """Refuse a partition in which a file of a segment, or a snapshot, is no plain file.
+
+    What a ``.log`` holds decides over the other segments, too. Without its ``.timeindex`` a segment would be as old as
+    its file, and without its ``.txnindex`` its aborted records would be committed ones.
 
     Raises: UnseenSegment, UnreadableFile.
     """
-    for name in listing.others:
-        parsed = parse_segment_file_name(name)
-        if parsed is None or parsed.kind is not FileKind.LOG or parsed.state not in _STATES_OF_A_LOG:
-            continue
+    for name in strange_files(listing):
         path = listing.directory / name
         try:
             with as_unreadable(path):
@@ -110,6 +113,16 @@ def ensure_plain_logs(listing: Listing) -> None:
             raise
         if not stat.S_ISREG(mode):
             raise UnseenSegment(path, _KINDS_OF_ENTRIES.get(stat.S_IFMT(mode), "a device"))
+
+
+def strange_files(listing: Listing) -> list[str]:
+    """Return the names of segment files and snapshots that were no plain files when they were listed, ``.log`` first.
+
+    Those in a state that is no part of the log, nor becomes one by recovery, are left out.
+    """
+    parsed = ((name, found) for name in listing.others if (found := parse_segment_file_name(name)))
+    strange = [(found.kind is not FileKind.LOG, name) for name, found in parsed if found.state in _STATES_OF_A_LOG]
+    return [name for _, name in sorted(strange)]
 
 
 _STATES_OF_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)

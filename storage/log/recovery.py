@@ -5,7 +5,7 @@ The rules are the broker's own, so that either side may crash anywhere and the o
        undo it.
     2. Every ``.cleaned`` file is worth nothing: delete it.
     3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
-       delete it.
+       delete it. Here we are stricter than the broker: see below.
     4. Take the ``.swap`` suffix off.
     5. An index file without a ``.log``, and a producer snapshot below the first segment, unless it is the newest, are
        what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
@@ -15,6 +15,12 @@ The rules are the broker's own, so that either side may crash anywhere and the o
 
 A torn tail is never cut, and no ``.log`` outside a swap is touched.
 
+A ``.swap`` log that is empty or damaged takes the place of no records. A broker would rename it over them. It is undone
+instead, as if its swap had not begun: an empty one is honest where a group lost all its records, and then the next
+compaction comes to the same. Two things must hold, else the partition is refused and stays as it is: the plain log with
+the records from the swap's base on is there, so that no source is gone (the first goes first), and no ``.deleted`` log
+belongs into a gap above it, where a power loss may have brought the first source back alone.
+
 Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnapshots.
 """
 
@@ -22,16 +28,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
-from storage.log.listing import Listing, ensure_plain_logs, segments_of
+from storage.log.listing import Listing, ensure_plain_files, segments_of
 from storage.names import FileKind, FileState, segment_file_name
 from storage.records import iter_headers, read_batch
-from storage.segment import SegmentFile, reading
+from storage.segment import Segment, SegmentFile, reading
 
 
 class Recovery(NamedTuple):
@@ -61,10 +68,10 @@ class Recovery(NamedTuple):
 def plan_recovery(listing: Listing) -> Recovery:
     """Decide what becomes of the leftovers of one partition.
 
-    Raises: CorruptBatch, UnreadableFile where a ``.swap`` log that is to take the place of another is not whole;
-        UnseenSegment where a ``.log`` is no plain file.
+    Raises: CorruptBatch where a ``.swap`` log is not whole, and a source of it may be gone; UnreadableFile;
+        UnseenSegment where a file is no plain one.
     """
-    ensure_plain_logs(listing)
+    ensure_plain_files(listing)
     recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
     waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
     orphans = tuple(_orphans(recovery.listing, waiting))
@@ -84,11 +91,15 @@ def _of_swaps(listing: Listing) -> Recovery:
     swaps = listing.in_state(FileState.SWAP)
     undone = tuple(s for s in swaps if undone_from is not None and s.name.base_offset >= undone_from)
     finished = tuple(s for s in swaps if s not in undone)
+    logs = tuple(s for s in finished if s.name.kind is FileKind.LOG)
+    worthless: tuple[SegmentFile, ...] = ()
+    if logs and _is_worthless(listing, finished):  # its log goes last: without it, index files would take their names
+        undone, worthless, finished = (*undone, *(s for s in finished if s not in logs)), logs, ()
     replaced = _replaced(listing, finished)
-    gone = {file.path for file in (*cleaned, *undone, *replaced)}
+    gone = {file.path for file in (*cleaned, *undone, *worthless, *replaced)}
     return Recovery(
         undone=tuple(file.path for file in undone),
-        unlinks=tuple(file.path for file in (*cleaned, *replaced)),
+        unlinks=tuple(file.path for file in (*cleaned, *worthless, *replaced)),
         renames=tuple((file.path, _plain(file)) for file in finished),
         retired=(),
         listing=_as_recovered(listing, gone, finished),
@@ -137,24 +148,88 @@ def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFi
 
 
 def _replaced(listing: Listing, finished: tuple[SegmentFile, ...]) -> tuple[SegmentFile, ...]:
-    """Return the plain files with a base in the range that the finished swaps cover.
+    """Return the plain files with a base in the range that the finished swaps cover."""
+    covering = segments_of(listing.directory, finished)
+    if not covering:
+        return ()
+    start, end = covering[0].base_offset, max(map(next_offset_of, covering))
+    return tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
 
-    Where a ``.log`` is among them, the swap was not far: what takes its place is verified before it goes.
+
+class HollowSwap(NamedTuple):
+    """A ``.swap`` log that is empty or damaged."""
+
+    path: Path
+    damage: CorruptBatch | None
+    """None if it is empty."""
+    replaced: Path | None
+    """The plain log with records that a broker would put it over, or beside; None if there is none."""
+
+
+def hollow_swaps(listing: Listing) -> list[HollowSwap]:
+    """Return the ``.swap`` logs that are damaged, and the empty ones that stand before records. They are read whole.
+
+    Raises: UnreadableFile.
+    """
+    cleaned = min((file.name.base_offset for file in listing.in_state(FileState.CLEANED)), default=None)
+    found = []
+    for file in listing.in_state(FileState.SWAP):
+        is_due = cleaned is None or file.name.base_offset < cleaned
+        if file.name.kind is FileKind.LOG and is_due:
+            source = _source(listing, file)
+            if (damage := _damage(file)) or (source and not file.size_bytes):
+                found.append(HollowSwap(file.path, damage, source.log.path if source else None))
+    return found
+
+
+def _is_worthless(listing: Listing, finished: tuple[SegmentFile, ...]) -> bool:
+    """Return whether a swap is to be undone, because its log is empty or damaged and its sources are all there.
+
+    Raises: CorruptBatch where its log is damaged, and a source may be gone; UnreadableFile.
     """
     logs = [file for file in finished if file.name.kind is FileKind.LOG]
-    if not logs:
-        return ()
-    start = min(file.name.base_offset for file in logs)
-    end = max(next_offset_of(segment) for segment in segments_of(listing.directory, finished))
-    replaced = tuple(f for f in listing.in_state(FileState.PLAIN) if start <= f.name.base_offset < end)
-    if any(file.name.kind is FileKind.LOG for file in replaced):
-        for file in logs:
+    replaced = [file for file in _replaced(listing, finished) if file.name.kind is FileKind.LOG]
+    sources = [source for log in logs if (source := _source(listing, log))]
+    retired = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
+    if not (replaced or sources or any(log.name.base_offset in retired for log in logs)):
+        return False
+    damage = next((damage for log in logs if (damage := _damage(log))), None)
+    if damage is None:
+        hollow = next((log for log in logs if _source(listing, log) and not log.size_bytes), None)
+        if hollow is None:
+            return False
+        damage = CorruptBatch(hollow.path, 0, "the file is empty, and would take the place of records")
+    if len(logs) > 1 or not sources or _fills_a_gap(listing, retired, logs[0].name.base_offset):
+        raise damage
+    if logs[0].size_bytes:
+        for file in {file.path: file for file in (*replaced, *(source.log for source in sources))}.values():
             _verify(file)
-    return replaced
+    return True
+
+
+def _source(listing: Listing, swap: SegmentFile) -> Segment | None:
+    """Return the plain segment that has records from the base of a swap on, and begins there or below."""
+    below = [segment for segment in listing.segments if segment.base_offset <= swap.name.base_offset]
+    return below[-1] if below and next_offset_of(below[-1]) > swap.name.base_offset else None
+
+
+def _fills_a_gap(listing: Listing, retired: Collection[int], base_offset: int) -> bool:
+    """Return whether a log that waits as ``.deleted`` belongs between two plain segments, above a base offset."""
+    ends = [(segment, next_offset_of(segment)) for segment in listing.segments if segment.base_offset >= base_offset]
+    gaps = [(end, above.base_offset) for (_, end), (above, _) in pairwise(ends)]
+    return any(start <= base < end for base in retired if base > base_offset for start, end in gaps)
+
+
+def _damage(log: SegmentFile) -> CorruptBatch | None:
+    try:
+        _verify(log)
+    except CorruptBatch as error:
+        return error
+    return None
 
 
 def _verify(log: SegmentFile) -> None:
-    """Read all of a ``.swap`` log. Raises: CorruptBatch, UnreadableFile."""
+    """Read all of a log. Raises: CorruptBatch, UnreadableFile."""
     with reading(log.path) as descriptor:
         headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
         for found in headers:

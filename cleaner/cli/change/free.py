@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import tell_overrides
+from cleaner.cli.naming import tell_misnamed, tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
@@ -96,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
         if rescued.plan.has_work or rescued.outcome.swept_bytes:
             tell("free unlinks files at once: restore cannot bring them back")
     _tell_short(args, rescued)
+    tell_misnamed(loaded, rescued.plan, is_dry=args.dry_run)
     tell_guards(rescued.plan, is_dry=args.dry_run)
     ran = Ran(rescued.plan, rescued.outcome, started_ms)
     tell_metrics(cleaner, loaded.settings, ran.plan.request, missing, ran)

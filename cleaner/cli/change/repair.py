@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic as stopwatch
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
+from cleaner.cli.confirming import add_danger_arguments, ask, confirm_force_lock, needs_answer
 from cleaner.cli.exit_status import ExitStatus, complain
 from cleaner.cli.opening import open_cleaner
+from cleaner.cli.screen.views import quiet_view
 from cleaner.cli.showing import hold_failures, show
+from cleaner.cli.stopping import stopping_on_signals
 from cleaner.cli.waiting import Waiting
 from storage.errors import InvalidConfig
 from storage.names import parse_topic_partition
@@ -19,12 +24,24 @@ from storage.names import parse_topic_partition
 if TYPE_CHECKING:
     from cleaner.engine.checking.checked import Checked, CheckRequest
     from cleaner.engine.means import Means
-    from cleaner.engine.repair.repairing import Repairs
+    from cleaner.engine.repair.repairing import RepairRequest, Repairs
     from cleaner.events import EventLog
     from policies.checking.repairs import RepairKind
     from storage.log_dir import LogDir
 
-Checking = Callable[[argparse.Namespace, Sequence["LogDir"], "CheckRequest"], "Checked | ExitStatus"]
+_UNCHANGED: Final = "nothing was mended"
+_NOTHING_MENDED: Final = f"{_UNCHANGED}; every file is as it was"
+
+
+class Checking(Protocol):
+    """Carries a check out; returns an exit status if a signal ended it."""
+
+    def __call__(
+        self, args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest, *, keeps_notes: bool = False
+    ) -> Checked | ExitStatus:
+        """Check log dirs. Arguments: as of ``cleaner.cli.look.verify.check``."""
+
+
 _DERIVED: Final = "derived"
 KINDS: Final = (_DERIVED, "topic-id", "zero-tail")
 """The repairs that people name. The first is that of a bare ``--repair``."""
@@ -76,6 +93,17 @@ def check_repair_usage(args: argparse.Namespace) -> None:
         raise InvalidConfig(option, None, "a check changes nothing: it goes with --repair only")
 
 
+@contextmanager
+def before_repairs() -> Iterator[None]:
+    """Say of a Ctrl-C that nothing was mended yet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")  # behind a question, or a ^C
+        complain(_NOTHING_MENDED)
+        raise
+
+
 class _Ended(Exception):
     """A signal ended the check."""
 
@@ -97,22 +125,30 @@ def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: C
     """
     from cleaner.events import EventLog, format_of
     from cleaner.report.checking.verified import VerifyReport
+    from cleaner.report.page import counted
 
     confirm_force_lock(args)
-    confirm(args, _danger(args))
+    is_asked = needs_answer(args, _danger(args))
     args.log_dir = [log_dir.path for log_dir in log_dirs]
     listener = EventLog(args.verbose, format_of(args.log_format))
     hold_failures(listener, as_json=args.json)
     began_seconds = stopwatch()
     try:
-        repairs = _repaired(args, request, checking, listener)
+        with before_repairs():
+            run = _Run(args, request, checking, listener)
+        repairs, signalled = run.repairs(is_asked=is_asked)
     except _Ended as ended:
+        complain(_NOTHING_MENDED)
         return ended.status
     report = VerifyReport(repairs.checked, stopwatch() - began_seconds, repairs)
-    told = show(report, as_json=args.json, pager=args.pager and args.dry_run)
+    told = show(report, as_json=args.json, view=quiet_view(args), pager=args.pager and args.dry_run)
     listener.release_failures(told)
     for problem in repairs.checked.problems:
         complain(problem)
+    if signalled:
+        done = f"{counted(repairs.done, 'file')} {'was' if repairs.done == 1 else 'were'} mended before that"
+        complain(f"interrupted: {done}, and the rest is as it was" if repairs.done else f"interrupted: {_UNCHANGED}")
+        return signalled
     return _status(repairs)
 
 
@@ -121,21 +157,87 @@ def _danger(args: argparse.Namespace) -> str:
     return f"--repair replaces damaged files{cuts}; what it replaces waits as .deleted"
 
 
-def _repaired(args: argparse.Namespace, request: CheckRequest, checking: Checking, listener: EventLog) -> Repairs:
-    from cleaner.engine.repair.repairing import RepairRequest, plan_of, repair_log_dirs
+class _Run:
+    """One run: it plans, asks where it must, and mends."""
 
-    def check(log_dirs: Sequence[LogDir], asked: CheckRequest, _: Means) -> Checked:
-        checked = checking(args, log_dirs, asked)
+    def __init__(self, args: argparse.Namespace, request: CheckRequest, checking: Checking, listener: EventLog) -> None:
+        from cleaner.engine.repair.repairing import RepairRequest
+
+        self._args, self._checking = args, checking
+        self._wanted = RepairRequest(request, _kinds(args.repair))
+        self._waiting = Waiting()
+        self._signals: list[int] = []
+        self._cleaner = open_cleaner(args, listener, patience=self._waiting).cleaner
+
+    def repairs(self, *, is_asked: bool) -> tuple[Repairs, int]:
+        """Return what was mended, or would be, and the exit status of a signal that came meanwhile, else 0.
+
+        Args:
+            is_asked: plan without locks, show the plan, and ask. Then only what was shown is mended.
+
+        Raises: NotConfirmed, LogDirLocked, _Ended.
+        """
+        from cleaner.engine.repair.repairing import plan_of
+
+        if not is_asked and not self._args.dry_run:
+            return self._mended(self._wanted)
+        with before_repairs():
+            plan = plan_of(self._cleaner.opened(), self._wanted, partial(self._check, keeps_notes=is_asked))
+            if not is_asked or not plan.repairable:
+                return plan, 0
+            self._ask(plan)
+        repairs, signalled = self._mended(self._wanted._replace(shown=frozenset(plan.repairable)))
+        if not signalled:
+            _tell_sound(plan, repairs)
+        return repairs, signalled
+
+    def _mended(self, wanted: RepairRequest) -> tuple[Repairs, int]:
+        from cleaner.engine.repair.repairing import repair_log_dirs
+        from storage.lock import LogDirLocked
+
+        with stopping_on_signals(self._cleaner) as self._signals:
+            self._waiting.stopping = lambda: bool(self._signals)
+            try:
+                with self._cleaner.locked() as opened:
+                    repairs = repair_log_dirs(opened, wanted, self._check)
+            except LogDirLocked:
+                if self._signals:
+                    raise _Ended(self._signalled) from None
+                raise
+        return repairs, self._signalled if self._signals else 0
+
+    @property
+    def _signalled(self) -> ExitStatus:
+        return ExitStatus(128 + self._signals[0])
+
+    def _check(
+        self, log_dirs: Sequence[LogDir], asked: CheckRequest, _: Means, *, keeps_notes: bool = False
+    ) -> Checked:
+        if self._signals:
+            raise _Ended(self._signalled)
+        checked = self._checking(self._args, log_dirs, asked, keeps_notes=keeps_notes)
         if isinstance(checked, ExitStatus):
             raise _Ended(checked)
         return checked
 
-    wanted = RepairRequest(request, _kinds(args.repair))
-    cleaner = open_cleaner(args, listener, patience=Waiting()).cleaner
-    if args.dry_run:
-        return plan_of(cleaner.opened(), wanted, check)
-    with cleaner.locked() as opened:
-        return repair_log_dirs(opened, wanted, check)
+    def _ask(self, plan: Repairs) -> None:
+        """Show what would be mended, and ask. Raises: NotConfirmed."""
+        from cleaner.report.page import counted
+
+        complain(f"--repair would mend {counted(len(plan.repairable), 'file')}:")
+        for result in plan.results:
+            repair = result.planned.repair
+            if repair.is_repairable:
+                complain(f"{repair.target.kind.value}: {repair.target.path}: {repair.text}")
+        ask(f"{_danger(self._args)}. Go on?")
+
+
+def _tell_sound(plan: Repairs, repairs: Repairs) -> None:
+    """Tell of the files that were to be mended, and that the check under the locks found sound."""
+    for path in sorted(
+        {shown.path for shown in plan.repairable} - {r.planned.repair.target.path for r in repairs.results}
+    ):
+        complain(f"{path}: changed since you were asked, and needs no repair by now")
 
 
 def _kinds(asked: Sequence[str]) -> frozenset[RepairKind]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cleaner.cli.confirming import add_danger_arguments
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
+from cleaner.cli.screen.views import add_quiet_argument, quiet_view
 from cleaner.cli.showing import show
 from storage.errors import Corrupt, InvalidConfig
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="read the headers of all batches, not only of 64 MiB a partition"
     )
+    add_quiet_argument(parser)
     add_log_dir_arguments(parser)
     sweeping = parser.add_argument_group("sweep")
     sweeping.add_argument(
@@ -64,8 +66,9 @@ def run(args: argparse.Namespace) -> int:
                             "goes with --sweep: without it, doctor changes nothing")  # fmt: skip
     from cleaner.report.doctor.diagnosis import DoctorReport
 
+    view = quiet_view(args)
     found, is_all = _diagnosis(args)
-    show(DoctorReport(found), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
+    show(DoctorReport(found), as_json=args.json, view=view, pager=args.pager)
     if found.damages:
         return ExitStatus.DAMAGED
     return ExitStatus.DONE if is_all else ExitStatus.FAILED

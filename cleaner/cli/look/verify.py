@@ -6,17 +6,18 @@ import argparse
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic as stopwatch
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cleaner.cli.change.repair import add_repair_arguments, check_repair_usage, run_repairs
+from cleaner.cli.change.repair import add_repair_arguments, before_repairs, check_repair_usage, run_repairs
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_partition, check_topics
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.screen.views import add_quiet_argument, quiet_view
 from cleaner.cli.showing import show
 from cleaner.cli.values import at_least_one, bytes_per_second
 from cleaner.journald import Level
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--notes", type=Path, metavar="FILE", help="keep the notes for --resume in this file, and not in the cache"
     )
     add_repair_arguments(parser)
+    add_quiet_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.verify/1")
 
 
@@ -90,15 +92,18 @@ def run(args: argparse.Namespace) -> int:
     from storage.kernels import check_usable
 
     check_repair_usage(args)
-    log_dirs, request = _asked(args)
-    check_usable()
+    view = quiet_view(args)
+    with before_repairs() if args.repair else nullcontext():
+        log_dirs, request = _asked(args)
+        check_usable()
     if args.repair:
         return run_repairs(args, log_dirs, request, check)
     began_seconds = stopwatch()
     checked = check(args, log_dirs, request)
     if isinstance(checked, ExitStatus):
         return checked
-    show(VerifyReport(checked, stopwatch() - began_seconds), as_json=args.json, pager=args.pager)
+    report = VerifyReport(checked, stopwatch() - began_seconds)
+    show(report, as_json=args.json, view=view, pager=args.pager)
     for problem in checked.problems:
         complain(problem)
     if checked.is_damaged:
@@ -106,8 +111,17 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.FAILED if checked.problems else ExitStatus.DONE
 
 
-def check(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest) -> Checked | ExitStatus:
-    """Check log dirs with progress, notes and signals. Return an exit status if a signal ended the check."""
+def check(
+    args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest, *, keeps_notes: bool = False
+) -> Checked | ExitStatus:
+    """Check log dirs with progress, notes and signals. Return an exit status if a signal ended the check.
+
+    Args:
+        args: of ``verify``.
+        log_dirs: that are checked.
+        request: what of them is checked.
+        keeps_notes: another check follows at once, and goes by the notes of this one.
+    """
     from cleaner.engine.checking.checking import check_log_dirs
     from cleaner.engine.means import Means, Stopped
     from policies.config.policy import BrokerPolicy
@@ -121,10 +135,15 @@ def check(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRe
         try:
             checked = check_log_dirs(log_dirs, request, means, notes)
         except Stopped:
+            checked = None
+        if checked is None or came:  # or all was read when the signal came
             how = "the same command with --resume goes on from here" if notes else "nothing was noted to go on from"
             complain(f"interrupted: {how}")
             return ExitStatus.SIGINT if came[0] == signal.SIGINT else ExitStatus.SIGTERM
-        forget()
+        if not keeps_notes:
+            forget()
+        elif notes:
+            args.resume = True
         return checked
 
 

@@ -16,7 +16,7 @@ def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
         group: of options.
         what: the report lists, such as ``topics``.
     """
-    group.add_argument("-q", "--quiet", action="store_true", help="report the totals alone")
+    add_quiet_argument(group)
     group.add_argument(
         "--sort",
         choices=[sort.value for sort in Sort],
@@ -27,9 +27,19 @@ def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
     )
 
 
-def view_of(args: argparse.Namespace) -> View:
-    """Return what the options say. Raises: InvalidConfig for ``-q`` with ``-v``."""
+def add_quiet_argument(group: argparse._ActionsContainer) -> None:
+    """Add ``-q`` alone, to a command whose report is no list to sort."""
+    group.add_argument("-q", "--quiet", action="store_true", help="report the totals alone")
+
+
+def quiet_view(args: argparse.Namespace) -> View:
+    """Return what ``-q`` and ``-v`` say. Raises: InvalidConfig for both."""
     if args.quiet and args.verbose:
         raise InvalidConfig("--quiet", None, "does not go with --verbose")
+    return View(args.verbose > 0, args.quiet)
+
+
+def view_of(args: argparse.Namespace) -> View:
+    """Return what the options say. Raises: InvalidConfig for ``-q`` with ``-v``."""
     sort = Sort(args.sort) if args.sort else None
-    return View(args.verbose > 0, args.quiet, sort, args.limit)
+    return quiet_view(args)._replace(sort=sort, limit=args.limit)

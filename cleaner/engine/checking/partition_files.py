@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cleaner.engine.checking.hollow import hollow_swap_facts
 from cleaner.engine.checking.witnesses import strange_logs, tails_of, without_log
 from policies.checking.facts import (
     EpochStretch,
@@ -24,10 +25,11 @@ from policies.checking.of_files import file_findings, missing_findings
 from policies.checking.of_log_dir import gap_findings, partition_name_findings
 from policies.checking.of_missing import missing_record_findings
 from policies.checking.of_producers import SnapshotEntry, Snapshots, snapshot_findings
+from policies.checking.of_swaps import swap_findings
 from policies.checking.of_transactions import transaction_findings
 from policies.checking.remedies import REBUILD
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
-from storage.log.listing import Listing
+from storage.log.listing import Listing, strange_files
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition
@@ -108,6 +110,10 @@ def partition_findings(
     else:
         found += [*of_epochs, *transaction_findings(log), *of_snapshots]
         found += _loss_findings(log, listing, facts, circumstances) or _gap_findings(log, circumstances, snapshots)
+    unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
+    found = [one for one in found if one.path not in unread]
+    if not circumstances.is_live:
+        found += swap_findings(hollow_swap_facts(listing))
     found += partition_name_findings(log.directory, listing.others, _orphans(listing), name)
     return found
 

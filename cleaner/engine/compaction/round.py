@@ -33,7 +33,7 @@ from policies.reasons import Reason
 from policies.retain import AbortedTransaction, new_delete_horizon_ms
 from storage.arrays import Words
 from storage.kernels.bitmap import count_bits
-from storage.log.listing import Listing, ensure_plain_logs
+from storage.log.listing import Listing, ensure_plain_files
 from storage.log.producer_state import ProducerState
 from storage.log_dir import read_file
 from storage.names import FileKind
@@ -85,7 +85,7 @@ def round_of(
     """
     facts, compaction = partition.facts, partition.compaction
     assert compaction is not None
-    ensure_plain_logs(listing)
+    ensure_plain_files(listing)
     segments = tuple(check_unchanged(listing.segments, compaction.segments))
     producers = producer_state_of(facts, listing, request.now_ms, means)
     return Round(

@@ -13,8 +13,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
+from cleaner.engine.doctor.only_copies import only_copies
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
@@ -23,6 +25,7 @@ from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.space.account import FileSystemAccount
 from cleaner.engine.undo_notes import RenameTimes, rename_times
 from cleaner.errors import told
+from policies.checking.of_missing import EmptiedSegment
 from policies.checking.shapes.diagnosis import Diagnosis, diagnose
 from policies.checking.shapes.symptoms import (
     NOT_WALKED,
@@ -274,7 +277,14 @@ class _Eyes:
             len(due),
             sum(due),
             _lost_segments(listing),
+            tuple(self._emptied(listing, noted.log_start or 0)),
+            () if self._is_live else tuple(hollow_swap_facts(listing)),
+            () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
         )
+
+    def _emptied(self, listing: Listing, log_start_offset: int) -> Iterator[EmptiedSegment]:
+        is_closed = self._checkpoints.was_clean and not self._is_live
+        return emptied_segments(listing, log_start_offset, with_last=is_closed)
 
     def remote(self) -> Iterator[RemoteMetadata]:
         """Yield what the partition says of remote storage; nothing if it says nothing, or is too large to be read."""

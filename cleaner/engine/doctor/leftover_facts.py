@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from cleaner.engine.doctor.only_copies import only_copy
 from cleaner.engine.journal import read_entries
-from cleaner.engine.leftovers import due_ms
+from cleaner.engine.leftovers import due_ms, is_journalled
 from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.undo_notes import rename_times
 from policies.checking.sweeping import LeftoverFacts, LeftoverKind, SweepAct
 from policies.config.config_layers import ConfigLayers
 from storage.directory import opened
-from storage.errors import as_unreadable
+from storage.errors import LogCleanerError, as_unreadable
 from storage.log_dir import LogDir
 from storage.names import (
     DirState,
@@ -78,9 +79,16 @@ def _file(log_dir: LogDir, name: str, parsed: PartitionDirName, status: os.stat_
         return LeftoverFacts(name, LeftoverKind.OTHER)
     topic_partition = parsed.topic_partition
     times = rename_times(log_dir.path, {topic_partition})[topic_partition]
-    due = due_ms(listed(path.parent, path.name, segment_file, status), delay_ms, times)
-    is_held = topic_partition in log_dir.holds()
-    return LeftoverFacts(name, LeftoverKind.DELETED_FILE, status.st_size, 1, due, is_held)
+    file = listed(path.parent, path.name, segment_file, status)
+    due, is_held = due_ms(file, delay_ms, times), topic_partition in log_dir.holds()
+    facts = LeftoverFacts(name, LeftoverKind.DELETED_FILE, status.st_size, 1, due, is_held)
+    try:
+        copy = only_copy(log_dir, topic_partition, file)
+    except LogCleanerError as error:
+        return facts._replace(unknown_because=str(error))
+    if copy is not None:
+        copy = copy._replace(is_restorable=is_journalled(file, times))
+    return facts._replace(only_copy=copy)
 
 
 def _directory(

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.checking.witnesses import strange_logs
 from cleaner.engine.repair.deriving import Deriving, in_order
 from cleaner.engine.repair.kept import is_kept_already, kept_name
 from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
@@ -21,7 +20,7 @@ from storage.checkpoints import CorruptCheckpoint, format_partition_metadata
 from storage.directory import status_of
 from storage.errors import LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs
-from storage.log.listing import Listing, list_partition
+from storage.log.listing import Listing, list_partition, strange_files
 from storage.log.producer_state import ProducerState
 from storage.log.read import last_offset_entry
 from storage.log.rebuild import RebuildTerms, rebuild_segment, with_due_offsets
@@ -128,8 +127,8 @@ class _Partition:
         """Return why nothing of the partition may be touched; None if it may be."""
         if self._listing.needs_recovery:
             return "an interrupted compaction left files here: run logcleaner clean, which recovers first"
-        if strange := strange_logs(self._listing):
-            return f"{strange[0]} is no plain file, so nobody knows which batches the log has"
+        if strange := strange_files(self._listing):
+            return f"{strange[0]} is no plain file, so nobody knows what a broker finds there"
         return exemption_from_repairs(self._policy)
 
     def plan(self, target: Target) -> PlannedRepair:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.journal import Journal
@@ -19,8 +19,16 @@ from policies.checking.repairs import RepairKind, targets_of
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 
+_UNSHOWN: Final = "it needs this only since you were asked, so it was left; the same command shows it"
 Check = Callable[[Sequence[LogDir], CheckRequest, Means], Checked]
 """Finds what is wrong in log dirs."""
+
+
+class Shown(NamedTuple):
+    """A repair as a person was shown it."""
+
+    path: str
+    kind: RepairKind
 
 
 class RepairRequest(NamedTuple):
@@ -29,6 +37,8 @@ class RepairRequest(NamedTuple):
     check: CheckRequest
     """What is checked: only files that it finds wrong are mended."""
     kinds: frozenset[RepairKind]
+    shown: frozenset[Shown] | None = None
+    """The repairs that a person was shown, and agreed to; None for all that may be done."""
 
 
 class RepairResult(NamedTuple):
@@ -47,6 +57,19 @@ class Repairs:
     checked: Checked
     results: tuple[RepairResult, ...]
     dry_run: bool
+    interrupted: bool = False
+    """Whether a signal ended the repairs: what is not among the results was not looked at."""
+
+    @property
+    def repairable(self) -> tuple[Shown, ...]:
+        """The repairs that may be done."""
+        planned = (result.planned.repair for result in self.results)
+        return tuple(Shown(one.target.path, one.target.kind) for one in planned if one.is_repairable)
+
+    @property
+    def done(self) -> int:
+        """The number of files that were mended."""
+        return sum(result.is_done for result in self.results)
 
     @property
     def remaining(self) -> tuple[Finding, ...]:
@@ -54,7 +77,7 @@ class Repairs:
         mended = {
             result.planned.repair.target.path
             for result in self.results
-            if result.planned.repair.is_repairable and not result.error
+            if (result.planned.repair.is_repairable if self.dry_run else result.is_done)
         }
         return tuple(finding for finding in self.checked.findings if finding.path not in mended)
 
@@ -87,9 +110,14 @@ def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -
     """Carry out the repairs that may be done. The caller holds the locks. Arguments and errors as for ``plan_of``."""
     request = request._replace(check=replace(request.check, is_locked_by_us=True))
     checked, planned = _planned(opened, request, check)
+    results: list[RepairResult] = []
     with ExitStack() as journals:
-        repairing = _Repairing(opened.means, journals)
-        return Repairs(checked, tuple(repairing.result(one) for one in planned), dry_run=False)
+        repairing = _Repairing(opened.means, journals, request.shown)
+        for one in planned:
+            if opened.means.stopping():
+                break
+            results.append(repairing.result(one))
+    return Repairs(checked, tuple(results), dry_run=False, interrupted=opened.means.stopping())
 
 
 def _planned(opened: OpenLogDirs, request: RepairRequest, check: Check) -> tuple[Checked, Iterator[PlannedRepair]]:
@@ -99,15 +127,18 @@ def _planned(opened: OpenLogDirs, request: RepairRequest, check: Check) -> tuple
 
 
 class _Repairing:
-    def __init__(self, means: Means, journals: ExitStack) -> None:
-        self._means, self._closing = means, journals
+    def __init__(self, means: Means, journals: ExitStack, shown: Collection[Shown] | None) -> None:
+        self._means, self._closing, self._shown = means, journals, shown
         self._journals: dict[Path, Journal] = {}
 
     def result(self, planned: PlannedRepair) -> RepairResult:
         """Carry out a repair if it may be done, and return what became of it."""
-        may_begin = planned.repair.is_repairable and not self._means.stopping()
-        result = RepairResult(planned._replace(content=None))
-        return self._attempt(planned, result) if may_begin else result
+        result, target = RepairResult(planned._replace(content=None)), planned.repair.target
+        if not planned.repair.is_repairable:
+            return result
+        if self._shown is not None and Shown(target.path, target.kind) not in self._shown:
+            return result._replace(error=_UNSHOWN)
+        return self._attempt(planned, result)
 
     def _journal(self, log_dir: Path) -> Journal:
         if log_dir not in self._journals:

@@ -13,7 +13,7 @@ from policies.restoring import DeletionFacts, Restoration, RestoreFacts, belongs
 from storage.checkpoints import LeaderEpochEntry, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs
-from storage.log.listing import Listing, ensure_plain_logs, list_partition
+from storage.log.listing import Listing, ensure_plain_files, list_partition
 from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir, Offsets, TopicIds
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileState, TopicPartition
@@ -96,7 +96,7 @@ def _result(
     try:
         if isinstance(listing, LogCleanerError):
             raise listing
-        ensure_plain_logs(listing)
+        ensure_plain_files(listing)
         epochs = read_leader_epochs(listing.directory)
     except LogCleanerError as error:
         return RestoreResult(topic_partition, str(log_dir), None, str(error))

@@ -26,20 +26,20 @@ def repair_document(result: RepairResult) -> dict[str, Any]:
 
 def tell_repairs(page: Page, repairs: Repairs) -> None:
     """Add a line for each file that was to be mended, and the sum."""
-    for result in repairs.results:
+    for result in () if page.view.summary_only else repairs.results:
         repair = result.planned.repair
         page.line(f"{_word(result, repairs)} {repair.target.path}", indent=2, hanging=2)
         page.line(f"{repair.text[0].upper()}{repair.text[1:]}.", indent=4)
         if result.error:
             page.line(f"FAILED: {result.error}", "red", indent=4)
-    if repairs.results:
+    if repairs.results and not page.view.summary_only:
         page.line()
     done = sum(1 for r in repairs.results if (r.planned.repair.is_repairable if repairs.dry_run else r.is_done))
     would = "would be" if repairs.dry_run else "were" if done != 1 else "was"
     left = len(repairs.remaining)
     remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"
     page.line(f"{counted(done, 'file')} {would} mended; {counted(left, 'finding')} {remain}.")
-    if others := _not_asked_for(repairs):
+    if not repairs.interrupted and (others := _not_asked_for(repairs)):
         page.line(f"Not asked for, and may mend more: {', '.join(f'--repair={kind}' for kind in others)}.")
     if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
         page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")

@@ -51,7 +51,8 @@ class VerifyReport:
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the findings, worst first, and the sum."""
         checked = self.checked
-        tell_findings(page, checked.findings)
+        if not page.view.summary_only:
+            tell_findings(page, checked.findings)
         if self.repairs:
             tell_repairs(page, self.repairs)
         read_bytes = checked.size_bytes - checked.noted_bytes

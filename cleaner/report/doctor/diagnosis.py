@@ -53,7 +53,7 @@ class DoctorReport:
 
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield a paragraph for each finding below a heading for each harm, the sum, and the next step."""
-        findings = self.diagnosis.findings
+        findings = () if page.view.summary_only else self.diagnosis.findings
         base = os.path.commonpath(self.diagnosis.log_dirs) if len(self.diagnosis.log_dirs) == 1 else ""
         for harm, of_harm in groupby(findings, lambda finding: finding.harm):
             page.line(f"{_HEADINGS[harm]}:", "bold red" if harm < Harm.SLOW_START else "bold")

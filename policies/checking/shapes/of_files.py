@@ -7,10 +7,13 @@ from typing import Final
 
 from policies.checking.facts import EpochStretch, Standing
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.checking.of_epochs import EpochStart, is_lost, lost_finding
+from policies.checking.of_epochs import EpochStart, cut_entry, forgotten_start_finding, is_lost, lost_finding
+from policies.checking.of_missing import emptied_findings
+from policies.checking.of_swaps import swap_findings
 from policies.checking.of_tails import tail_finding
 from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED
 from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
+from policies.checking.sweeping import only_copy_findings
 from policies.explaining.words import counted, size
 from policies.reasons import moment
 from storage.names import LEADER_EPOCH_CHECKPOINT
@@ -36,7 +39,10 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             FindingCode.OFFSET_OVERFLOW, Harm.SLOW_START, segment.path, text, SPLIT_BY_ITSELF, None,
             segment.last_offset, "KAFKA-6264",
         )  # fmt: skip
-    if seen.unfinished_files and not seen.is_live:
+    yield from emptied_findings(seen.emptied)
+    yield from only_copy_findings(seen.only_copies)
+    yield from swap_findings(seen.hollow_swaps)
+    if seen.unfinished_files and not seen.is_live and not seen.hollow_swaps:
         files = counted(seen.unfinished_files, ".swap or .cleaned file")
         text = f"A compaction was interrupted: {files} wait to be put in, or thrown away."
         remedy = "Leave them: the next start of the broker, or the next clean, finishes or undoes the compaction."
@@ -58,15 +64,21 @@ def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     entries = [EpochStart(*entry) for entry in seen.leader_epochs or ()]
     if seen.error is not None:
         return
-    glances = [g for g in seen.glances if g.first_offset is not None and g.first_epoch > NO_EPOCH]
+    stretches = [
+        EpochStretch(glance.first_epoch, glance.first_offset, glance.first_offset, 0)
+        for glance in seen.glances
+        if glance.first_offset is not None and glance.first_epoch > NO_EPOCH
+    ]
     if seen.is_live:
-        glances = glances[:-1]  # a broker writes the file a moment later than the batch
-    for glance in glances:
-        assert glance.first_offset is not None
-        if is_lost(EpochStretch(glance.first_epoch, glance.first_offset, glance.first_offset, 0), entries, start):
-            path, newest = f"{seen.path}/{LEADER_EPOCH_CHECKPOINT}", entries[-1].epoch if entries else None
-            yield lost_finding(path, glance.first_epoch, glance.first_offset, newest)
-            return
+        stretches = stretches[:-1]  # a broker writes the file a moment later than the batch
+    path = f"{seen.path}/{LEADER_EPOCH_CHECKPOINT}"
+    if (cut := cut_entry(stretches, entries, seen.noted.log_start or 0)) is not None:
+        if seen.was_clean and not seen.is_live:  # else the checkpoint may be older than the entries
+            yield forgotten_start_finding(path, cut)
+        return
+    lost = next((one for one in stretches if is_lost(one, entries, start)), None)
+    if lost is not None:
+        yield lost_finding(path, lost.epoch, lost.first_offset, entries[-1].epoch if entries else None)
 
 
 def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:

@@ -8,6 +8,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from policies.checking.of_log_dir import MetaProperties
+from policies.checking.of_missing import EmptiedSegment
+from policies.checking.of_swaps import HollowSwapFacts
+from policies.checking.sweeping import OnlyCopy
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
 from policies.starting.lost import LostPartition
@@ -140,6 +143,11 @@ class PartitionSymptoms:
     deleted_bytes: int = 0
     lost_segments: tuple[int, ...] = ()
     """The base offsets of index files without a ``.log``, ascending."""
+    emptied: tuple[EmptiedSegment, ...] = ()
+    """The segments in front of others that lost all their records."""
+    hollow_swaps: tuple[HollowSwapFacts, ...] = ()
+    only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
+    """The ``.deleted`` logs that may be the only copy of records, by their paths."""
 
     @property
     def facts(self) -> PartitionFacts | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 from cleaner.cli import main as command_line
 from cleaner.cli.change.repair import KINDS
+from cleaner.engine.repair.mending import mend
+from cleaner.engine.repair.observing import plan_repairs
 from policies.checking.findings import RepairGroup
 from storage.filesystem import FileSystem
 from storage.log.producer_state import parse_snapshot
@@ -25,6 +29,17 @@ def run(*words: object) -> int:
 
 def said(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, word: str = "y", meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Have the questions of the command come to a terminal, and somebody answer them after a while."""
+
+    def answer() -> str:
+        meanwhile()
+        return f"{word}\n"
+
+    monkeypatch.setattr("cleaner.cli.confirming._on_a_terminal", lambda: True)
+    monkeypatch.setattr("sys.stdin.readline", answer, raising=False)
 
 
 @pytest.fixture
@@ -59,6 +74,110 @@ def test_repair_needs_a_yes_and_then_verify_is_silent(log_dir: Path, capsys: pyt
     assert {one["code"] for one in said(capsys)["findings"]} == {"CHECKPOINT_STALE"}, "partitions that are not here"
     logs = [path for path in before if path.suffix == ".log"]
     assert {path: path.read_bytes() for path in logs} == {path: before[path] for path in logs}
+
+
+def test_the_question_names_every_file_and_no_changes_nothing(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: path.read_bytes() for path in log_dir.glob("*/*")}
+    assert run("verify", "--repair", "--dry-run", "--json", "--log-dir", log_dir) == 0
+    would = [one["path"] for one in said(capsys)["repairs"] if one["code"] == "REPAIRABLE"]
+    answering(monkeypatch, "n")
+    assert run("verify", "--repair", "--log-dir", log_dir) == 5
+    told = capsys.readouterr()
+    assert f"--repair would mend {len(would)} files:" in told.err
+    assert all(path in told.err for path in would)
+    assert "index: " in told.err
+    assert told.out == ""
+    assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
+    assert not (log_dir / ".lock").exists(), "it was planned without locks"
+
+
+def test_only_what_the_question_named_is_mended(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("verify", "--repair", "--yes", "--log-dir", log_dir)
+    shown, sound, later = (log_dir / name / "leader-epoch-checkpoint" for name in PARTITIONS)
+    whole = sound.read_bytes()
+    for path in (shown, sound):
+        path.with_name(f"{path.name}.deleted").unlink(missing_ok=True)
+        path.write_bytes(b"garbage")
+
+    def meanwhile() -> None:
+        sound.write_bytes(whole)
+        later.write_bytes(b"garbage")
+
+    answering(monkeypatch, "y", meanwhile)
+    capsys.readouterr()
+    assert run("verify", "--repair", "--json", "--log-dir", log_dir) == 1
+    printed = capsys.readouterr()
+    results = {Path(one["path"]): one for one in json.loads(printed.out)["repairs"]}
+    assert results.keys() == {shown, later}
+    assert (results[shown]["repaired"], results[later]["repaired"]) == (True, False)
+    assert "needs this only since you were asked" in results[later]["error"]
+    assert later.read_bytes() == b"garbage"
+    assert f"{sound}: changed since you were asked, and needs no repair by now" in printed.err
+
+
+def test_nothing_is_asked_where_nothing_may_be_mended(
+    samples: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = samples.copy("after", tmp_path / "data", PARTITIONS)
+    answering(monkeypatch, "n")
+    assert run("verify", "--repair", "--log-dir", made) == 0
+    assert "0 files would be mended" in capsys.readouterr().out
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_at_the_question_says_that_nothing_was_mended(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, "", _interrupt)
+    assert run("verify", "--repair", "--log-dir", log_dir) == 130
+    assert "nothing was mended; every file is as it was" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_ctrl_c_between_two_repairs_says_how_many_files_were_mended(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    done: list[object] = []
+
+    def mended(*given: Any) -> None:
+        mend(*given)
+        done.append(given)
+        if len(done) == files:
+            signal.raise_signal(signal.SIGINT)
+
+    def planned(*given: Any) -> Any:
+        if not files:
+            signal.raise_signal(signal.SIGINT)
+        return plan_repairs(*given)
+
+    monkeypatch.setattr("cleaner.engine.repair.repairing.mend", mended)
+    monkeypatch.setattr("cleaner.engine.repair.repairing.plan_repairs", planned)
+    assert run("verify", "--repair", "--yes", "--log-dir", log_dir) == 130
+    printed = capsys.readouterr()
+    was = {0: "nothing was mended", 1: "1 file was mended before that", 3: "3 files were mended before that"}[files]
+    assert f"interrupted: {was}" in printed.err
+    assert len(done) == files
+    assert "Not asked for" not in printed.out
+    monkeypatch.undo()
+    assert run("verify", "--repair", "--yes", "--log-dir", log_dir) == 0
+
+
+def test_quiet_tells_the_sum_alone(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", "-q", "--log-dir", log_dir) == 4
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert run("verify", "-q", "--repair", "-n", "--log-dir", log_dir) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run("doctor", "-q", "--log-dir", log_dir) == 4
+    assert len(capsys.readouterr().out.splitlines()) <= 4
+    for command in ("verify", "doctor"):
+        assert run(command, "-q", "-v", "--log-dir", log_dir) == 2
 
 
 def test_producers_that_no_snapshot_tells_of_come_back(

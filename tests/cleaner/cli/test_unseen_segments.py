@@ -108,3 +108,35 @@ def test_a_restore_leaves_it_alone(log_dir: Path, capsys: pytest.CaptureFixture[
     assert main(["restore", "clicks-0", "--yes", "--log-dir", str(log_dir)]) == 1
     assert f"{path}: is a symlink" in _told(capsys)
     assert sorted(entry.name for entry in clicks.iterdir()) == held
+
+
+def _unseen_file(log_dir: Path, suffix: str) -> Path:
+    path = sorted((log_dir / "orders-0").glob("*.log"))[1].with_suffix(suffix)
+    path.touch()
+    _link(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+@pytest.mark.parametrize("command", CHANGING, ids=" ".join)
+def test_so_does_one_with_an_index_or_a_snapshot_that_is_no_plain_file(
+    command: tuple[str, ...], suffix: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the time index the file time would count for retention; a broker, which follows it, goes by records."""
+    path = _unseen_file(log_dir, suffix)
+    held = _names(log_dir)
+    assert main([*command, "--log-dir", str(log_dir)]) == 1
+    assert f"{path}: is a symlink, and it is not read; the partition is left alone" in _told(capsys)
+    assert _names(log_dir) == held
+
+
+def test_no_repair_makes_anew_what_a_broker_finds_behind_a_symlink(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _unseen_file(log_dir, ".timeindex")
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_bytes(b"garbage")
+    assert main(["verify", "--repair", "--yes", "--log-dir", str(log_dir)]) == 4
+    told = _told(capsys)
+    assert f"{path.name} is no plain file, so nobody knows what a broker finds there" in told
+    assert "INDEX_MISSING" not in told
+    assert path.is_symlink()

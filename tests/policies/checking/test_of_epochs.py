@@ -51,7 +51,6 @@ LOST, WRONG = [FindingCode.EPOCHS_LOST], [FindingCode.EPOCHS_WRONG]
         ([(0, 0), (3, 31)], LOST),
         ([(0, 0), (3, 25)], WRONG),
         ([(0, 0)], LOST),
-        ([(0, 5), (3, 30)], LOST),
         ([(0, 0), (3, 30), (5, 41)], WRONG),
         ([(0, 0), (3, 30), (5, 30)], WRONG),
         ([(-1, 0), (3, 30)], LOST),
@@ -70,7 +69,19 @@ def test_a_checkpoint_agrees_with_every_batch(entries, codes):
 def test_a_checkpoint_begins_at_the_log_start():
     entries = [EpochStart(0, 7), EpochStart(3, 30)]
     assert checkpoint_findings(HEALTHY, entries, 7) == []
-    assert len(checkpoint_findings(HEALTHY, entries, 0)) == 1
+
+
+@pytest.mark.parametrize(("entries", "start"), [([(0, 7), (3, 30)], 0), ([(0, 7), (3, 30)], 5), ([(3, 35)], 0)])
+def test_a_checkpoint_that_begins_within_an_epoch_tells_of_a_log_start_that_is_forgotten(entries, start):
+    (found,) = checkpoint_findings(HEALTHY, [EpochStart(*entry) for entry in entries], start)
+    assert (found.code, found.offset, found.repair) == (FindingCode.EPOCHS_WRONG, entries[0][1], None)
+    assert "makes the deleted records readable again" in found.text
+    assert f" 0 {entries[0][1]}'" in found.remedy
+
+
+def test_a_checkpoint_that_begins_with_a_later_epoch_lost_the_earlier_ones():
+    (found,) = checkpoint_findings(HEALTHY, [EpochStart(3, 30)], 0)
+    assert (found.code, found.repair) == (FindingCode.EPOCHS_LOST, RepairGroup.DERIVED)
 
 
 def test_where_a_broker_was_killed_the_log_start_may_be_older_than_the_entries():

@@ -7,7 +7,7 @@ import pytest
 from storage.errors import CorruptBatch, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log.listing import UnseenSegment, list_partition
-from storage.log.recovery import plan_recovery, recover
+from storage.log.recovery import hollow_swaps, plan_recovery, recover
 from tests.faults import after_power_loss, crashes
 from tests.partition_dirs import PartitionDir, file_names, keyed, records_in
 
@@ -102,10 +102,11 @@ def test_swap_below_an_unfinished_one_is_finished_and_the_one_above_undone(direc
     assert b"9" not in [record.value for record in records_in(directory)]
 
 
-def test_swap_of_a_group_that_lost_all_replaces_its_first_source(directory):
-    move(directory, ".cleaned", ".swap")
-    (directory / name(0, ".log.swap")).write_bytes(b"")
-    assert recovered_offsets(directory) == [10, 11, 20]
+def test_swap_of_a_group_that_lost_all_takes_the_place_of_sources_that_are_gone(directory):
+    empty_swap(directory)
+    retire_sources(directory)
+    assert recovered_offsets(directory) == [20]
+    assert name(0, ".log") in file_names(directory)
 
 
 def test_plan_of_a_recovery_shows_the_log_as_it_will_be_and_changes_nothing(directory):
@@ -127,9 +128,22 @@ def test_unreadable_swap_log_is_an_error_and_nothing_is_done(directory):
         plan_recovery(listing)
 
 
+def empty_swap(directory):
+    move(directory, ".cleaned", ".swap")
+    (directory / name(0, ".log.swap")).write_bytes(b"")
+
+
+def alter_swap(directory, damage=lambda data: data[:-1] + b"?"):
+    move(directory, ".cleaned", ".swap")
+    swap = directory / name(0, ".log.swap")
+    swap.write_bytes(damage(swap.read_bytes()))
+
+
 STAGES = {
     "undone": (ORIGINAL, lambda d: move(d, ".cleaned", ".swap", ".log", ".index")),
     "finished": (CLEANED, lambda d: move(d, ".cleaned", ".swap")),
+    "empty": (ORIGINAL, empty_swap),
+    "altered": (ORIGINAL, alter_swap),
 }
 
 
@@ -192,11 +206,85 @@ def test_snapshots_that_clean_stops_of_a_broker_left_within_a_segment_are_no_lef
     assert not plan_recovery(list_partition(made.path)).is_needed
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"], ids=["cut", "altered"])
+DAMAGES = {
+    "empty": lambda _: b"",
+    "cut in the first batch": lambda data: data[:50],
+    "cut in the last batch": lambda data: data[:-1],
+    "altered": lambda data: data[:-1] + b"?",
+    "zeros": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_swap_log_takes_the_place_of_nothing(directory, damage):
-    move(directory, ".cleaned", ".swap")
-    swap = directory / name(0, ".log.swap")
-    swap.write_bytes(damage(swap.read_bytes()))
-    with pytest.raises(CorruptBatch, match="swap"):
+    sources = {path: path.read_bytes() for path in directory.iterdir() if not path.name.endswith(".cleaned")}
+    alter_swap(directory, damage)
+    (hollow,) = hollow_swaps(list_partition(directory))
+    assert (hollow.path, hollow.replaced) == (directory / name(0, ".log.swap"), directory / name(0, ".log"))
+    assert recovered_offsets(directory) == ORIGINAL
+    assert {path: path.read_bytes() for path in directory.iterdir()} == sources
+
+
+@pytest.mark.parametrize("suffixes", [(".log",), KINDS], ids=["log alone", "with indexes"])
+def test_empty_swap_log_within_a_segment_is_undone(directory, suffixes):
+    for kind in KINDS:
+        (directory / name(0, f"{kind}.cleaned")).unlink()
+    for kind in suffixes:
+        (directory / name(1, f"{kind}.swap")).write_bytes(b"")
+    assert recovered_offsets(directory) == ORIGINAL
+    assert [segment.base_offset for segment in list_partition(directory).segments] == [0, 10, 20]
+
+
+def test_empty_swap_log_where_no_record_is_takes_its_place(directory):
+    for kind in KINDS:
+        (directory / name(0, f"{kind}.cleaned")).unlink()
+    (directory / name(5, ".log.swap")).write_bytes(b"")
+    assert hollow_swaps(list_partition(directory)) == []
+    assert recovered_offsets(directory) == ORIGINAL
+    assert name(5, ".log") in file_names(directory)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_swap_log_is_refused_where_a_source_of_a_gap_waits(directory, damage):
+    """A power loss may keep a later rename and lose an earlier one: the first source is back, the second is not."""
+    alter_swap(directory, damage)
+    move(directory, "", ".deleted", base=10)
+    refused(directory)
+
+
+def test_deleted_files_of_an_earlier_round_are_no_sources_of_a_gap(directory):
+    empty_swap(directory)
+    (directory / name(1, ".log.deleted")).write_bytes(b"of an earlier round")
+    assert recovered_offsets(directory) == ORIGINAL
+
+
+@pytest.mark.parametrize("damage", [d for what, d in DAMAGES.items() if what != "empty"])
+@pytest.mark.parametrize("gone", [SOURCES, SOURCES[:1]], ids=["both sources wait", "the first one waits"])
+def test_damaged_swap_log_is_refused_while_its_sources_wait(directory, damage, gone):
+    alter_swap(directory, damage)
+    for base in gone:
+        move(directory, "", ".deleted", base=base)
+    refused(directory)
+
+
+def test_damaged_swap_log_is_refused_beside_a_damaged_source(directory):
+    alter_swap(directory)
+    log = directory / name(0, ".log")
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    refused(directory)
+
+
+def refused(directory):
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    with pytest.raises(CorruptBatch):
         plan_recovery(list_partition(directory))
-    assert [record.offset for record in records_in(directory)] == ORIGINAL
+    assert {path: path.read_bytes() for path in directory.iterdir()} == before
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex", ".snapshot", ".timeindex.swap"])
+def test_a_partition_with_any_segment_file_that_is_a_symlink_is_not_recovered(tmp_path, kind):
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1"))
+    (made.path / name(0, kind)).unlink(missing_ok=True)
+    (made.path / name(0, kind)).symlink_to(tmp_path)
+    with pytest.raises(UnseenSegment, match="is a symlink, and it is not read"):
+        plan_recovery(list_partition(made.path))

@@ -1,0 +1,81 @@
+"""Looks for what stands where records should be: hollow ``.swap`` logs, index files of segments without records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from policies.checking.of_missing import EmptiedSegment
+from policies.checking.of_swaps import HollowSwapFacts
+from storage.errors import LogCleanerError
+from storage.log.end import next_offset_of
+from storage.log.listing import Listing
+from storage.log.recovery import hollow_swaps, plan_recovery
+from storage.names import FileKind, FileState
+from storage.segment import Segment, SegmentFile, reading
+
+_INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
+_READ_BYTES: Final = 4096
+
+
+def hollow_swap_facts(listing: Listing) -> list[HollowSwapFacts]:
+    """Return the ``.swap`` logs that are empty or damaged; each is read whole. Raises: UnreadableFile."""
+    found = hollow_swaps(listing)
+    if not found:
+        return []
+    is_undone = _can_recover(listing)
+    return [
+        HollowSwapFacts(
+            str(one.path),
+            one.damage.cause if one.damage else None,
+            one.damage.position if one.damage else 0,
+            one.replaced.name if one.replaced else None,
+            is_undone,
+        )
+        for one in found
+    ]
+
+
+def _can_recover(listing: Listing) -> bool:
+    try:
+        plan_recovery(listing)
+    except LogCleanerError:
+        return False
+    return True
+
+
+def emptied_segments(listing: Listing, log_start_offset: int, *, with_last: bool) -> Iterator[EmptiedSegment]:
+    """Yield the segments that lost all their records, by what their index files say.
+
+    Args:
+        listing: of the partition.
+        log_start_offset: segments below it may be gone.
+        with_last: look at the active segment, too. A broker allocates its index files ahead, with zeros.
+
+    Raises: UnreadableFile.
+    """
+    waiting = {f.name.base_offset for f in listing.files if f.name.kind is FileKind.LOG}
+    waiting -= {segment.base_offset for segment in listing.segments}
+    named = {
+        file.name.base_offset: file
+        for file in reversed(listing.in_state(FileState.PLAIN))
+        if file.name.kind in _INDEXES and file.name.base_offset >= log_start_offset
+    }
+    sizes = {segment.base_offset: segment.size_bytes for segment in listing.segments}
+    last = max(sizes, default=-1)
+    for base, file in sorted(named.items()):
+        is_looked_at = base < last or (with_last and base == last)
+        if is_looked_at and not sizes.get(base) and base not in waiting and _is_lost(listing, base, file):
+            yield EmptiedSegment(str(listing.directory), base, file.file_name, is_gone=base not in sizes)
+
+
+def _is_lost(listing: Listing, base: int, file: SegmentFile) -> bool:
+    """Return whether an index has entries, and no segment below reaches into them."""
+    below: list[Segment] = [segment for segment in listing.segments if segment.base_offset < base]
+    return _has_entries(file) and not (below and next_offset_of(below[-1]) > base)
+
+
+def _has_entries(file: SegmentFile) -> bool:
+    with reading(file.path) as descriptor:
+        return any(os.pread(descriptor, _READ_BYTES, 0))
