@@ -9,6 +9,8 @@ The names are stable: a new name needs a minor version, a changed name a major o
     compaction_begun         info     topic, partition, bytes: the journal's line is written, and reading begins
     segments_compacted       info     topic, partition, first_base_offset, segments, from_bytes, to_bytes,
                                       records_read, records_kept
+    log_start_moved          info     topic, partition, log_start_before, log_start_offset: ``delete-records`` made
+                                      records unreadable
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     leftover_swept           info     log_dir, leftover, renamed_to, bytes: a sweep unlinked or renamed it
@@ -101,6 +103,7 @@ class Event(StrEnum):
     SEGMENT_DELETED = "segment_deleted"
     COMPACTION_BEGUN = "compaction_begun"
     SEGMENTS_COMPACTED = "segments_compacted"
+    LOG_START_MOVED = "log_start_moved"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
     LEFTOVER_SWEPT = "leftover_swept"
