@@ -16,6 +16,7 @@ The names are stable: a new name needs a minor version, a changed name a major o
     leftover_swept           info     log_dir, leftover, renamed_to, bytes: a sweep unlinked or renamed it
     partition_recovered      info     topic, partition, files: the step that a crash interrupted was finished or
                                       undone
+    partition_imported       info     topic, partition, records, bytes: a new partition was made of an export
     partition_restored       info     topic, partition, segments, bytes: deleted segments are back, and the partition
                                       is on hold
     partition_released       info     topic, partition: its hold was released
@@ -108,6 +109,7 @@ class Event(StrEnum):
     FILES_REMOVED = "files_removed"
     LEFTOVER_SWEPT = "leftover_swept"
     PARTITION_RECOVERED = "partition_recovered"
+    PARTITION_IMPORTED = "partition_imported"
     PARTITION_RESTORED = "partition_restored"
     FILE_REPAIRED = "file_repaired"
     REPAIR_REVERTED = "repair_reverted"

@@ -77,6 +77,9 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
         case "dropped":
             return _dropped(entry).removeprefix("; ") or "-"
+        case "import":
+            until = f"offsets {entry.get('log_start_offset')} up to {entry.get('log_end_offset')}"
+            return f"{counted(n, 'record') if type(n := entry.get('records')) is int else 'records'}, {until}"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
