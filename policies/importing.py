@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.names import TopicPartition
+
+_REMEDY: Final = "create the topic, stop the broker, move the empty directory that it made away, and import again"
 
 
 class ImportFacts(NamedTuple):
@@ -44,11 +46,12 @@ def placement(facts: ImportFacts) -> Placement:
     topic, partition = facts.topic_partition
     stray = "a broker (KRaft, since 3.7) will set the directory aside as -stray at its start"
     if facts.topic_id is None:
-        found = "the cluster metadata have" if facts.has_metadata else "no cluster metadata are here that have"
-        kept = f"it gets the id {facts.neighbours_id} of its other partitions" if facts.neighbours_id else "a new one"
-        kept = kept if facts.neighbours_id else f"it gets {kept}"
-        text = f"{found} {'no' if facts.has_metadata else 'the'} topic {topic}: {kept}, and {stray}"
-        return Placement(facts.neighbours_id, f"{text}, unless its cluster knows that id: create the topic first")
+        found = f"the cluster metadata know no topic {topic}"
+        if not facts.has_metadata:
+            found = f"no cluster metadata are here to say which id topic {topic} has"
+        kept = "the topic id of its other partitions here" if facts.neighbours_id else "a new topic id"
+        text = f"{found}: it gets {kept}. Unless the cluster knows that id, {stray}"
+        return Placement(facts.neighbours_id, f"{text}; {_REMEDY}")
     if not facts.replicas:
         return Placement(facts.topic_id, f"the cluster metadata know no partition {partition} of {topic}: {stray}")
     if facts.node_id is not None and facts.node_id not in facts.replicas:

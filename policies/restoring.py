@@ -191,7 +191,8 @@ class Restoration(NamedTuple):
     @property
     def oldest(self) -> DeletionFacts:
         """The oldest deletion of which something comes back; there must be one."""
-        back = [verdict.deletion for verdict in (*self.restorable, *self.moved_back)]
+        back = [verdict.deletion for verdict in self.restorable]
+        back += [verdict.deletion for verdict in self.moved_back]
         return min(back, key=self.facts.deletions.index)
 
     @property

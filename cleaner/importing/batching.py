@@ -1,8 +1,8 @@
 """Make batches of version 2 of imported records, in the order in which they come.
 
 A batch has records of one timestamp type; of LogAppendTime, of one time, since its header states it for all. Where
-offsets are missing between two batches, the later one begins behind the earlier one, as compaction leaves it: the batches
-of a log lie side by side, and an appended one begins at the log end.
+offsets are missing between two batches, the later one begins right behind the earlier one, as compaction may leave it:
+an appended batch begins at the log end.
 """
 
 from __future__ import annotations

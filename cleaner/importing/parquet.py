@@ -1,4 +1,4 @@
-"""Read Parquet as ``export --to parquet`` writes it, some thousand rows at a time. No other module here needs pyarrow."""
+"""Read Parquet as ``export --to parquet`` writes it, some thousand rows at a time; alone here it needs pyarrow."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
-from policies.importing import ImportFacts, placement
+from policies.importing import ImportFacts, Placement, placement
 from storage.errors import ErrorKind, LogCleanerError
 from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir
@@ -38,8 +38,8 @@ def check_absent(log_dirs: Sequence[LogDir], wanted: TopicPartition) -> None:
 
 def topic_id_for(
     wanted: TopicPartition, log_dir: LogDir, log_dirs: Sequence[LogDir], metadata_log_dir: str | None
-) -> tuple[str, str]:
-    """Return the topic id of a new partition, and a warning, which is empty if a broker will serve it.
+) -> Placement:
+    """Return the topic id of a new partition, and what a broker will make of it.
 
     Args:
         wanted: the partition.
@@ -64,11 +64,10 @@ def topic_id_for(
         own_directory_id,
         next(filter(None, map(topic_id_if_readable, neighbours)), None),
     )
-    placed = placement(facts)
-    return placed.topic_id or _new_id(), placed.warning
+    return placement(facts)
 
 
-def _new_id() -> str:
+def new_topic_id() -> str:
     """Return a new topic id, as Kafka makes one: random, and none that begins with a dash. Source: Kafka Uuid."""
     while True:
         topic_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

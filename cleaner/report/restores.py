@@ -173,8 +173,7 @@ def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: Rest
 
 def _log_start(planned: Restoration, result: RestoreResult, page: Page) -> None:
     """Add the lines about a log start that ``delete-records`` moved."""
-    back = (*planned.restorable, *planned.moved_back)
-    if any(verdict.deletion.until_ms is not None for verdict in back):
+    if planned.moved_back or any(verdict.deletion.until_ms is not None for verdict in planned.restorable):
         first_base, line = planned.facts.bases[0], planned.facts.log_start_checkpoint
         now, then = max(first_base, line or 0), max(planned.log_start_offset, planned.log_start_checkpoint or 0)
         word = "restored" if result.is_done else "restorable"

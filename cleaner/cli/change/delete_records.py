@@ -80,10 +80,11 @@ def run(args: argparse.Namespace) -> int:
     request = Request(now_ms, confirmed=args.yes, in_place=True, topics=(str(args.topic_partition),))
     try:
         shown = _counted(plan_deletion(cleaner, args.topic_partition, before, request))
-        if args.dry_run or isinstance(shown.decided, RefusedDeletion) or not shown.decided.has_work:
+        if args.dry_run or isinstance(shown.decided, RefusedDeletion):
             return _show(args, shown)
-        confirm(args, danger_of(shown))
         decided = shown.decided
+        if decided.has_work:
+            confirm(args, danger_of(shown))
 
         def agreed(now: RecordDeletion) -> bool:
             same = (now.facts.log_start_offset, now.log_start_offset, len(now.deletion.segments))

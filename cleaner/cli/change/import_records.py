@@ -102,7 +102,7 @@ def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> 
     """Make the partition, or rehearse it, and return what became of it."""
     from cleaner.importing.batching import batches
     from cleaner.importing.building import build, check_space, rehearse, remove_leftovers
-    from cleaner.importing.placing import check_absent, topic_id_for
+    from cleaner.importing.placing import check_absent, new_topic_id, topic_id_for
     from cleaner.report.imports import ImportReport
     from storage.codecs.compression import Compression
 
@@ -112,11 +112,13 @@ def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> 
             complain(f"{path}: left by an import that was killed; removed")
     check_absent(opened.log_dirs, wanted)
     check_space(log_dir, inputs.needed_bytes)
-    topic_id, warning = topic_id_for(wanted, log_dir, opened.log_dirs, opened.means.broker.metadata_log_dir)
+    placed = topic_id_for(wanted, log_dir, opened.log_dirs, opened.means.broker.metadata_log_dir)
     made = batches(inputs.records(), Compression[args.compression_type.upper()])
+    topic_id = placed.topic_id
     if args.dry_run:
         built = rehearse(made)
     else:
+        topic_id = topic_id or new_topic_id()
         policy = opened.layers.policy_for(wanted.topic)
         built = build(
             log_dir, wanted, topic_id, policy, made, opened.means,
@@ -135,7 +137,7 @@ def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> 
         log_end_offset=built.log_end_offset,
         segments=built.segments or None,
         bytes=built.size_bytes,
-        warning=warning or None,
+        warning=placed.warning or None,
     )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cleaner.engine.beginning import recover_log_dir
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.deletion import check_unchanged, retire_segments
+from cleaner.engine.deletion import check_unchanged, retire_segments, truncate_leader_epochs
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, deletion_entry
 from cleaner.engine.means import Means, OpenLogDirs
@@ -92,16 +92,20 @@ def delete_records(
     """
     with cleaner.locked() as opened:
         shown = plan_deletion(cleaner, wanted, before, request)
-        if isinstance(shown.decided, RefusedDeletion) or not shown.decided.has_work:
+        if isinstance(shown.decided, RefusedDeletion):
             return shown
         if not agreed(shown.decided):
             raise PlanOutOfDate(Path(shown.log_dir) / str(wanted), "another part of it would be deleted")
         log_dir = LogDir(Path(shown.log_dir))
         with closing(Journal(log_dir.path, opened.means.fs, opened.means.clock.boot())) as journal:
             _recover(opened, log_dir, request, journal)
-            decided = plan_deletion(cleaner, wanted, before, request).decided
-            assert isinstance(decided, RecordDeletion), "recovery changes no offset"
-            return _carry_out(log_dir, decided, before, journal, opened.means)
+            shown = plan_deletion(cleaner, wanted, before, request)
+            assert isinstance(shown.decided, RecordDeletion), "recovery changes no offset"
+            if shown.decided.has_work:
+                return _carry_out(log_dir, shown.decided, before, journal, opened.means)
+        # a crash behind the last rename left them as they were; a broker, too, cuts them when it starts
+        truncate_leader_epochs(opened.means.fs, log_dir.path / str(wanted), shown.decided.log_start_offset)
+        return shown
 
 
 def _found(plan: Plan, wanted: TopicPartition) -> tuple[LogDirPlan, PartitionPlan]:

@@ -67,7 +67,7 @@ def observe_topic(
 
 
 def ids_of(log_dir: LogDir) -> tuple[int | None, str | None]:
-    """Return the node id and the directory id that the ``meta.properties`` of a log dir states; None what it does not."""
+    """Return the node id and the directory id in the ``meta.properties`` of a log dir; None for what is not there."""
     try:
         properties = read_properties(log_dir.path / META_PROPERTIES_FILE)
     except LogCleanerError:
