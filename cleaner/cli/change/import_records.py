@@ -32,6 +32,7 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of ``import``."""
+    parser.is_intermixed = True
     parser.usage = f"%(prog)s FILE... [--to-dir LOG_DIR] {OPERAND} [-n] [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED, ExitStatus.NOT_YET,
