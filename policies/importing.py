@@ -10,7 +10,7 @@ _REMEDY: Final = "create the topic, stop the broker, move the empty directory th
 
 
 class ImportFacts(NamedTuple):
-    """What is known of a partition that is to be made."""
+    """The facts about a partition that is to be made."""
 
     topic_partition: TopicPartition
     has_metadata: bool

@@ -26,8 +26,8 @@ _INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"
 """Source: Kafka Topic.isInternal."""
 
 
-class Refusal(StrEnum):
-    """Why a broker, too, would delete no records; or that nobody knows where to (docs/delete-records.md)."""
+class DeletionRefusal(StrEnum):
+    """The closed list of refusals of its own (docs/delete-records.md); a broker refuses the same."""
 
     INVALID_TOPIC = "INVALID_TOPIC"
     POLICY_VIOLATION = "POLICY_VIOLATION"
@@ -38,13 +38,13 @@ class Refusal(StrEnum):
 class RefusedDeletion(NamedTuple):
     """The reason why no record is deleted."""
 
-    code: Refusal | ReasonCode
+    code: DeletionRefusal | ReasonCode
     text: str
 
     @property
     def is_about_the_offset(self) -> bool:
         """True if another offset, or another time, would be taken."""
-        return self.code in (Refusal.OFFSET_OUT_OF_RANGE, Refusal.NO_RECORD_AT_TIME)
+        return self.code in (DeletionRefusal.OFFSET_OUT_OF_RANGE, DeletionRefusal.NO_RECORD_AT_TIME)
 
 
 class Before(NamedTuple):
@@ -58,7 +58,7 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordDeletion:
-    """What ``delete-records`` does to one partition."""
+    """The decision on one partition: where its log then starts, and which segments go."""
 
     facts: PartitionFacts
     """The facts before it."""
@@ -116,13 +116,13 @@ def _refused_topic(log_dir: LogDirPlan, facts: PartitionFacts, policy: TopicPoli
     topic = facts.topic_partition.topic
     if topic in _INTERNAL_TOPICS:
         text = f"{topic} is a topic of Kafka's own, of which a broker deletes no records"
-        return RefusedDeletion(Refusal.INVALID_TOPIC, text)
+        return RefusedDeletion(DeletionRefusal.INVALID_TOPIC, text)
     if reason := log_dir.guard or exemption(facts, policy):
         return RefusedDeletion(reason.code, reason.text)
     if policy.cleanup_compact and not policy.cleanup_delete:
         stated = policy.value_of("cleanup.policy").sentence
         text = f"{stated}: a broker deletes no records of a topic that is only compacted"
-        return RefusedDeletion(Refusal.POLICY_VIOLATION, text)
+        return RefusedDeletion(DeletionRefusal.POLICY_VIOLATION, text)
     return None
 
 
@@ -131,15 +131,15 @@ def _refused_offset(facts: PartitionFacts, offset: int | None) -> RefusedDeletio
     watermark = facts.high_watermark
     if offset is None:
         text = f"no committed record has this time, or a later one; the log ends at offset {facts.log_end_offset}"
-        return RefusedDeletion(Refusal.NO_RECORD_AT_TIME, text)
+        return RefusedDeletion(DeletionRefusal.NO_RECORD_AT_TIME, text)
     if offset < HIGH_WATERMARK:
-        return RefusedDeletion(Refusal.OFFSET_OUT_OF_RANGE, f"{offset} is no offset")
+        return RefusedDeletion(DeletionRefusal.OFFSET_OUT_OF_RANGE, f"{offset} is no offset")
     if watermark is None and (offset == HIGH_WATERMARK or offset > facts.log_start_offset):
         text = "no high watermark was checkpointed, so nothing is known to be committed; start the broker and stop it"
         return RefusedDeletion(ReasonCode.NO_HIGH_WATERMARK, text)
     if watermark is not None and offset > watermark:
         text = f"offset {offset} lies above the high watermark {watermark}: what lies there may not be committed"
-        return RefusedDeletion(Refusal.OFFSET_OUT_OF_RANGE, text)
+        return RefusedDeletion(DeletionRefusal.OFFSET_OUT_OF_RANGE, text)
     return None
 
 

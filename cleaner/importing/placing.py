@@ -1,4 +1,4 @@
-"""Where a partition is imported, and under which topic id."""
+"""Refuse a partition that is there already, and find the topic id of a new one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.log_dir import LogDir
 from storage.names import DirState, TopicPartition, parse_partition_dir_name
 
 
-class PartitionExists(LogCleanerError):
+class PartitionIsThere(LogCleanerError):
     """The partition that was to be imported is there already."""
 
     kind = ErrorKind.USAGE
@@ -28,12 +28,12 @@ class PartitionExists(LogCleanerError):
 
 
 def check_absent(log_dirs: Sequence[LogDir], wanted: TopicPartition) -> None:
-    """Refuse a partition that a log dir holds, or that a broker is about to move there. Raises: PartitionExists."""
+    """Refuse a partition that a log dir holds, or that a broker is about to move there. Raises: PartitionIsThere."""
     for log_dir in log_dirs:
         for name in os.listdir(log_dir.path):  # noqa: PTH208 - names alone
             found = parse_partition_dir_name(name)
             if found and found.topic_partition == wanted and found.state in (DirState.LIVE, DirState.FUTURE):
-                raise PartitionExists(log_dir.path / name)
+                raise PartitionIsThere(log_dir.path / name)
 
 
 def topic_id_for(

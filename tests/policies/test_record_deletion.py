@@ -10,7 +10,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts
 from policies.plan import LogDirPlan, PartitionPlan
 from policies.reasons import Reason, ReasonCode
-from policies.record_deletion import HIGH_WATERMARK, RecordDeletion, Refusal, RefusedDeletion, record_deletion
+from policies.record_deletion import HIGH_WATERMARK, DeletionRefusal, RecordDeletion, RefusedDeletion, record_deletion
 from storage.names import FileIdentity, TopicPartition
 from tests.partition_dirs import configured
 
@@ -65,27 +65,30 @@ def test_log_starts_there_and_segments_wholly_below_go(story, offset, given, sta
 @pytest.mark.parametrize(
     ("code", "offset", "given", "config"),
     [
-        (Refusal.OFFSET_OUT_OF_RANGE, 36, facts(), None),
-        (Refusal.OFFSET_OUT_OF_RANGE, -2, facts(), None),
-        (Refusal.NO_RECORD_AT_TIME, None, facts(), None),
+        (DeletionRefusal.OFFSET_OUT_OF_RANGE, 36, facts(), None),
+        (DeletionRefusal.OFFSET_OUT_OF_RANGE, -2, facts(), None),
+        (DeletionRefusal.NO_RECORD_AT_TIME, None, facts(), None),
         (ReasonCode.NO_HIGH_WATERMARK, 1, facts(high_watermark=None), None),
         (ReasonCode.NO_HIGH_WATERMARK, HIGH_WATERMARK, facts(high_watermark=None), None),
-        (Refusal.POLICY_VIOLATION, 1, facts(), policy(cleanup_policy="compact")),
+        (DeletionRefusal.POLICY_VIOLATION, 1, facts(), policy(cleanup_policy="compact")),
         (ReasonCode.REMOTE_STORAGE, 1, facts(), policy(cleanup_policy="delete", remote_storage_enable="true")),
         (ReasonCode.HELD, 1, facts(held_since_ms=7), None),
         (ReasonCode.CONFIG_UNKNOWN, 1, facts(), configured().policy_for("clicks")),
-        (Refusal.INVALID_TOPIC, 0, facts(topic_partition=TopicPartition("__consumer_offsets", 3)), None),
+        (DeletionRefusal.INVALID_TOPIC, 0, facts(topic_partition=TopicPartition("__consumer_offsets", 3)), None),
     ],
 )
 def test_refused_where_a_broker_refuses_or_nobody_knows(code, offset, given, config) -> None:
     found = decided(offset, given, config)
     assert isinstance(found, RefusedDeletion)
-    assert (found.code, found.is_about_the_offset) == (code, code in (Refusal.OFFSET_OUT_OF_RANGE, "NO_RECORD_AT_TIME"))
+    assert (found.code, found.is_about_the_offset) == (
+        code,
+        code in (DeletionRefusal.OFFSET_OUT_OF_RANGE, "NO_RECORD_AT_TIME"),
+    )
 
 
 def test_every_refusal_of_its_own_occurs() -> None:
     marks = test_refused_where_a_broker_refuses_or_nobody_knows.pytestmark  # type: ignore[attr-defined]
-    assert {case[0] for case in marks[0].args[1]} >= set(Refusal)
+    assert {case[0] for case in marks[0].args[1]} >= set(DeletionRefusal)
 
 
 def test_topic_that_is_compacted_too_may_lose_its_oldest_records() -> None:

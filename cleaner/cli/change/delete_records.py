@@ -56,16 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_danger_arguments(parser.add_argument_group("danger"), "the deletion")
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document, schema logcleaner.delete-records/1"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.deletion/1")
 
 
 def run(args: argparse.Namespace) -> int:
     """Decide, ask, decide again under the lock, delete, and show what was done."""
     from cleaner.engine.moving.deleting import UnsurveyedPartition, delete_records, plan_deletion
     from cleaner.events import EventLog, format_of
-    from cleaner.report.deleted_records import RecordDeletionReport, danger_of
+    from cleaner.report.moving.deleted_records import RecordDeletionReport, danger_of
     from policies.plan import Request
     from policies.record_deletion import RefusedDeletion
 
@@ -102,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
     """Show a decision that is not carried out. Returns the exit status."""
-    from cleaner.report.deleted_records import RecordDeletionReport
+    from cleaner.report.moving.deleted_records import RecordDeletionReport
     from policies.record_deletion import RefusedDeletion
 
     show(RecordDeletionReport(shown, args.dry_run), as_json=args.json)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cleaner.cli.parser import Parser
     from cleaner.engine.means import OpenLogDirs
     from cleaner.importing.inputs import Inputs
-    from cleaner.report.imports import ImportReport
+    from cleaner.report.moving.imports import ImportReport
     from storage.log_dir import LogDir
 
 HELP = "make a new partition of what export wrote, in Parquet or JSON lines"
@@ -104,7 +104,7 @@ def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> 
     from cleaner.importing.batching import batches
     from cleaner.importing.building import build, check_space, rehearse, remove_leftovers
     from cleaner.importing.placing import check_absent, new_topic_id, topic_id_for
-    from cleaner.report.imports import ImportReport
+    from cleaner.report.moving.imports import ImportReport
     from storage.codecs.compression import Compression
 
     wanted, log_dir = args.topic_partition, _target(args, opened.log_dirs)

@@ -1,4 +1,4 @@
-"""The report of ``delete-records``: text for people, ``logcleaner.delete-records/1`` for machines."""
+"""The report of ``delete-records``: text for people, ``logcleaner.deletion/1`` for machines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from policies.explaining.words import offsets
 from policies.reasons import duration, moment
 from policies.record_deletion import HIGH_WATERMARK, RecordDeletion, RefusedDeletion, restorable_until
 
-SCHEMA: Final = "logcleaner.delete-records/1"
+SCHEMA: Final = "logcleaner.deletion/1"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordDeletionReport:
-    """What was deleted of a partition, or would be."""
+    """The report of a deletion of records: planned, refused or done."""
 
     result: DeletedRecords
     dry_run: bool
