@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.importing.building import private_name
+from storage.names import TopicPartition
 from tests.conftest import Samples
 from tests.interop import clients
 from tests.interop.broker import QUIET, Broker
@@ -74,3 +77,19 @@ def test_broker_serves_what_was_imported_and_goes_on_with_it(
     assert after[:-5] == before
     assert [record.offset for record in after[-5:]] == [before[-1].offset + 1 + place for place in range(5)]
     assert not [path for path in log_dir.iterdir() if path.name.endswith(("-stray", "-delete"))]
+
+
+def test_broker_removes_what_a_killed_import_left(kafka: str, tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    broker = Broker(kafka, log_dir, {**QUIET, "log.segment.delete.delay.ms": "300", "log.initial.task.delay.ms": "300"})
+    with broker:
+        clients.create_topics(broker.bootstrap, {TOPIC: {}})
+    left = log_dir / private_name(TopicPartition("killed", 0))
+    (left / "killed-0").mkdir(parents=True)
+    (left / "killed-0" / f"{7:020d}.log").write_bytes(bytes(5000))  # zeros, as a power loss may leave them
+    with broker:
+        until = time.monotonic() + 60
+        while left.exists():
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert clients.watermarks(broker.bootstrap, TOPIC) == (0, 0)
