@@ -9,11 +9,14 @@ The names are stable: a new name needs a minor version, a changed name a major o
     compaction_begun         info     topic, partition, bytes: the journal's line is written, and reading begins
     segments_compacted       info     topic, partition, first_base_offset, segments, from_bytes, to_bytes,
                                       records_read, records_kept
+    log_start_moved          info     topic, partition, log_start_before, log_start_offset: ``delete-records`` made
+                                      records unreadable
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     leftover_swept           info     log_dir, leftover, renamed_to, bytes: a sweep unlinked or renamed it
     partition_recovered      info     topic, partition, files: the step that a crash interrupted was finished or
                                       undone
+    partition_imported       info     topic, partition, records, bytes: a new partition was made of an export
     partition_restored       info     topic, partition, segments, bytes: deleted segments are back, and the partition
                                       is on hold
     partition_released       info     topic, partition: its hold was released
@@ -101,10 +104,12 @@ class Event(StrEnum):
     SEGMENT_DELETED = "segment_deleted"
     COMPACTION_BEGUN = "compaction_begun"
     SEGMENTS_COMPACTED = "segments_compacted"
+    LOG_START_MOVED = "log_start_moved"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
     LEFTOVER_SWEPT = "leftover_swept"
     PARTITION_RECOVERED = "partition_recovered"
+    PARTITION_IMPORTED = "partition_imported"
     PARTITION_RESTORED = "partition_restored"
     FILE_REPAIRED = "file_repaired"
     REPAIR_REVERTED = "repair_reverted"

@@ -2,6 +2,9 @@
 
 A segment comes back if its files still wait, unchanged, as ``.deleted``, and if it ends exactly at the start of the
 log. So the newest segment comes first. After the first refusal, every older segment would leave a gap.
+
+A log start that ``delete-records`` moved comes back with the segments that went below it. Where none of them comes
+back, or none went, it comes back alone, as far as the log's first segment, and until the time that the journal notes.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from policies.reasons import moment
 from storage.names import CLEANER_OFFSET_CHECKPOINT, FileIdentity, FileKind, FileState, SegmentFileName, TopicPartition
@@ -66,7 +69,7 @@ class DeletionFacts:
     time_ms: int
     """The moment just before the first rename, epoch ms."""
     segments: tuple[RetiredSegment, ...]
-    """The deleted segments, ascending; at least one."""
+    """The deleted segments, ascending; none where ``delete-records`` only moved the log start."""
     log_start_offset: int
     """The log start offset that the deletion set."""
     log_start_checkpoint: int | None
@@ -82,16 +85,21 @@ class DeletionFacts:
     is_compacted_since: bool = False
     has_other_epochs: bool = False
     """True if ``leader-epoch-checkpoint`` is neither as before the deletion nor as the deletion left it."""
+    first_base_left: int = 0
+    """The base offset of the first segment that the deletion left, where it took none."""
+    until_ms: int | None = None
+    """Of ``delete-records``: until when a log start comes back without a segment, epoch ms; None of a retention."""
 
     @property
     def end_offset(self) -> int:
         """The base offset of the first segment that the deletion left."""
-        return self.segments[-1].end_offset
+        return self.segments[-1].end_offset if self.segments else self.first_base_left
 
     @property
     def log_start_before(self) -> int:
         """The log start offset before the deletion."""
-        return max(self.segments[0].base_offset, self.log_start_checkpoint or 0)
+        first_base = self.segments[0].base_offset if self.segments else self.first_base_left
+        return max(first_base, self.log_start_checkpoint or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,8 @@ class RestoreFacts:
     """The first dirty offset in ``cleaner-offset-checkpoint``; None if the file has no line for the partition."""
     topic_id: str | None = None
     """The present id of the topic; None if it cannot be read."""
+    now_ms: int = 0
+    """The moment of the restore, epoch ms."""
     bases: tuple[int, ...] = field(init=False)
     """The base offsets of the log's segments, ascending."""
 
@@ -127,6 +137,16 @@ class RestoreVerdict(NamedTuple):
     text: str
 
 
+class MoveVerdict(NamedTuple):
+    """The decision on a log start that was moved: it can come back without a segment, or it cannot."""
+
+    deletion: DeletionFacts
+    code: RestoreCode
+    text: str
+    log_start_offset: int
+    """The log start offset that it goes back to."""
+
+
 class Restoration(NamedTuple):
     """The decision on one partition: a restore brings back the segments whose verdict is ``RESTORABLE``."""
 
@@ -135,6 +155,8 @@ class Restoration(NamedTuple):
     """A verdict for every segment with a file that still waits, newest first: restorable ones, then refused ones."""
     emptied: DeletionFacts | None
     """A deletion whose rolled segment is still empty. That segment is of no use once the last deleted one is back."""
+    moves: tuple[MoveVerdict, ...] = ()
+    """A verdict for every move of the log start that no segment takes back, newest first."""
 
     @property
     def restorable(self) -> tuple[RestoreVerdict, ...]:
@@ -147,6 +169,11 @@ class Restoration(NamedTuple):
         return tuple(v for v in self.verdicts if v.code is not RestoreCode.RESTORABLE)
 
     @property
+    def has_refused(self) -> bool:
+        """True if something that waits cannot come back."""
+        return bool(self.refused) or len(self.moved_back) < len(self.moves)
+
+    @property
     def size_bytes(self) -> int:
         """The size of the segments that come back."""
         return sum(verdict.segment.size_bytes for verdict in self.restorable)
@@ -154,7 +181,19 @@ class Restoration(NamedTuple):
     @property
     def has_work(self) -> bool:
         """True if a restore would change anything."""
-        return bool(self.restorable or self.emptied)
+        return bool(self.restorable or self.emptied or self.moved_back)
+
+    @property
+    def moved_back(self) -> tuple[MoveVerdict, ...]:
+        """The moves of the log start that are taken back, newest first."""
+        return tuple(v for v in self.moves if v.code is RestoreCode.RESTORABLE)
+
+    @property
+    def oldest(self) -> DeletionFacts:
+        """The oldest deletion of which something comes back; there must be one."""
+        back = [verdict.deletion for verdict in self.restorable]
+        back += [verdict.deletion for verdict in self.moved_back]
+        return min(back, key=self.facts.deletions.index)
 
     @property
     def log_start_offset(self) -> int:
@@ -163,14 +202,16 @@ class Restoration(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """True if the oldest of the deletions that give a segment back is restored up to its first segment."""
-        oldest = self.restorable[-1]
-        return oldest.segment is oldest.deletion.segments[0]
+        """True if the oldest of the deletions that give something back is restored up to its first segment."""
+        segments = self.oldest.segments
+        return not segments or any(verdict.segment == segments[0] for verdict in self.restorable)
 
     @property
     def log_start_checkpoint(self) -> int | None:
         """The line of ``log-start-offset-checkpoint`` after the restore; None for no line."""
-        return _needed(self.restorable[-1].deletion.log_start_checkpoint, self.log_start_offset)
+        comes_back = self.restorable or self.moved_back
+        before = self.oldest.log_start_checkpoint if comes_back else self.facts.log_start_checkpoint
+        return _needed(before, self.log_start_offset)
 
 
 def belongs_to_another_topic(noted_id: str | None, topic_id: str | None) -> bool:
@@ -186,11 +227,19 @@ def belongs_to_another_topic(noted_id: str | None, topic_id: str | None) -> bool
 def restoration(facts: RestoreFacts) -> Restoration:
     """Decide which deleted segments of one partition can be restored. The function is pure and deterministic."""
     verdicts: list[RestoreVerdict] = []
+    moves: list[MoveVerdict] = []
     first_base = facts.bases[0] if facts.bases else None
     log_start = _needed(facts.log_start_checkpoint, first_base)
     compactions = _untold_compactions(facts)
     for place, segment in _waiting(facts):
         deletion, untold = facts.deletions[place], compactions[place]
+        if segment is None:
+            move = _moved(facts, deletion, untold, first_base, log_start)
+            if move is not None:
+                moves.append(move)
+                if move.code is RestoreCode.RESTORABLE:
+                    log_start = _needed(deletion.log_start_checkpoint, first_base)
+            continue
         code, text = (
             _foreign(facts, deletion)
             or _incomplete(facts, segment)
@@ -204,17 +253,19 @@ def restoration(facts: RestoreFacts) -> Restoration:
             first_base = segment.base_offset
             log_start = _needed(deletion.log_start_checkpoint, first_base)
     restored = {v.segment.log for v in verdicts if v.code is RestoreCode.RESTORABLE}
-    return Restoration(facts, tuple(verdicts), _emptied(facts, restored))
+    return Restoration(facts, tuple(verdicts), _emptied(facts, restored), tuple(moves))
 
 
 _OK = (RestoreCode.RESTORABLE, "")
+_OTHER_EPOCHS: Final = "leader-epoch-checkpoint is not as the deletion left it"
 _Refusal = tuple[RestoreCode, str] | None
 
 
-def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment]]:
+def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment | None]]:
     """Yield the deleted segments with a file that still waits, newest first, each with the place of its deletion.
 
-    Of a segment that was deleted twice, only the second deletion counts.
+    Of a segment that was deleted twice, only the second deletion counts. Behind the segments of each deletion comes
+    None: for its move of the log start, if they did not take that back.
     """
     seen: set[RetiredFile] = set()
     for place, deletion in reversed([*enumerate(facts.deletions)]):
@@ -222,6 +273,21 @@ def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment]]:
             if segment.log not in seen and any(file.waiting in facts.files for file in segment.files):
                 yield place, segment
             seen.add(segment.log)
+        yield place, None
+
+
+def _moved(
+    facts: RestoreFacts, deletion: DeletionFacts, untold: int | None, first_base: int | None, log_start: int | None
+) -> MoveVerdict | None:
+    """Return the verdict on a deletion's move of the log start; None if it is taken back, out of date or over."""
+    if deletion.until_ms is None or facts.now_ms > deletion.until_ms or first_base is None:
+        return None
+    now, then = max(first_base, log_start or 0), max(first_base, deletion.log_start_checkpoint or 0)
+    if now != deletion.log_start_offset or then >= now:
+        return None
+    others = (RestoreCode.CHANGED_SINCE, _OTHER_EPOCHS) if deletion.has_other_epochs else None
+    code, text = _foreign(facts, deletion) or _compacted(deletion, untold) or others or _OK
+    return MoveVerdict(deletion, code, text or f"moved {moment(deletion.time_ms)}", then)
 
 
 def _untold_compactions(facts: RestoreFacts) -> list[int | None]:
@@ -283,7 +349,7 @@ def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
 def _changed(deletion: DeletionFacts, log_start: int | None) -> _Refusal:
     """Refuse a segment if the leader epochs or the log start offset are not as the deletion left them."""
     if deletion.has_other_epochs:
-        return RestoreCode.CHANGED_SINCE, "leader-epoch-checkpoint is not as the deletion left it"
+        return RestoreCode.CHANGED_SINCE, _OTHER_EPOCHS
     left = _needed(deletion.log_start_offset, deletion.end_offset)
     if log_start not in (None, left, deletion.log_start_checkpoint):
         return RestoreCode.CHANGED_SINCE, f"the log start offset is {log_start} since"

@@ -81,6 +81,8 @@ class Purpose(Enum):
     """Making a derived file anew, and cutting zeros off a ``.log``."""
     COPY = "copy"
     """Writing a cleaned copy beside an untouched original."""
+    IMPORT = "import"
+    """Making a new partition."""
     SWEEP = "sweep"
     """Taking a leftover that somebody named."""
 
@@ -251,6 +253,16 @@ class FileSystem:
         assert source.parent == target.parent
         with _as_typed(target), opened(source.parent) as directory:
             os.rename(source.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def move_dir(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Move a directory into another directory of the same file system, under a name that is free there.
+
+        Raises: FileExistsError, OutOfSpace, FileNotFoundError.
+        """
+        with _as_typed(target), opened(source.parent) as before, opened(target.parent) as after:
+            if os.access(target.name, os.F_OK, dir_fd=after, follow_symlinks=False):
+                raise FileExistsError(errno.EEXIST, "exists already", str(target))
+            os.rename(source.name, target.name, src_dir_fd=before, dst_dir_fd=after)
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
         """Remove a file; one that is gone already is what was wanted.

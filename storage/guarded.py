@@ -50,6 +50,11 @@ class Guarded(FileSystem):
         self._ensure_locked(source)
         self._fs.rename(source, target, purpose)
 
+    def move_dir(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Do as the guarded file system does. Raises also: LockLost."""
+        self._ensure_locked(target)
+        self._fs.move_dir(source, target, purpose)
+
     def unlink(self, path: Path, purpose: Purpose) -> None:
         """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(path)
@@ -87,6 +92,9 @@ class Unwritten(FileSystem):
         return _Counted(path, -1)
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Do nothing."""
+
+    def move_dir(self, source: Path, target: Path, purpose: Purpose) -> None:
         """Do nothing."""
 
     def unlink(self, path: Path, purpose: Purpose) -> None:

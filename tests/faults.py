@@ -55,6 +55,10 @@ class SteppingFileSystem(FileSystem):
         self.step(purpose)
         super().unlink(path, purpose)
 
+    def move_dir(self, source: Path, target: Path, purpose: Purpose) -> None:
+        self.step(purpose)
+        super().move_dir(source, target, purpose)
+
     def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
         self.step(purpose)
         super().make_dir(path, like, purpose)

@@ -17,6 +17,7 @@ from policies.erasing.departures import DepartureCode, Need
 from policies.explaining.blockers import BlockerCode
 from policies.explaining.changes import ChangeCode
 from policies.reasons import ReasonCode
+from policies.record_deletion import DeletionRefusal
 from policies.restoring import RestoreCode
 from storage.log.search.steps import StepKind
 from tests.models.small_logs.limits import RELATIONS
@@ -26,7 +27,8 @@ README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 COMMANDS = PAGES["docs/commands.md"]
 REACHED_FROM_OTHERS = {
-    "docs/conventions.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md", "docs/testing.md",
+    "docs/conventions.md", "docs/delete-records.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md",
+    "docs/import.md", "docs/testing.md",
 }  # fmt: skip
 """Pages that the README leads to by another page, or that are for developers."""
 README_WORDS_MAX = 1600
@@ -49,6 +51,11 @@ def test_the_limit_of_each_reason_is_documented_under_its_key() -> None:
 def test_every_blocker_and_change_of_explain_is_documented_and_no_other() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/explain.md"], re.MULTILINE)
     assert documented == [*ChangeCode, *BlockerCode]
+
+
+def test_every_refusal_of_delete_records_is_documented_and_no_other() -> None:
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/delete-records.md"], re.MULTILINE)
+    assert sorted(documented) == sorted(DeletionRefusal)
 
 
 def test_every_verdict_on_a_repair_is_documented_and_no_other() -> None:

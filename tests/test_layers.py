@@ -59,6 +59,9 @@ MAY_IMPORT = {
     "cleaner/arrow": {"cleaner.arrow", "storage"},
     "cleaner/dump": {"cleaner.dump", "cleaner.export.fields", "storage"},
     "cleaner/export": {"cleaner.export", "cleaner.arrow", "cleaner.errors", "storage"},
+    "cleaner/importing": {
+        *("cleaner.importing", "cleaner.arrow", "cleaner.engine", "cleaner.errors", "policies", "storage"),
+    },
     "cleaner/spark": {
         *("cleaner.spark", "cleaner.arrow", "cleaner.errors", "cleaner.engine", "cleaner.report.findings"),
         *("policies", "storage"),

@@ -15,7 +15,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from cleaner import __version__
-from cleaner.cli.change import clean, free, restore, run
+from cleaner.cli.change import clean, delete_records, free, import_records, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
 from cleaner.cli.look import (
     analyze,
@@ -51,12 +51,14 @@ _COMMANDS: dict[str, ModuleType] = {
     "analyze": analyze,
     "history": history,
     "restore": restore,
+    "delete-records": delete_records,
     "systemd": systemd,
     "diff": diff,
     "prove-erased": prove_erased,
     "verify": verify,
     "dump": dump,
     "export": export,
+    "import": import_records,
     "demo": demo,
     "completion": completion,
 }
@@ -139,7 +141,9 @@ def _acts(args: argparse.Namespace) -> bool:
     """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
     if getattr(args, "dry_run", False) or getattr(args, "output", None):
         return False
-    asked = args.command in {"clean", "free"} or (args.command == "restore" and args.topic_partition)
+    asked = args.command in {"clean", "free", "delete-records", "import"} or (
+        args.command == "restore" and args.topic_partition
+    )
     return bool(asked or getattr(args, "repair", None) or getattr(args, "sweep", None))
 
 

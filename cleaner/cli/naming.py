@@ -84,6 +84,12 @@ def check_partition(
         raise InvalidConfig(OPERAND, str(wanted), f"is in none of the log dirs{near or _LIST}")
 
 
+def check_importable(wanted: TopicPartition) -> None:
+    """Refuse to make a partition of a topic that only Kafka's quorum may write. Raises: InvalidConfig."""
+    if wanted.topic == CLUSTER_METADATA_TOPIC:
+        raise InvalidConfig(OPERAND, str(wanted), "holds the cluster metadata, which only Kafka's quorum may write")
+
+
 def _never_touched(name: str) -> str:
     """Return why no command takes what has this name; an empty text if the name says nothing of that."""
     directory = parse_partition_dir_name(name)

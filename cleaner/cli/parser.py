@@ -21,10 +21,14 @@ class Parser(argparse.ArgumentParser):
 
     for_several = ""
     """What to say instead, where a user gives more operands than a command takes."""
+    is_intermixed = False
+    """True if options may stand between operands of which one takes several words."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
         self._given: Sequence[str] = ()
+        self._is_pass = False
+        """True within one of argparse's two passes over intermixed arguments."""
         self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values: no option begins with a digit
 
     def format_help(self) -> str:
@@ -57,7 +61,12 @@ class Parser(argparse.ArgumentParser):
             name = argument.partition("=")[0]
             if name.startswith("--") and name not in self._option_string_actions:
                 self.error(f"no such option: {argument}{did_you_mean(name, self._option_string_actions)}")
-        parsed, unknown = super().parse_known_args(arguments, namespace)
+        if self._is_pass:
+            return super().parse_known_args(arguments, namespace)
+        self._is_pass = self.is_intermixed
+        parse = super().parse_known_intermixed_args if self.is_intermixed else super().parse_known_args
+        parsed, unknown = parse(arguments, namespace)
+        self._is_pass = False
         if unknown:
             one = unknown[0]
             near = did_you_mean(f"-{one}", self._option_string_actions) if one.startswith("-") else ""

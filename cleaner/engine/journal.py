@@ -71,7 +71,8 @@ class Journal:
 
         Args:
             what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``release``, ``repair``,
-                ``repair-failed``, ``revert``, ``failed``, or ``clock``: one looked wrong and was confirmed.
+                ``repair-failed``, ``revert``, ``import``, ``failed``, or ``clock``: one looked wrong and was
+                confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner.engine.deletion import retired_snapshots
-from cleaner.engine.journal import GUARDED, partition_of, read_journal, read_lines
+from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_journal, read_lines
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
@@ -95,6 +95,16 @@ def journalled_deletions(
     }
 
 
+def moved_partitions(log_dir: Path, now_ms: int) -> frozenset[TopicPartition]:
+    """Return the partitions of which a move of the log start may still be taken back. Raises: UnreadableFile."""
+    found = set()
+    for entry in read_entries(log_dir, "delete"):
+        topic_partition, deletion = partition_of(entry), _deletion(entry)
+        if topic_partition and deletion and deletion.until_ms is not None and deletion.until_ms >= now_ms:
+            found.add(topic_partition)
+    return frozenset(found)
+
+
 def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, RenameTimes]:
     """Return when the files of each partition's deletions were renamed, by the newest line that names them; so, too,
     when repairs replaced files.
@@ -129,9 +139,11 @@ def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:
     try:
         undo = entry["undo"]
         files = [RetiredFile(_plain_name(name), _whole(size), _whole(mtime)) for name, size, mtime in undo["files"]]
+        until_ms = _whole_or_none(undo.get("until_ms"))
+        may_be_none = until_ms is not None and not files
         return DeletionFacts(
             entry["time_ms"],
-            _segments(files, _whole(undo["end_offset"])),
+            () if may_be_none else _segments(files, _whole(undo["end_offset"])),
             _whole(entry["log_start_offset"]),
             _whole_or_none(undo["log_start_checkpoint"]),
             _whole_or_none(undo["cleaner_checkpoint"]),
@@ -139,6 +151,8 @@ def _deletion(entry: Mapping[str, Any]) -> DeletionFacts | None:
             _whole_or_none(undo["roll_at_offset"]),
             undo["rolled_snapshot"] is True,
             _text_or_none(undo.get("topic_id")),
+            first_base_left=_whole(undo["end_offset"]),
+            until_ms=until_ms,
         )
     except (KeyError, TypeError, ValueError):
         return None

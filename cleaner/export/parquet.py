@@ -21,7 +21,7 @@ class ParquetWriter:
 
     def __init__(self, file: BinaryIO, *, with_metadata: bool) -> None:
         self._schema = arrow_schema(RECORD_COLUMNS + (BATCH_COLUMNS if with_metadata else ()))
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd", write_page_checksum=True)
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
 

@@ -71,11 +71,15 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
     match entry["what"]:
         case "delete":
             codes = dict.fromkeys(str(segment.get("code")) for segment in listed)
-            return ", ".join((counted(len(listed), "segment"), *codes))
+            moved = f"log start {before} -> {entry.get('log_start_offset')}, " if (before := _moved_from(entry)) else ""
+            return moved + ", ".join((counted(len(listed), "segment"), *codes))
         case "compact":
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
         case "dropped":
             return _dropped(entry).removeprefix("; ") or "-"
+        case "import":
+            until = f"offsets {entry.get('log_start_offset')} up to {entry.get('log_end_offset')}"
+            return f"{counted(n, 'record') if type(n := entry.get('records')) is int else 'records'}, {until}"
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -88,6 +92,12 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"{entry.get('file')}: {_mended(entry)}"
         case what:
             return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
+
+
+def _moved_from(entry: Mapping[str, Any]) -> str:
+    """Return the log start offset before ``delete-records``; an empty text for another deletion."""
+    before = entry.get("log_start_before")
+    return str(before) if type(before) is int else ""
 
 
 def _dropped(entry: Mapping[str, Any]) -> str:

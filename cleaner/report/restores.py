@@ -13,7 +13,7 @@ from cleaner.report.page import Lines, Page, counted, size
 from policies.checking.reverting import RevertCode, RevertVerdict
 from policies.explaining.words import offsets
 from policies.reasons import moment
-from policies.restoring import RestoreCode, RestoreVerdict
+from policies.restoring import MoveVerdict, Restoration, RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
 
 SCHEMA: Final = "logcleaner.restore/1"
@@ -119,6 +119,18 @@ def _partition_document(result: RestoreResult) -> dict[str, Any]:
         "held_since_ms": result.held_since_ms,
         "error": result.error,
         "segments": [_segment_document(verdict, result) for verdict in _verdicts(result)],
+        "log_starts": [_move_document(v, result) for v in (result.restoration.moves if result.restoration else ())],
+    }
+
+
+def _move_document(verdict: MoveVerdict, result: RestoreResult) -> dict[str, Any]:
+    return {
+        "log_start_offset": verdict.deletion.log_start_offset,
+        "log_start_before": verdict.log_start_offset,
+        "deleted_ms": verdict.deletion.time_ms,
+        "restored": result.is_done and verdict.code is RestoreCode.RESTORABLE,
+        "code": verdict.code.value,
+        "text": verdict.text,
     }
 
 
@@ -142,6 +154,8 @@ def _partition(result: RestoreResult, page: Page) -> None:
         page.note(words)
     for code, group in groupby(_verdicts(result), lambda verdict: verdict.code):
         _run(code, list(group), result, page)
+    if result.restoration:
+        _log_start(result.restoration, result, page)
     if result.error:
         page.note(f"FAILED: {result.error}")
     page.line()
@@ -157,6 +171,19 @@ def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: Rest
     page.line(f"{newest.base_offset}: {newest_first[0].text}", indent=4)
 
 
+def _log_start(planned: Restoration, result: RestoreResult, page: Page) -> None:
+    """Add the lines about a log start that ``delete-records`` moved."""
+    if planned.moved_back or any(verdict.deletion.until_ms is not None for verdict in planned.restorable):
+        first_base, line = planned.facts.bases[0], planned.facts.log_start_checkpoint
+        now, then = max(first_base, line or 0), max(planned.log_start_offset, planned.log_start_checkpoint or 0)
+        word = "restored" if result.is_done else "restorable"
+        page.note(f"{word:{_WORD_WIDTH}}  log start {now} -> {then}")
+    for verdict in planned.moves:
+        if verdict.code is not RestoreCode.RESTORABLE:
+            page.note(f"{'kept out':{_WORD_WIDTH}}  log start {verdict.log_start_offset}  {verdict.code}")
+            page.line(verdict.text, indent=4)
+
+
 def _sum(results: Sequence[RestoreResult], page: Page) -> None:
     done = [r.restoration for r in results if r.restoration and r.is_done]
     waiting = [r.restoration for r in results if r.restoration and r.restoration.has_work and not r.is_done]
@@ -165,7 +192,9 @@ def _sum(results: Sequence[RestoreResult], page: Page) -> None:
             segments = counted(sum(len(r.restorable) for r in restorations), "segment")
             size_bytes = sum(r.size_bytes for r in restorations)
             partitions = counted(len(restorations), "partition")
-            page.line(f"{words}: {segments} of {partitions}, {size(size_bytes)}.")
+            moved = counted(sum(bool(r.moved_back) for r in restorations), "log start")
+            also = "" if moved.startswith("0 ") else f", and {moved}"
+            page.line(f"{words}: {segments} of {partitions}, {size(size_bytes)}{also}.")
     if done:
         page.line(
             "Retention and compaction leave these partitions alone until logcleaner restore --release TOPIC-PARTITION."

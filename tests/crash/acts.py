@@ -11,11 +11,13 @@ from unittest.mock import patch
 from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.doctor.sweeping import Named, Sweeper
 from cleaner.engine.means import Means
+from cleaner.engine.moving.deleting import delete_records as delete_from
 from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.repairs import DERIVED, RepairKind
+from policies.record_deletion import Before
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
@@ -46,6 +48,7 @@ TOPICS: Final = {
     "drawn": {**COMPACT, **GROUPS, "segment.bytes": "1000"},
 }
 LAYERS: Final = configured(**TOPICS)
+DELETABLE: Final = configured(clicks={"cleanup.policy": "delete"}, accounts={"cleanup.policy": "delete"})
 STRAY: Final = f"old-0.{'ab' * 16}-stray"
 DELETE: Final = f"older-0.{'cd' * 16}-delete"
 SWEPT: Final = (
@@ -80,6 +83,17 @@ def free(log_dir: Path, fs: FileSystem) -> object:
 def _space_alone(space_of: Callable[[LogDir], Space], log_dir: LogDir) -> Space:
     blocks = sum(path.lstat().st_blocks for path in log_dir.path.rglob("*"))
     return space_of(log_dir)._replace(used_bytes=blocks * BLOCK_BYTES)
+
+
+def delete_records(log_dir: Path, fs: FileSystem) -> object:
+    """In each partition, up to its last record but one: the segments before that go."""
+    done = []
+    for name, directory in sorted(LogDir(log_dir).partitions()):
+        cleaner = a_cleaner(log_dir, DELETABLE, fs, FakeClock(AT_MS))
+        before = Before(list_partition(directory).snapshots[-1].name.base_offset - 1)
+        asked = request(AT_MS, topics=(str(name),), confirmed=True)
+        done.append(delete_from(cleaner, name, before, asked, lambda _: True))
+    return done
 
 
 def restore(log_dir: Path, fs: FileSystem) -> object:

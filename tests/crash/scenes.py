@@ -40,6 +40,7 @@ from tests.crash.acts import (
     clean_at_once,
     cut_zeros,
     damage,
+    delete_records,
     forget_ids,
     free,
     leave_zeros,
@@ -261,6 +262,8 @@ SCENES: Final = {
     "repair": Scene(repair, (clicks, payments), prepare=damage),
     "repair of topic ids": Scene(write_ids, (clicks, gone, orders, payments, accounts), prepare=forget_ids),
     "repair of zero tails": Scene(cut_zeros, (clicks, gone, orders, prices, payments, accounts), prepare=leave_zeros),
+    "delete records": Scene(delete_records, (clicks, accounts)),
+    "delete records restored": Scene(restore, (clicks, accounts), prepare=delete_records),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
     "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }

@@ -89,7 +89,7 @@ def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog) -
         complain(f"{args.topic_partition}: no deletion in the journal still waits; see logcleaner history")
         return ExitStatus.FAILED
     failed = any(result.error for result in results)
-    refused = is_asked and any(result.restoration and result.restoration.refused for result in results)
+    refused = is_asked and any(result.restoration and result.restoration.has_refused for result in results)
     return ExitStatus.FAILED if failed or refused else ExitStatus.DONE
 
 

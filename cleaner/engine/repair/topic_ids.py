@@ -48,7 +48,7 @@ def observe_topic(
     Raises: CorruptBatch where the leader epochs of its batches cannot be read, UnreadableFile.
     """
     directory = log_dir.path / str(topic_partition)
-    node_id, directory_id = _ids_of(log_dir)
+    node_id, directory_id = ids_of(log_dir)
     topic_id = assigned.topic_ids.get(topic_partition.topic) if assigned else None
     assignment = assigned.partitions.get((topic_id, topic_partition.partition)) if assigned and topic_id else None
     removed = assigned.removed_ids.get(topic_partition.topic, frozenset()) if assigned else frozenset[str]()
@@ -66,7 +66,8 @@ def observe_topic(
     )
 
 
-def _ids_of(log_dir: LogDir) -> tuple[int | None, str | None]:
+def ids_of(log_dir: LogDir) -> tuple[int | None, str | None]:
+    """Return the node id and the directory id in the ``meta.properties`` of a log dir; None for what is not there."""
     try:
         properties = read_properties(log_dir.path / META_PROPERTIES_FILE)
     except LogCleanerError:

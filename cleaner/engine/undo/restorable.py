@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.undo_notes import journalled_deletions
+from cleaner.engine.undo_notes import journalled_deletions, moved_partitions
 from policies.restoring import DeletionFacts, Restoration, RestoreFacts, belongs_to_another_topic, restoration
 from storage.checkpoints import LeaderEpochEntry, truncate_from_start
 from storage.errors import LogCleanerError
@@ -37,13 +37,18 @@ class RestoreResult:
     """Epoch ms of a hold on another topic of this name, which does not count for this one; None without one."""
 
 
-def survey_restores(log_dir: LogDir, wanted: Wanted) -> list[RestoreResult]:
-    """Return the wanted partitions that have waiting deleted segments or a hold.
+def survey_restores(log_dir: LogDir, wanted: Wanted, now_ms: int) -> list[RestoreResult]:
+    """Return the wanted partitions that have waiting deleted segments, a log start that can move back, or a hold.
+
+    Args:
+        log_dir: the log dir.
+        wanted: asked of each partition.
+        now_ms: the clock's time, epoch ms.
 
     Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile of what concerns the whole log dir.
     """
-    stated = _Stated.of(log_dir)
-    found = dict(_candidates(log_dir, wanted, stated.holds))
+    stated = _Stated.of(log_dir, now_ms)
+    found = dict(_candidates(log_dir, wanted, {*stated.holds, *moved_partitions(log_dir.path, now_ms)}))
     if not found:
         return []
     deletions = journalled_deletions(log_dir.path, found, stated.cleaned)
@@ -61,17 +66,18 @@ class _Stated(NamedTuple):
     hold_ids: TopicIds
     log_starts: Offsets
     cleaned: Offsets
+    now_ms: int
 
     @classmethod
-    def of(cls, log_dir: LogDir) -> Self:
+    def of(cls, log_dir: LogDir, now_ms: int) -> Self:
         """Read them. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
         holds = log_dir.holds()
         log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
-        return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned)
+        return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned, now_ms)
 
 
 def _candidates(
-    log_dir: LogDir, wanted: Wanted, holds: Offsets
+    log_dir: LogDir, wanted: Wanted, named: Collection[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, Listing | LogCleanerError]]:
     for topic_partition, path in log_dir.partitions():
         if not wanted(topic_partition):
@@ -81,7 +87,7 @@ def _candidates(
         except LogCleanerError as error:
             yield topic_partition, error
             continue
-        if topic_partition in holds or listing.in_state(FileState.DELETED):
+        if topic_partition in named or listing.in_state(FileState.DELETED):
             yield topic_partition, listing
 
 
@@ -112,9 +118,10 @@ def _result(
         None if has_lapsed else since_ms,
         stated.cleaned.get(topic_partition),
         topic_id,
+        stated.now_ms,
     )
     planned = restoration(facts)
-    if not planned.verdicts and since_ms is None:
+    if not planned.verdicts and not planned.moves and since_ms is None:
         return None
     lapsed_since_ms = since_ms if has_lapsed else None
     return RestoreResult(

@@ -2,8 +2,9 @@
 
 Order, each step safe to crash behind, and the next restore goes on where one ended:
     1. the journal's line; the hold, so that no run takes away what is still waiting;
-    2. checkpoints that say less afterwards: first dirty offset, log start offset, leader epochs. While the log begins
-       later than they say, a broker takes its first segment for the start;
+    2. what says less afterwards: leader epochs, first dirty offset, log start offset. While the log begins later than
+       they say, a broker takes its first segment for the start. The log start comes last: where no segment comes
+       back, it alone shows the next restore that something is left to do;
     3. of each segment everything but the ``.log``: such files without a ``.log`` are nothing; fsync of the directory;
     4. the ``.log`` files, newest first, each followed by an fsync: the log grows at its start and never has a gap;
     5. the empty segment that was rolled since everything went, its ``.log`` last: without it the log ends as before.
@@ -67,7 +68,8 @@ class Restorer:
 
         Raises: CorruptCheckpoint, UnreadableFile of what concerns a whole log dir.
         """
-        return tuple(result for log_dir in self._log_dirs for result in survey_restores(log_dir, wanted))
+        now_ms = self._means.clock.now_ms()
+        return tuple(result for log_dir in self._log_dirs for result in survey_restores(log_dir, wanted, now_ms))
 
     def held(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
         """Return the wanted partitions that are on hold. Raises: CorruptHolds, UnreadableFile."""
@@ -111,7 +113,7 @@ class Restorer:
 
     def _restore_in(self, log_dir: LogDir, wanted: Wanted) -> Iterator[RestoreResult]:
         with closing(Journal(log_dir.path, self._fs)) as journal:
-            for result in survey_restores(log_dir, wanted):
+            for result in survey_restores(log_dir, wanted, self._means.clock.now_ms()):
                 yield self._attempt(log_dir, result, journal)
 
     def _attempt(self, log_dir: LogDir, result: RestoreResult, journal: Journal) -> RestoreResult:
@@ -166,9 +168,9 @@ class Restorer:
 def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
     """Do steps 2 to 5 of a restore. Raises: CorruptCheckpoint, UnreadableFile, OutOfSpace, UnsafeOwner, OSError."""
     directory = log_dir.path / str(planned.facts.topic_partition)
-    if planned.restorable:
-        _put_back_checkpoints(fs, log_dir, planned)
+    if planned.restorable or planned.moved_back:
         _put_back_epochs(fs, directory, planned)
+        _put_back_checkpoints(fs, log_dir, planned)
         _rename_back(fs, directory, planned)
     if planned.emptied:
         _drop_rolled(fs, directory, planned.emptied)
@@ -176,7 +178,7 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
     """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
-    topic_partition, before = planned.facts.topic_partition, planned.restorable[-1].deletion.cleaner_checkpoint
+    topic_partition, before = planned.facts.topic_partition, planned.oldest.cleaner_checkpoint
     cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
     first_dirty = None if before is None or cleaned is None else min(cleaned, before)
     changes = {CLEANER_OFFSET_CHECKPOINT: first_dirty, LOG_START_OFFSET_CHECKPOINT: planned.log_start_checkpoint}
@@ -187,7 +189,7 @@ def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration)
 
 def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> None:
     found = read_leader_epochs(directory)
-    epochs = epochs_before(planned.restorable[-1].deletion, found)
+    epochs = epochs_before(planned.oldest, found)
     if not planned.is_whole:
         epochs = truncate_from_start(epochs, planned.log_start_offset)
     if epochs != found:
@@ -231,6 +233,6 @@ def _journalled(planned: Restoration) -> dict[str, object]:
     return {
         "partition": str(planned.facts.topic_partition),
         "bytes": planned.size_bytes,
-        "log_start_offset": planned.log_start_offset,
+        "log_start_offset": max(planned.log_start_offset, planned.log_start_checkpoint or 0),
         "segments": [{"base_offset": s.base_offset, "bytes": s.size_bytes} for s in segments],
     }

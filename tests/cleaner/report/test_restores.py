@@ -110,6 +110,7 @@ def test_document_has_every_segment_newest_first() -> None:
         "held_since_ms": None,
         "error": "/data/bad-3: cannot be read",
         "segments": [],
+        "log_starts": [],
     }
 
 

@@ -1,0 +1,109 @@
+"""Read input files one after the other: the offsets rise over all of them, and all are of one partition."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from cleaner.errors import ExtraMissing
+from cleaner.importing.jsonl import read_lines
+from cleaner.importing.records import ImportedRecord, InputNotThere, UnusableInput
+
+STDIN: Final = Path("-")
+_PARQUET: Final = b"PAR1"
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The records of some files. After the last one, ``left_out`` and ``source`` tell what they held."""
+
+    paths: Sequence[Path]
+    advance: Callable[[int], None]
+    """Hears the number of bytes read since the last call."""
+    left_out: int = 0
+    """Control records, which are not imported."""
+    source: tuple[str, int] | None = None
+    """The topic and partition that the records were exported from."""
+
+    def records(self) -> Iterator[ImportedRecord]:
+        """Yield the records, without control records. Raises: UnusableInput, InputNotThere, ExtraMissing."""
+        newest = -1
+        for path in self.paths:
+            for found, size_bytes in _read(path):
+                self.advance(size_bytes)
+                self._check(found, newest, path)
+                newest = found.record.offset
+                if found.is_control:
+                    self.left_out += 1
+                else:
+                    yield found
+
+    def _check(self, found: ImportedRecord, newest: int, path: Path) -> None:
+        self.source = self.source or found.source
+        if found.source != self.source:
+            told = f"is of {'-'.join(map(str, found.source))}, and what came before of"
+            cause = f"{told} {'-'.join(map(str, self.source))}: import one partition at a time"
+            raise UnusableInput(path, found.place, cause)
+        if found.record.offset <= newest:
+            cause = (
+                f"offset {found.record.offset} follows offset {newest}: name the files in the order of their offsets"
+            )
+            raise UnusableInput(path, found.place, cause)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the files; 0 of stdin. Raises: InputNotThere."""
+        return sum(_size_of(path) for path in self.paths)
+
+    @property
+    def needed_bytes(self) -> int:
+        """About what the records take, at most, in a log without compression. Raises: InputNotThere, UnusableInput."""
+        return sum(_plain_bytes(path) if _is_parquet(path) else _size_of(path) for path in self.paths)
+
+
+def _read(path: Path) -> Iterator[tuple[ImportedRecord, int]]:
+    if _is_parquet(path):
+        try:
+            from cleaner.importing.parquet import read_rows  # noqa: PLC0415 - JSON lines do without pyarrow
+        except ImportError as error:
+            raise ExtraMissing(str(path), str(error.name), "parquet") from error
+        yield from read_rows(path)
+        return
+    with _opened(path) as file:
+        yield from read_lines(file, path)
+
+
+def _plain_bytes(path: Path) -> int:
+    try:
+        from cleaner.importing.parquet import plain_bytes  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise ExtraMissing(str(path), str(error.name), "parquet") from error
+    return plain_bytes(path)
+
+
+def _is_parquet(path: Path) -> bool:
+    """Return whether a file begins as Parquet does. No JSON line begins so. Raises: InputNotThere."""
+    if path == STDIN:
+        return False
+    with _opened(path) as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
+def _size_of(path: Path) -> int:
+    if path == STDIN:
+        return 0
+    with _opened(path):
+        return path.stat().st_size
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    if path == STDIN:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputNotThere(path, error.strerror or str(error)) from error

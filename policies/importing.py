@@ -1,0 +1,63 @@
+"""Decide under which topic id a partition is imported, and what a broker does with it at its next start."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from storage.names import TopicPartition
+
+_REMEDY: Final = "create the topic, stop the broker, move the empty directory that it made away, and import again"
+
+
+class ImportFacts(NamedTuple):
+    """The facts about a partition that is to be made."""
+
+    topic_partition: TopicPartition
+    has_metadata: bool
+    """True if a cluster metadata log was read."""
+    topic_id: str | None
+    """The id that the cluster metadata give the topic; None if they do not know it."""
+    replicas: tuple[int, ...]
+    """The brokers that the cluster metadata place the partition on."""
+    directory_id: str | None
+    """The log dir that they place it in on this broker; None if they name none."""
+    node_id: int | None
+    """The node id in ``meta.properties`` of the log dir."""
+    own_directory_id: str | None
+    """The id of the log dir, from the same file."""
+    neighbours_id: str | None
+    """The topic id of another partition of the topic in a log dir of the broker."""
+
+
+class Placement(NamedTuple):
+    """The topic id to write."""
+
+    topic_id: str | None
+    """None: a new one is to be made."""
+    warning: str
+    """What a broker will do that the user may not expect; empty if it serves the partition."""
+
+
+def placement(facts: ImportFacts) -> Placement:
+    """Decide on the topic id, as a starting broker judges it.
+
+    Source: Kafka 4 LogManager.isStrayKraftReplica, LogManager.loadLog.
+    """
+    topic, partition = facts.topic_partition
+    stray = "a broker (KRaft, since 3.7) will set the directory aside as -stray at its start"
+    if facts.topic_id is None:
+        found = f"the cluster metadata know no topic {topic}"
+        if not facts.has_metadata:
+            found = f"no cluster metadata are here to say which id topic {topic} has"
+        kept = "the topic id of its other partitions here" if facts.neighbours_id else "a new topic id"
+        text = f"{found}: it gets {kept}. Unless the cluster knows that id, {stray}"
+        return Placement(facts.neighbours_id, f"{text}; {_REMEDY}")
+    if not facts.replicas:
+        return Placement(facts.topic_id, f"the cluster metadata know no partition {partition} of {topic}: {stray}")
+    if facts.node_id is not None and facts.node_id not in facts.replicas:
+        hosts = ", ".join(map(str, facts.replicas))
+        return Placement(facts.topic_id, f"the cluster metadata place it on {hosts}, not on {facts.node_id}: {stray}")
+    if None not in (ids := (facts.directory_id, facts.own_directory_id)) and ids[0] != ids[1]:
+        text = f"the cluster metadata place it in the log dir with the id {ids[0]}, and this one has {ids[1]}"
+        return Placement(facts.topic_id, f"{text}: the broker will tell the controller where it found it")
+    return Placement(facts.topic_id, "")
