@@ -1,24 +1,35 @@
-"""Log, LogConfig, Appended, Producer, SpecialTimestamp, TimestampOffset: one partition, opened."""
+"""Log, LogConfig, Appended, AppendOrigin, Producer, SpecialTimestamp, TimestampOffset: one partition, opened."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.log.append import Appended, Producer
     from storage.log.config import LogConfig
     from storage.log.log import Log
     from storage.log.lookup import SpecialTimestamp, TimestampOffset
     from storage.log.read import AnyBatch
+    from storage.log.writing.append import Appended, Producer
+    from storage.log.writing.origin import AppendOrigin
 
-__all__ = ["AnyBatch", "Appended", "Log", "LogConfig", "Producer", "SpecialTimestamp", "TimestampOffset"]
+__all__ = [
+    "AnyBatch",
+    "AppendOrigin",
+    "Appended",
+    "Log",
+    "LogConfig",
+    "Producer",
+    "SpecialTimestamp",
+    "TimestampOffset",
+]
 
 
 _HOMES = {
     "AnyBatch": "storage.log.read",
-    "Appended": "storage.log.append",
+    "AppendOrigin": "storage.log.writing.origin",
+    "Appended": "storage.log.writing.append",
     "Log": "storage.log.log",
     "LogConfig": "storage.log.config",
-    "Producer": "storage.log.append",
+    "Producer": "storage.log.writing.append",
     "SpecialTimestamp": "storage.log.lookup",
     "TimestampOffset": "storage.log.lookup",
 }

@@ -6,7 +6,8 @@ rules, before the first change; until then it is read as if that had been done.
 Invariant:  nothing is appended behind a tail that was found, and it is never cut off; a failed append leaves
             the log as it was before.
 Durable:    on ``flush``, ``roll`` and ``close``, not on ``append``, as in Kafka.
-Assumes:    whoever changes a log holds the ``.lock`` of its log dir.
+Assumes:    whoever changes a log holds the ``.lock`` of its log dir. Threads of one process may share a ``Log``: every
+            call that reads or changes what appends change holds its lock.
 
 Source: Kafka UnifiedLog, LocalLog, LogSegment.
 """
@@ -15,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import RLock
 from typing import Self
 
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log import recovery
 from storage.log.active import ActiveSegment
-from storage.log.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.end import SegmentEnd, find_end
@@ -32,6 +33,8 @@ from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch, largest_timestamp, read_batches
 from storage.log.roll import create_segment, must_roll, write_snapshot
+from storage.log.writing.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
+from storage.log.writing.locked import locked
 from storage.records import Batch, Record
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn
@@ -46,6 +49,7 @@ class Log:
     def __init__(
         self, directory: Path, config: LogConfig, fs: FileSystem, listing: Listing, log_start_offset: int
     ) -> None:
+        self._lock = RLock()
         self.directory = directory
         self.config = config
         self._fs = fs
@@ -101,6 +105,7 @@ class Log:
         self.close()
 
     @property
+    @locked
     def segments(self) -> tuple[Segment, ...]:
         """Ascending; the last one is the active segment."""
         if self._active is None:
@@ -108,10 +113,12 @@ class Log:
         return (*self._segments[:-1], self._active.segment())
 
     @property
+    @locked
     def size_bytes(self) -> int:
         """The size of all ``.log`` files: what ``retention.bytes`` counts."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    @locked
     def append(self, data: bytes, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
         """Append encoded v2 batches at the log end, in a new segment where one is due.
 
@@ -136,6 +143,7 @@ class Log:
         self._write(self._activated(now_ms), batches, now_ms)
         return Appended(batches[0].base_offset, batches[-1].last_offset, has_rolled)
 
+    @locked
     def append_records(
         self,
         records: Sequence[Record],
@@ -150,6 +158,7 @@ class Log:
             build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch
         )
 
+    @locked
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
         """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
 
@@ -172,11 +181,13 @@ class Log:
         self._activated(now_ms)
         return created
 
+    @locked
     def flush(self) -> None:
         """Make what was appended last. Raises: OutOfSpace."""
         if self._active:
             self._active.flush()
 
+    @locked
     def close(self) -> None:
         """Leave the log as a broker's clean stop does: flushed, indexes exact, a producer snapshot.
 
@@ -214,6 +225,7 @@ class Log:
             if not batch.header.is_control:
                 yield from (record for record in batch.records() if start <= record.offset < end)
 
+    @locked
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record at or behind a timestamp, or a ``SpecialTimestamp``; None if there is none.
 
@@ -222,6 +234,7 @@ class Log:
         bounds = Bounds(self.log_start_offset, self.log_end_offset)
         return lookup_timestamp(self._with_largest(), bounds, timestamp_ms)
 
+    @locked
     def producer_state(self, now_ms: int) -> ProducerState:
         """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
         if self._producers is None:

@@ -19,12 +19,12 @@ from policies.facts import PartitionFacts
 from policies.plan import Compaction
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
-from storage.log.append import Producer
 from storage.log.create import create_partition
 from storage.log.listing import list_partition
 from storage.log.producer_state import BatchMetadata, ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch
+from storage.log.writing.append import Producer
 from storage.log_dir import LogDir
 from storage.records import ControlType, Record, encode_control_batch
 from storage.txn_index import AbortedTxn, parse_txn_index

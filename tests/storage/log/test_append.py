@@ -9,7 +9,7 @@ from storage.errors import CorruptBatch
 from storage.filesystem import OutOfSpace
 from storage.log import Appended, Log, LogConfig, Producer
 from storage.log.active import TornTail
-from storage.log.append import BatchTooLarge
+from storage.log.errors import BatchTooLarge
 from storage.log.leader_epochs import LeaderEpochs
 from storage.names import FileKind
 from storage.records import ControlType, Record, encode_batch, encode_control_batch

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from storage.codecs.compression import Compression
-from storage.errors import CorruptBatch, LogCleanerError
+from storage.errors import CorruptBatch
 from storage.log.config import LogConfig
+from storage.log.errors import BatchTooLarge, RecordBatchTooLarge
 from storage.log.roll import Arrival
 from storage.records import Batch, Record, encode_batch, iter_batches
 from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -21,18 +22,6 @@ from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_POSITION: Final = 12
-
-
-class BatchTooLarge(LogCleanerError):
-    """An append beyond a limit of the topic. ``limit_key`` is Kafka's name of the limit."""
-
-    path: Path
-    size_bytes: int
-    limit_key: str
-    limit_bytes: int
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +42,10 @@ class Appended:
     last_offset: int
     has_rolled: bool
     """Whether it began a new segment."""
+    is_duplicate: bool = False
+    """Whether the log has the batch already: the offsets are those it has."""
+    log_append_time_ms: int = -1
+    """The time that the log gave the records (of a duplicate, the one that Kafka answers with); -1 for their own."""
 
 
 def build_batch(records: Sequence[Record], now_ms: int, compression: Compression, producer: Producer | None) -> bytes:
@@ -84,7 +77,7 @@ def check_batches(data: bytes, directory: Path, config: LogConfig) -> list[Batch
         if batch.header.size_bytes > config.max_message_bytes:
             raise BatchTooLarge(directory, batch.header.size_bytes, "max.message.bytes", config.max_message_bytes)
     if len(data) > config.segment_bytes:
-        raise BatchTooLarge(directory, len(data), "segment.bytes", config.segment_bytes)
+        raise RecordBatchTooLarge(directory, len(data), "segment.bytes", config.segment_bytes)
     return batches
 
 
