@@ -71,7 +71,7 @@ class ActiveSegment:
 
     @property
     def indexes(self) -> IndexBuilder:
-        """What makes the indexes, and has their entries so far."""
+        """The maker of the indexes, which has their entries so far."""
         return self._indexes
 
     def facts(self) -> ActiveFacts:
