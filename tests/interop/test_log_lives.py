@@ -26,7 +26,8 @@ FIRST: Final = int(os.environ.get("LOGCLEANER_FIRST_LIFE", "0"))
 SEEN: Final[Counter[str]] = Counter()
 """The steps of all lives by kind, and what Kafka refused."""
 STEPS_WANTED: Final = frozenset(
-    "open append follow roll flush fetch lookup truncate restart increment watermark epoch-end expire close kill damage".split()
+    {"open", "append", "follow", "roll", "flush", "fetch", "lookup", "truncate", "restart", "increment", "watermark"}
+    | {"epoch-end", "expire", "close", "kill", "damage"}
 )
 REFUSALS_WANTED: Final = frozenset(
     {

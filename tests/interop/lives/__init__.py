@@ -1,1 +1,1 @@
-"""Random lives of one log, lived by Kafka's ``UnifiedLog`` and by our ``Log`` step by step, and compared at each step."""
+"""Random lives of one log step by step by Kafka's ``UnifiedLog`` and by our ``Log``, compared at each step."""

@@ -1,6 +1,6 @@
-"""Lives many lives and prints the shortest story of each kind of difference: ``python -m tests.interop.lives FIRST LAST``.
+"""Lives many lives and tells the shortest story of each kind of difference.
 
-``SEED --steps 1,5,9`` lives these steps of one life again.
+``python -m tests.interop.lives FIRST LAST``; ``SEED --steps 1,5,9`` lives these steps of one life again.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from storage.errors import LogCleanerError
 from storage.records import Batch, LegacyBatch, iter_batches
-
 from tests.interop.lives.steps import Answer, Step
 
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -27,7 +26,7 @@ STUMBLES: Final = (
     "KafkaException",
     "NullPointerException",
 )
-"""Exceptions that Kafka did not mean to throw: where it stumbles over the input, ours refuses it by a name of its own."""
+"""Exceptions that Kafka did not mean to throw: where it stumbles over the input, ours refuses it by its own name."""
 
 
 def answer_differences(step: Step, kafka: Answer, ours: Answer, *, recompresses: bool) -> Iterator[str]:

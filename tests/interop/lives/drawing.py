@@ -1,10 +1,9 @@
-"""Draws the steps of a life: each from its own source of random numbers, and from what Kafka says of the log by then."""
+"""Draws the steps of a life: each from its own random numbers, and from what Kafka says of the log by then."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 from storage.records import ControlType
@@ -96,21 +95,25 @@ class Drawing:
         if known is None:
             first = self._dice.choice((0, 0, 0, 5, _SEQUENCE_MAX - 3))
             return (producer_id, self._dice.randrange(3), first), 0, f"first, from {first}"
-        die, epoch, following = self._dice.random(), known.epoch, known.next_sequence
-        if die < 0.72:
-            return (producer_id, epoch, following), 0, "next"
-        if die < 0.82 and known.batches:
-            last_sequence, _, delta, _ = self._dice.choice(known.batches)
-            count = delta + self._dice.choice((1, 1, 1, 1, 2))
-            first = (last_sequence - delta) % (1 << 31)
-            return (producer_id, epoch, first), count, "duplicate, or nearly"
-        if die < 0.87:
-            return (producer_id, epoch, (following + self._dice.choice((1, 3, -40, -1))) % (1 << 31)), 0, "gap"
-        if die < 0.91:
-            return (producer_id, max(0, epoch - 1), following), 0, "old epoch"
-        if die < 0.97:
-            return (producer_id, epoch + 1, 0), 0, "bumped epoch"
-        return (producer_id, epoch + self._dice.choice((1, 2)), following), 0, "bumped epoch, not from 0"
+        epoch, following = known.epoch, known.next_sequence
+        kinds: dict[str, tuple[int, tuple[int, int, int]]] = {
+            "next": (72, (epoch, following, 0)),
+            "duplicate, or nearly": (10, (epoch, *self._sent(known))),
+            "gap": (5, (epoch, (following + self._dice.choice((1, 3, -40, -1))) % (1 << 31), 0)),
+            "old epoch": (4, (max(0, epoch - 1), following, 0)),
+            "bumped epoch": (6, (epoch + 1, 0, 0)),
+            "bumped epoch, not from 0": (3, (epoch + self._dice.choice((1, 2)), following, 0)),
+        }
+        (note,) = self._dice.choices(list(kinds), weights=[weight for weight, _ in kinds.values()])
+        _, (epoch, first, count) = kinds[note]
+        return (producer_id, epoch, first), count, note
+
+    def _sent(self, known: Known) -> tuple[int, int]:
+        """First sequence and number of records of a batch that the log still remembers; now and then one record more."""
+        if not known.batches:
+            return known.next_sequence, 0
+        last_sequence, _, delta, _ = self._dice.choice(known.batches)
+        return (last_sequence - delta) % (1 << 31), delta + self._dice.choice((1, 1, 1, 1, 2))
 
     def _end_transaction(self) -> list[Step]:
         data, note = self._marker()

@@ -17,7 +17,7 @@ _CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 class Life:
     """Everything of a life that does not depend on what the log answers.
 
-    The source of random numbers of each step is its own: a life without some of its steps draws the same for the others.
+    Each step has random numbers of its own: a life without some of its steps draws the same for the others.
     """
 
     seed: int

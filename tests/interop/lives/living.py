@@ -21,7 +21,7 @@ PARTITION: Final = "lived-0"
 _CHECKPOINTED: Final = ("flush", "close")
 _TRIES_MAX: Final = 150
 _BROKEN: Final = ("to a full index", "to a full time index", "Trying to roll a new log segment")
-"""What Kafka says once its log takes no append any more, because an append had more batches than its indexes have room."""
+"""What Kafka says once its log takes no append any more: one had more batches than its indexes have room."""
 
 
 @dataclass(slots=True)
