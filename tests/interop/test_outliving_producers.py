@@ -10,7 +10,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -115,6 +115,6 @@ def _written_again(partition_dir: Path) -> int:
 
 def _gaps(batches: list[Batch]) -> Iterator[tuple[int, int]]:
     """Neighbouring batches of a producer of which the second does not follow the first."""
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         if following.base_sequence != batch.last_sequence + 1:
             yield batch.base_offset, following.base_offset

@@ -125,7 +125,8 @@ def _content(path: Path) -> str:
 def _file_difference(name: str, kafka: bytes, ours: bytes) -> str:
     place = next((at for at, pair in enumerate(zip(kafka, ours, strict=False)) if pair[0] != pair[1]), None)
     where = "the longer one goes on" if place is None else f"first at byte {place}"
-    return f"kafka {len(kafka)} bytes, ours {len(ours)}, {where}\n    kafka {_told(name, kafka)}\n    ours  {_told(name, ours)}"
+    told = f"\n    kafka {_told(name, kafka)}\n    ours  {_told(name, ours)}"
+    return f"kafka {len(kafka)} bytes, ours {len(ours)}, {where}{told}"
 
 
 def _told(name: str, content: bytes) -> str:

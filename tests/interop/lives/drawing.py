@@ -109,7 +109,7 @@ class Drawing:
         return (producer_id, epoch, first), count, note
 
     def _sent(self, known: Known) -> tuple[int, int]:
-        """First sequence and number of records of a batch that the log still remembers; now and then one record more."""
+        """First sequence and number of records of a batch that the log remembers; now and then a record more."""
         if not known.batches:
             return known.next_sequence, 0
         last_sequence, _, delta, _ = self._dice.choice(known.batches)
