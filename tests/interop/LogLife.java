@@ -95,7 +95,7 @@ public final class LogLife extends Conversation {
         } catch (RecordValidationException refused) { // what a client is told is the exception inside
             error = refused.invalidException().getClass().getSimpleName();
             message = refused.invalidException().getMessage() + " " + refused.recordErrors();
-        } catch (Exception refused) {
+        } catch (Exception | Error refused) { // snappy has errors of its own for damaged bytes
             error = refused.getClass().getSimpleName();
             message = refused.getMessage() + (refused.getCause() == null ? "" : " <- " + refused.getCause());
             result.clear();

@@ -25,6 +25,8 @@ STUMBLES: Final = (
     "IndexOutOfBoundsException",
     "KafkaException",
     "NullPointerException",
+    "OutOfMemoryError",
+    "SnappyError",
 )
 """Exceptions that Kafka did not mean to throw: where it stumbles over the input, ours refuses it by its own name."""
 
