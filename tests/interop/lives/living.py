@@ -51,7 +51,7 @@ class Lived:
 
     def story(self, life: Life) -> str:
         """All that one needs to see what happened, and to see it again."""
-        numbers = ",".join(map(str, self.indexes))
+        numbers = ",".join(map(str, sorted({index for index, _ in self.done} & set(self.indexes))))
         lines = [f"seed {self.seed}: python -m tests.interop.lives {self.seed} --steps {numbers}"]
         lines += [f"  {life.config} role={life.role} expiration={life.expiration_ms}"]
         lines += [f"  {index:3} now={life.times_ms[index]} {step}" for index, step in self.done]
