@@ -180,6 +180,11 @@ class NewFile:
             os.posix_fadvise(self._descriptor, start, size_bytes, os.POSIX_FADV_DONTNEED)
             self._written_out_bytes = self.size_bytes
 
+    def found_bytes(self) -> int:
+        """Return the size that the file has now, whoever wrote to it; 0 if it has lost its name."""
+        found = os.fstat(self._descriptor)
+        return found.st_size if found.st_nlink else 0
+
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
         with _as_typed(self.path):

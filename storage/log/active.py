@@ -20,9 +20,10 @@ from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.indexes import IndexBuilder
 from storage.log.roll import ActiveFacts, segment_at
+from storage.log.writing.batches import NewBatch
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
-from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
+from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
@@ -89,25 +90,35 @@ class ActiveSegment:
         """Return the segment with its files as they are now."""
         return segment_at(self.directory, self.base_offset)
 
-    def append(self, batches: Sequence[Batch], aborted: Sequence[AbortedTxn]) -> None:
+    def append(self, data: memoryview, batches: Sequence[NewBatch], aborted: Sequence[AbortedTxn]) -> None:
         """Write batches behind the last one, and what markers among them abort: all or nothing.
 
         Raises: OutOfSpace; TornTail where somebody else changed the file, or a failure could not be undone.
         """
-        found_bytes = self._path.stat().st_size
+        found_bytes = self._file.found_bytes()
         if found_bytes != self.size_bytes:
             raise TornTail(self._path, self.size_bytes, found_bytes - self.size_bytes)
+        if aborted:
+            self._append_with_aborted(data, aborted)
+        else:
+            try:
+                self._file.write(data)
+            except BaseException:
+                self._fs.truncate(self._path, self.size_bytes, Purpose.APPEND)
+                raise
+        for batch in batches:
+            self._take(self.size_bytes, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
+
+    def _append_with_aborted(self, data: memoryview, aborted: Sequence[AbortedTxn]) -> None:
         txn_index = self._txn_index_path()
         txn_index_bytes = txn_index.stat().st_size if txn_index.exists() else None
         try:
             self._append_aborted(txn_index, aborted)
-            self._file.write(b"".join(batch.data for batch in batches))
+            self._file.write(data)
         except BaseException:
             self._fs.truncate(self._path, self.size_bytes, Purpose.APPEND)
             self._cut_txn_index(txn_index, txn_index_bytes)
             raise
-        for batch in batches:
-            self._take(self.size_bytes, batch.header)
 
     def flush(self) -> None:
         """Make the batches last, and write the index files, exact up to here, as a seal would.
@@ -127,7 +138,7 @@ class ActiveSegment:
             size_bytes = os.fstat(descriptor).st_size
             try:
                 for last in iter_headers(descriptor, self._path, 0, size_bytes):
-                    self._take(*last)
+                    self._take_header(*last)
                 if last is not None:
                     read_batch(descriptor, self._path, last).ensure_valid()
             except CorruptBatch as error:
@@ -135,12 +146,15 @@ class ActiveSegment:
         if size_bytes != self.size_bytes:
             raise TornTail(self._path, self.size_bytes, size_bytes - self.size_bytes)
 
-    def _take(self, position: int, header: BatchHeader | LegacyHeader) -> None:
+    def _take_header(self, position: int, header: BatchHeader | LegacyHeader) -> None:
+        self._take(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+
+    def _take(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         if position == 0:
-            self._first_batch_ms = header.max_timestamp_ms
-        self._indexes.append(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
-        self.size_bytes += header.size_bytes
-        self.next_offset = header.next_offset
+            self._first_batch_ms = max_timestamp_ms
+        self._indexes.append(position, size_bytes, last_offset, max_timestamp_ms)
+        self.size_bytes += size_bytes
+        self.next_offset = last_offset + 1
 
     def _write_indexes(self) -> None:
         """Seal a copy: appending goes on as if nothing had been written."""
