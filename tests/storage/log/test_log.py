@@ -169,8 +169,8 @@ def test_a_timestamp_is_found_before_any_index_was_written(tmp_path: Path) -> No
         (SpecialTimestamp.EARLIEST, (-1, 0)),
         (SpecialTimestamp.EARLIEST_LOCAL, (-1, 0)),
         (SpecialTimestamp.MAX_TIMESTAMP, (NOW_MS + 9, 1)),
-        (SpecialTimestamp.LATEST_TIERED, None),
-        (SpecialTimestamp.EARLIEST_PENDING_UPLOAD, None),
+        (SpecialTimestamp.LATEST_TIERED, (-1, -1)),
+        (SpecialTimestamp.EARLIEST_PENDING_UPLOAD, (-1, -1)),
     ],
 )
 def test_special_timestamps(tmp_path: Path, target: int, found: tuple[int, int] | None) -> None:
