@@ -26,6 +26,7 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.end import SegmentEnd, find_end
+from storage.log.errors import CannotRoll
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
 from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
@@ -35,6 +36,7 @@ from storage.log.read import AnyBatch, largest_timestamp, read_batches
 from storage.log.roll import create_segment, must_roll, write_snapshot
 from storage.log.writing.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
 from storage.log.writing.locked import locked
+from storage.names import FileKind
 from storage.records import Batch, Record
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn
@@ -162,23 +164,32 @@ class Log:
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
         """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
 
-        An active segment without records that begins there already is the new one; Kafka would replace it by
-        its like. Retention calls this where every segment goes.
+        The log end stays where it is: behind a segment that begins above it, only a follower can append. An active
+        segment without records that begins there already is the new one; Kafka would replace it by its like.
 
         Returns: the new active segment, empty.
-        Raises: TornTail, OutOfSpace (the old segment stays the active one), UnsafeOwner.
+        Raises: CannotRoll below the active segment's base; TornTail, OutOfSpace (the old segment stays the active one),
+            UnsafeOwner.
         """
         base_offset = max(self.log_end_offset, at_offset or 0)
         active = self._activated(now_ms)
-        if active.base_offset == base_offset:
+        if active.base_offset >= base_offset:
+            if active.size_bytes or active.base_offset > base_offset:
+                raise CannotRoll(self.directory, f"a segment begins at {active.base_offset}, none can at {base_offset}")
             return active.segment()
-        active.flush()
-        self._take_snapshot(base_offset, now_ms)
-        created = create_segment(self._fs, self.directory, base_offset)
-        active.close()
+        try:
+            active.seal()
+            self._take_snapshot(base_offset, now_ms)
+            allocated_bytes = self.config.segment_bytes if self.config.preallocate else 0
+            created = create_segment(self._fs, self.directory, base_offset, (FileKind.LOG,), allocated_bytes)
+            begun = ActiveSegment.begin(self._fs, self.directory, base_offset, self.config, now_ms)
+        except BaseException:
+            self._active = None  # it is sealed: the next append opens it again
+            raise
+        finally:
+            active.close()
         self._segments[-1:] = [active.segment(), created]
-        self.log_end_offset, self._active = base_offset, None
-        self._activated(now_ms)
+        self._active = begun
         return created
 
     @locked
@@ -197,7 +208,7 @@ class Log:
             return
         active = self._active
         try:
-            active.flush()
+            active.seal()
             self._take_snapshot(self.log_end_offset, active.opened_ms)
         finally:
             active.close()
@@ -268,7 +279,7 @@ class Log:
             self._finish_recovery()
             if not self._segments:
                 self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config.index_interval_bytes, now_ms)
+            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config, now_ms)
         return self._active
 
     def _finish_recovery(self) -> None:
