@@ -42,16 +42,22 @@ class InvalidTimestamp(InvalidRecords):
     kafka_name = "InvalidTimestampException"
 
 
-class UnsupportedCompressionType(LogRefusal):
-    """A codec that batches of this version cannot have."""
+class IllegalRecords(LogRefusal):
+    """What Kafka's own code stumbles over instead of refusing it: an unknown codec, a negative time to be rewritten."""
 
-    kafka_name = "UnsupportedCompressionTypeException"
+    kafka_name = "IllegalArgumentException"
 
 
-class UnsupportedForMessageFormat(LogRefusal):
-    """What batches of this version cannot say."""
+class UndecompressableRecords(LogRefusal):
+    """Compressed records that do not decompress."""
 
-    kafka_name = "UnsupportedForMessageFormatException"
+    kafka_name = "KafkaException"
+
+
+class UnevenOffsets(LogRefusal):
+    """A compressed batch whose records are not one offset apart: Kafka would rewrite it, and fails at that."""
+
+    kafka_name = "UnsupportedOperationException"
 
 
 class BatchTooLarge(LogCleanerError):
