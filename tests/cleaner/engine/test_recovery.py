@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from cleaner.engine.starting.recovery import recover
-from cleaner.engine.starting.walk import LogBytes
+from storage.log.loading.walk import LogBytes
 from policies.starting.facts import RecoveredLog
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
