@@ -46,7 +46,7 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = translate(log_bytes, entries, entries.last_offset)
+                start = translate(log_bytes, entries.lookup(entries.last_offset), entries.last_offset)
                 last = None if start is None else last_of(log_bytes, start)
             except CorruptRecord:
                 return 0
@@ -63,7 +63,7 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = translate(log_bytes, entries, start_offset)
+                start = translate(log_bytes, entries.lookup(start_offset), start_offset)
                 for batch in walk(log_bytes, start) if start is not None else ():
                     failure = _of_producer(batch, open_transactions)
                     if failure:

@@ -54,10 +54,17 @@ class StoredIndex:
         return 0 if slot is None else self.entry(slot)[1]
 
 
-def translate(log: LogBytes, index: StoredIndex, offset: int) -> int | None:
-    """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord."""
+def translate(log: LogBytes, indexed_at: int, offset: int, end: int | None = None) -> int | None:
+    """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord.
+
+    Args:
+        log: the segment.
+        indexed_at: where its offset index has a reader begin.
+        offset: to be found, or the next one that is there.
+        end: of the batches; default: the file's size.
+    """
     previous: WalkedBatch | None = None
-    for batch in walk(log, max(index.lookup(offset), 0)):
+    for batch in walk(log, max(indexed_at, 0), end):
         if batch.base_offset == offset:
             return batch.position
         if batch.base_offset > offset:
@@ -69,6 +76,6 @@ def translate(log: LogBytes, index: StoredIndex, offset: int) -> int | None:
 
 def next_offset(log: LogBytes, index: StoredIndex, base_offset: int) -> int:
     """Return the offset behind the last batch, as Kafka finds it. Raises: CorruptRecord."""
-    start = translate(log, index, index.last_offset)
+    start = translate(log, index.lookup(index.last_offset), index.last_offset)
     last = None if start is None else last_of(log, start)
     return base_offset if last is None else last.last_offset + 1
