@@ -124,10 +124,6 @@ class NewFile:
             raise typed(error, self.path, len(rest)) from error
         self.size_bytes = max(self.size_bytes, position)
 
-    def found_bytes(self) -> int:
-        """Return the size of the file as it is now, whoever changed it."""
-        return os.fstat(self._descriptor).st_size
-
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         """Append bytes of an open file without moving them through user space where the kernel can.
 
@@ -195,6 +191,11 @@ class NewFile:
         if size_bytes >= _WRITE_OUT_BYTES:
             os.posix_fadvise(self._descriptor, start, size_bytes, os.POSIX_FADV_DONTNEED)
             self._written_out_bytes = self.size_bytes
+
+    def found_bytes(self) -> int:
+        """Return the size that the file has now, whoever wrote to it; 0 if it has lost its name."""
+        found = os.fstat(self._descriptor)
+        return found.st_size if found.st_nlink else 0
 
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""

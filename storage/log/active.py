@@ -25,9 +25,10 @@ from storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexBuilder
 from storage.log.config import LogConfig
 from storage.log.read import last_offset_entry
 from storage.log.roll import ActiveFacts, segment_at
+from storage.log.writing.batches import NewBatch
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
-from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
+from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
@@ -169,7 +170,7 @@ class ActiveSegment:
         """Return the segment with its files as they are now."""
         return segment_at(self.directory, self.base_offset)
 
-    def append(self, batches: Sequence[Batch], aborted: Sequence[AbortedTxn]) -> None:
+    def append(self, data: memoryview, batches: Sequence[NewBatch], aborted: Sequence[AbortedTxn]) -> None:
         """Write batches behind the last one, and what markers among them abort: all or nothing.
 
         Raises: OutOfSpace; TornTail where somebody else changed the file, or a failure could not be undone.
@@ -185,9 +186,9 @@ class ActiveSegment:
         try:
             if aborted:
                 self._append_aborted(txn_index_bytes, aborted)
-            self._file.write_at(size_bytes, b"".join([batch.data for batch in batches]))
+            self._file.write_at(size_bytes, data)
             for batch in batches:
-                self._take(self.size_bytes, batch.header)
+                self._take(self.size_bytes, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
             self._write_entries()
         except BaseException:
             self.size_bytes, self.next_offset, self._first_batch_ms = size_bytes, next_offset, first_batch_ms
@@ -274,11 +275,11 @@ class ActiveSegment:
             size_bytes = os.fstat(descriptor).st_size
             try:
                 if start:
-                    self._first_batch_ms = next(
-                        iter_headers(descriptor, self._path, 0, size_bytes)
-                    ).header.max_timestamp_ms
+                    first = next(iter_headers(descriptor, self._path, 0, size_bytes))
+                    self._first_batch_ms = first.header.max_timestamp_ms
                 for last in iter_headers(descriptor, self._path, start, size_bytes):
-                    self._take(*last, indexes)
+                    indexes.append(*_index_facts(*last))
+                    self._count(*last)
                 if last is not None:
                     read_batch(descriptor, self._path, last).ensure_valid()
             except CorruptBatch as error:
@@ -286,12 +287,18 @@ class ActiveSegment:
         if size_bytes != self.size_bytes:
             raise TornTail(self._path, self.size_bytes, size_bytes - self.size_bytes)
 
-    def _take(self, position: int, header: BatchHeader | LegacyHeader, indexes: IndexBuilder | None = None) -> None:
+    def _count(self, position: int, header: BatchHeader | LegacyHeader) -> None:
         if position == 0:
             self._first_batch_ms = header.max_timestamp_ms
-        (indexes or self._indexes).append(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
         self.size_bytes += header.size_bytes
         self.next_offset = header.next_offset
+
+    def _take(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        if position == 0:
+            self._first_batch_ms = max_timestamp_ms
+        self._indexes.append(position, size_bytes, last_offset, max_timestamp_ms)
+        self.size_bytes += size_bytes
+        self.next_offset = last_offset + 1
 
     def _entries(self) -> tuple[tuple[IndexFile, bytearray], ...]:
         index, time_index = self._index_files
@@ -330,3 +337,7 @@ class ActiveSegment:
 def _has_zeros(time_index: bytes) -> bool:
     """Return whether a time index ends with an entry of zeros that is not its only one."""
     return len(time_index) > TIME_ENTRY_BYTES and not any(time_index[-TIME_ENTRY_BYTES:])
+
+
+def _index_facts(position: int, header: BatchHeader | LegacyHeader) -> tuple[int, int, int, int]:
+    return position, header.size_bytes, header.last_offset, header.max_timestamp_ms

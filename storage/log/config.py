@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
+
+from storage.codecs.compression import Compression
 
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
-_NEVER = (1 << 63) - 1
+NO_LIMIT_MS: Final = (1 << 63) - 1
+"""Of a time or an interval: any will do."""
+_NEVER: Final = NO_LIMIT_MS
 
 
 class TimestampType(IntEnum):
@@ -53,3 +58,8 @@ class LogConfig:
     preallocate: bool = False
     draw: Callable[[int], int] = field(default=_drawn, compare=False)
     """Draws a number from 0 to below the given one: the jitter of a segment."""
+
+    def level_of(self, codec: Compression) -> int | None:
+        """Return the level at which the topic has a codec; None for a codec without levels."""
+        levels = {Compression.GZIP: self.gzip_level, Compression.LZ4: self.lz4_level, Compression.ZSTD: self.zstd_level}
+        return levels.get(codec)

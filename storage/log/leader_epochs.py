@@ -31,27 +31,25 @@ class LeaderEpochs:
         return self._entries
 
     def to_write(self, leader_epoch: int | None) -> int:
-        """Return the epoch for the next batches: the given one, else the newest, else 0.
-
-        Raises: ValueError for an epoch that is over; as ``entries``.
-        """
+        """Return the epoch for the next batches: the given one, else the newest, else 0. Raises: as ``entries``."""
+        if leader_epoch is not None:
+            return leader_epoch
         entries = self.entries()
-        newest = entries[-1].epoch if entries else 0
-        if leader_epoch is not None and leader_epoch < newest:
-            raise ValueError(f"{self._directory}: leader epoch {leader_epoch} is over, the newest is {newest}")
-        return newest if leader_epoch is None else leader_epoch
+        return entries[-1].epoch if entries else 0
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch`` writes from ``start_offset`` on, unless it is the newest already.
 
-        An epoch that wrote nothing, because it began at that very offset, is forgotten.
+        An epoch that wrote nothing, because it began at that very offset or behind it, is forgotten, and so is a higher
+        one: Kafka takes a lower epoch for the truth.
 
         Raises: OutOfSpace, UnsafeOwner; as ``entries``. Source: Kafka LeaderEpochFileCache.assign.
         """
         entries = self.entries()
-        if entries and entries[-1].epoch == epoch:
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return
-        assigned = [*truncate_from_end(entries, start_offset), LeaderEpochEntry(epoch, start_offset)]
+        kept = [entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset]
+        assigned = [*kept, LeaderEpochEntry(epoch, start_offset)]
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         self._fs.replace_file(path, format_leader_epochs(assigned), Purpose.CHECKPOINT)
         self._entries = assigned

@@ -26,20 +26,24 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.end import SegmentEnd, find_end
-from storage.log.errors import CannotRoll
+from storage.log.errors import CannotRoll, RecordBatchTooLarge
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
 from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
 from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch, largest_timestamp, read_batches
-from storage.log.roll import create_segment, must_roll, write_snapshot
-from storage.log.writing.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
+from storage.log.roll import Arrival, create_segment, must_roll, write_snapshot
+from storage.log.writing.admission import Admission
+from storage.log.writing.append import Appended, Producer, build_batch
+from storage.log.writing.batches import Admitted
 from storage.log.writing.locked import locked
+from storage.log.writing.origin import AppendOrigin
+from storage.log.writing.producer_checks import ProducerChanges
+from storage.log.writing.validation import Stamp
 from storage.names import FileKind
-from storage.records import Batch, Record
+from storage.records import Record
 from storage.segment import Segment
-from storage.txn_index import AbortedTxn
 
 
 class Log:
@@ -67,6 +71,7 @@ class Log:
         self._active: ActiveSegment | None = None
         self._producers: ProducerState | None = None
         self._epochs = LeaderEpochs(fs, directory)
+        self._admission = Admission(directory, config)
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, fs: FileSystem, *, log_start_offset: int | None = None) -> Self:
@@ -121,29 +126,37 @@ class Log:
         return sum(segment.size_bytes for segment in self.segments)
 
     @locked
-    def append(self, data: bytes, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
-        """Append encoded v2 batches at the log end, in a new segment where one is due.
+    def append(
+        self,
+        data: bytes | memoryview,
+        *,
+        now_ms: int,
+        leader_epoch: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Appended:
+        """Append what a leader of Kafka would append, at the log end, in a new segment where one is due.
 
         Args:
-            data: whole batches; their offsets and leader epochs are set here.
+            data: one batch of version 2, numbered from 0, or batches of older versions, which become one of version
+                2; what is cut short at the end counts as not there. Offsets, leader epoch, timestamp type and codec
+                are set here.
             now_ms: epoch ms.
             leader_epoch: default: the newest one of ``leader-epoch-checkpoint``.
+            origin: who hands it in. Only a coordinator may write markers.
 
+        Returns: where it lies. Without one whole batch: offsets -1, and nothing was written.
         Raises:
-            BatchTooLarge, CorruptBatch: as ``check_batches``; nothing was written.
+            CorruptBatch, BatchTooLarge, LogRefusal: what Kafka answers, by ``kafka_name``; nothing was written. A new
+                segment and a new leader epoch may have begun, as in Kafka.
             TornTail: bytes that are no batch lie at the log end; nothing was written.
-            ValueError: a leader epoch below the newest; nothing was written.
             OutOfSpace: the log is as it was before.
         """
-        epoch = self._epochs.to_write(leader_epoch)
-        batches = stamp(check_batches(data, self.directory, self.config), self.log_end_offset, epoch)
         active = self._activated(now_ms)
-        has_rolled = must_roll(active.facts(), arrival_of(batches), self.config, now_ms)
-        if has_rolled:
-            self.roll(now_ms)
-        self._epochs.assign(epoch, self.log_end_offset)
-        self._write(self._activated(now_ms), batches, now_ms)
-        return Appended(batches[0].base_offset, batches[-1].last_offset, has_rolled)
+        stamp = Stamp(self.log_end_offset, self._epochs.to_write(leader_epoch), now_ms)
+        admitted = self._admission.admit(data, origin, stamp)
+        if admitted is None:
+            return Appended(-1, -1, has_rolled=False)
+        return self._take(active, admitted, now_ms, origin)
 
     @locked
     def append_records(
@@ -154,10 +167,11 @@ class Log:
         leader_epoch: int | None = None,
         compression: Compression = Compression.NONE,
         producer: Producer | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Appended:
-        """Append records as one batch; their offsets are set here. Arguments and errors as of ``append``."""
+        """Append records as one batch; without a timestamp, they get ``now_ms``. Rest as of ``append``."""
         return self.append(
-            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch
+            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )
 
     @locked
@@ -259,19 +273,39 @@ class Log:
             )
         return self._producers
 
-    def _write(self, active: ActiveSegment, batches: Sequence[Batch], now_ms: int) -> None:
-        """Apply batches to the producers, then write them: what the producers refuse must not reach the disk."""
-        try:
-            aborted = self._apply(batches, now_ms)
-            active.append(batches, aborted)
-        except BaseException:
-            self._producers = None  # it may be ahead of the log now; the log tells it again
-            raise
-        self.log_end_offset = batches[-1].header.next_offset
+    def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
+        """Write what was admitted, unless the log has it already: what producers refuse must not reach the disk.
 
-    def _apply(self, batches: Sequence[Batch], now_ms: int) -> list[AbortedTxn]:
-        producers = self.producer_state(now_ms)
-        return [aborted for batch in batches if (aborted := producers.apply(batch)) is not None]
+        Source: Kafka UnifiedLog.append.
+        """
+        batches = admitted.batches
+        first_offset = self.log_end_offset if not batches or batches[0].base_offset is None else batches[0].base_offset
+        for batch in batches:
+            self._epochs.assign(batch.leader_epoch, first_offset if batch.base_offset is None else batch.base_offset)
+        size_bytes = len(admitted.data)
+        if size_bytes > self.config.segment_bytes:
+            raise RecordBatchTooLarge(self.directory, size_bytes, "segment.bytes", self.config.segment_bytes)
+        arrival = Arrival(size_bytes, admitted.max_timestamp_ms, admitted.last_offset)
+        has_rolled = must_roll(active.facts(), arrival, self.config, now_ms)
+        if has_rolled:
+            self.roll(now_ms, first_offset)
+            active = self._activated(now_ms)
+        changes = ProducerChanges(self.producer_state(now_ms), self.directory, origin)
+        for batch in batches:
+            if batch.producer_id >= 0:
+                duplicate = changes.duplicate_of(batch)
+                if duplicate is not None:
+                    return Appended.as_duplicate(duplicate, has_rolled)
+                changes.take(batch)
+        active.append(admitted.data, batches, changes.aborted())
+        self.log_end_offset = admitted.last_offset + 1
+        changes.commit()
+        return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
+
+    @locked
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget the producers that were silent for ``producer.id.expiration.ms``, as a broker does now and then."""
+        self.producer_state(now_ms).expire(now_ms, self.config.producer_id_expiration_ms)
 
     def _activated(self, now_ms: int) -> ActiveSegment:
         """Open the active segment for appending; the first change of the log begins here."""

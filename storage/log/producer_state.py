@@ -210,7 +210,7 @@ class ProducerState:
 
         The last stable offset is the lower one of this (None: there is none) and the high watermark.
         """
-        starts = [start for _, start in self._open_txns()]
+        starts = [start for _, start in self.open_txns()]
         starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
@@ -232,7 +232,12 @@ class ProducerState:
     def _producer(self, producer_id: int) -> ProducerEntry:
         return self.producers.setdefault(producer_id, ProducerEntry(producer_id))
 
-    def _open_txns(self) -> list[tuple[int, int]]:
+    def complete(self, first_offset: int, marker_offset: int) -> None:
+        """Note a transaction that ended."""
+        self._completed.append((first_offset, marker_offset))
+
+    def open_txns(self) -> list[tuple[int, int]]:
+        """Return the producers with a transaction open, and where it begins."""
         return [
             (id_, one.open_txn_first_offset)
             for id_, one in self.producers.items()
@@ -259,8 +264,8 @@ class ProducerState:
         entry.last_timestamp_ms = marker.timestamp_ms
         if first_offset is None:
             return None
-        self._completed.append((first_offset, header.base_offset))
+        self.complete(first_offset, header.base_offset)
         if not marker.is_abort:
             return None
-        stable_offset = min((start for _, start in self._open_txns()), default=header.base_offset + 1)
+        stable_offset = min((start for _, start in self.open_txns()), default=header.base_offset + 1)
         return AbortedTxn(entry.producer_id, first_offset, header.base_offset, stable_offset)

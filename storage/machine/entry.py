@@ -63,9 +63,8 @@ class Entry:
         What is passed is made once: of a call that takes 2 microseconds, that would be most. Raises: TypeError.
         """
         result, error, function = self._results(), ctypes.c_void_p(), self._function
-        items = (
-            item for parameter, array in zip(self._parameters, arrays, strict=True) for item in _array(parameter, array)
-        )
+        parameters = [parameter for parameter in self._parameters if isinstance(parameter, Array)]
+        items = [item for pair in zip(parameters, arrays, strict=True) for item in _array(*pair)]
         passed = [kind(item) for kind, item in zip(function.argtypes[2:], items, strict=True)]
         at_result = ctypes.c_void_p(ctypes.addressof(result)), ctypes.c_void_p(ctypes.addressof(error))
 

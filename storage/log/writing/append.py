@@ -1,27 +1,15 @@
-"""Append: from what a caller hands in to batches that may be written: checked, numbered, stamped.
-
-Source: Kafka UnifiedLog.append, LogValidator.
-"""
+"""What goes into ``Log.append``, and what comes out of it."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
 from storage.codecs.compression import Compression
-from storage.errors import CorruptBatch
-from storage.log.config import LogConfig
-from storage.log.errors import BatchTooLarge, RecordBatchTooLarge
-from storage.log.roll import Arrival
-from storage.records import Batch, Record, encode_batch, iter_batches
+from storage.log.producer_state import BatchMetadata
+from storage.records import Record, encode_batch
 from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-
-_OFFSET: Final = struct.Struct(">q")
-_LEADER_EPOCH: Final = struct.Struct(">i")
-_LEADER_EPOCH_POSITION: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +22,7 @@ class Producer:
     is_transactional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The place of what was appended."""
 
     first_offset: int
@@ -45,7 +32,13 @@ class Appended:
     is_duplicate: bool = False
     """Whether the log has the batch already: the offsets are those it has."""
     log_append_time_ms: int = -1
-    """The time that the log gave the records (of a duplicate, the one that Kafka answers with); -1 for their own."""
+    """The time that the log gave the records, -1 for their own; of a duplicate, its largest timestamp, as in Kafka."""
+
+    @classmethod
+    def as_duplicate(cls, known: BatchMetadata, has_rolled: bool) -> Appended:
+        """Return the place of a batch that the log has already."""
+        first_offset = known.last_offset - known.offset_delta
+        return cls(first_offset, known.last_offset, has_rolled, True, known.timestamp_ms)
 
 
 def build_batch(records: Sequence[Record], now_ms: int, compression: Compression, producer: Producer | None) -> bytes:
@@ -62,53 +55,4 @@ def build_batch(records: Sequence[Record], now_ms: int, compression: Compression
         producer_epoch=producer.epoch,
         base_sequence=producer.base_sequence,
         is_transactional=producer.is_transactional,
-    )
-
-
-def check_batches(data: bytes, directory: Path, config: LogConfig) -> list[Batch]:
-    """Read the batches of an append.
-
-    Raises:
-        CorruptBatch: none, another version than 2, a wrong CRC, or bytes that are no whole batch.
-        BatchTooLarge: a batch above ``max.message.bytes``, or all together above ``segment.bytes``.
-    """
-    batches = list(_whole_batches(data, directory))
-    for batch in batches:
-        if batch.header.size_bytes > config.max_message_bytes:
-            raise BatchTooLarge(directory, batch.header.size_bytes, "max.message.bytes", config.max_message_bytes)
-    if len(data) > config.segment_bytes:
-        raise RecordBatchTooLarge(directory, len(data), "segment.bytes", config.segment_bytes)
-    return batches
-
-
-def _whole_batches(data: bytes, directory: Path) -> Iterator[Batch]:
-    found = iter_batches(data, directory)
-    for batch in found:
-        if not isinstance(batch, Batch):
-            raise CorruptBatch(directory, batch.position, "only batches of version 2 can be appended")
-        batch.ensure_valid()
-        yield batch
-    if found.position != len(data) or not data:
-        raise CorruptBatch(directory, found.position, f"{len(data) - found.position} bytes that are no whole batch")
-
-
-def stamp(batches: Sequence[Batch], next_offset: int, leader_epoch: int) -> list[Batch]:
-    """Number batches from ``next_offset`` on and give them the leader epoch; the CRC covers neither."""
-    stamped = []
-    for batch in batches:
-        header = batch.header._replace(base_offset=next_offset, partition_leader_epoch=leader_epoch)
-        data = bytearray(batch.data)
-        _OFFSET.pack_into(data, 0, next_offset)
-        _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_POSITION, leader_epoch)
-        stamped.append(batch._replace(header=header, data=memoryview(data)))
-        next_offset = header.next_offset
-    return stamped
-
-
-def arrival_of(batches: Sequence[Batch]) -> Arrival:
-    """Return the facts about batches that rolling asks for."""
-    return Arrival(
-        size_bytes=sum(batch.header.size_bytes for batch in batches),
-        max_timestamp_ms=max(batch.header.max_timestamp_ms for batch in batches),
-        last_offset=batches[-1].last_offset,
     )

@@ -96,7 +96,7 @@ def _stamp(batch: Bytes, largest: int, facts: Integers) -> None:
     if attributes != load_be16(batch, 21) or largest != load_be64(batch, 35):
         store_be16(batch, 21, attributes)
         store_be64(batch, 35, largest)
-        store_be32(batch, 17, checksum(batch, 21, facts[SIZE]))
+        store_be32(batch, 17, checksum(batch, 21, facts[SIZE]))  # type: ignore[arg-type]
     facts[LAST_OFFSET] = facts[NEXT_OFFSET] + load_be32(batch, 23)
     facts[MAX_TIMESTAMP], facts[ATTRIBUTES] = largest, attributes
     facts[PRODUCER_ID], facts[PRODUCER_EPOCH] = load_be64(batch, 43), load_be16(batch, 51)
