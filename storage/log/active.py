@@ -145,9 +145,9 @@ class ActiveSegment:
         return active
 
     @property
-    def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of the records; -1 if there is none."""
-        return self._indexes.largest.timestamp_ms
+    def indexes(self) -> IndexBuilder:
+        """The maker of the indexes, which has their entries so far."""
+        return self._indexes
 
     @property
     def indexes(self) -> IndexBuilder:

@@ -27,12 +27,16 @@ from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll, RecordBatchTooLarge
+from storage.log.fetching.fetch import Fetch, Fetched, fetch
+from storage.log.fetching.isolation import Isolation
+from storage.log.fetching.open_segments import OpenSegments
+from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
+from storage.log.fetching.view import LogView
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
-from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
 from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
-from storage.log.read import AnyBatch, largest_timestamp, read_batches
+from storage.log.read import AnyBatch, read_batches
 from storage.log.roll import Arrival, create_segment, must_roll, write_snapshot
 from storage.log.writing.admission import Admission
 from storage.log.writing.append import Appended, Producer, build_batch
@@ -72,6 +76,9 @@ class Log:
         self._producers: ProducerState | None = None
         self._epochs = LeaderEpochs(fs, directory)
         self._admission = Admission(directory, config)
+        self._opened = OpenSegments()
+        self._high_watermark = self.log_start_offset
+        self._unexpired: tuple[int, ProducerState] | None = None
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, fs: FileSystem, *, log_start_offset: int | None = None) -> Self:
@@ -218,6 +225,7 @@ class Log:
 
         A log that was only read is left as it was; calling it again does nothing. Raises: OutOfSpace.
         """
+        self._opened.close()
         if self._active is None:
             return
         active = self._active
@@ -250,14 +258,65 @@ class Log:
             if not batch.header.is_control:
                 yield from (record for record in batch.records() if start <= record.offset < end)
 
+    @property
+    @locked
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
+        return max(self.log_start_offset, min(self._high_watermark, self.log_end_offset))
+
+    @locked
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
+        self._high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if self._producers is not None:
+            self._producers.forget_replicated(self._high_watermark)
+        return self._high_watermark
+
+    @property
+    @locked
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is over, at most the high watermark.
+
+        Raises: CorruptBatch, UnreadableFile.
+        """
+        unstable = self._transactions().first_unstable_offset(self.high_watermark)
+        return (
+            self.high_watermark if unstable is None else min(max(unstable, self.log_start_offset), self.high_watermark)
+        )
+
+    @locked
+    def fetch(
+        self,
+        start_offset: int,
+        bytes_max: int,
+        isolation: Isolation = Isolation.LOG_END,
+        *,
+        min_one_message: bool = True,
+    ) -> Fetched:
+        """Read the bytes of batches from the one with ``start_offset`` on, of one segment.
+
+        Args:
+            start_offset: from the log start to the log end.
+            bytes_max: of the data; its last batch may be cut off.
+            isolation: how far the fetch may read.
+            min_one_message: whether the first batch comes whole even if it is larger.
+
+        Raises: OffsetOutOfRange, CorruptBatch, CorruptIndex (of transactions), UnreadableFile.
+        """
+        upper_offset = self.log_end_offset
+        if isolation is not Isolation.LOG_END:
+            is_committed = isolation is Isolation.TXN_COMMITTED
+            upper_offset = self.last_stable_offset if is_committed else self.high_watermark
+        with_aborted = isolation is Isolation.TXN_COMMITTED
+        return fetch(self._view(), Fetch(start_offset, bytes_max, upper_offset, min_one_message, with_aborted))
+
     @locked
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record at or behind a timestamp, or a ``SpecialTimestamp``; None if there is none.
 
-        Raises: CorruptBatch, CorruptIndex (a sealed segment's), UnreadableFile.
+        Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
-        bounds = Bounds(self.log_start_offset, self.log_end_offset)
-        return lookup_timestamp(self._with_largest(), bounds, timestamp_ms)
+        return lookup_timestamp(self._view(), timestamp_ms)
 
     @locked
     def producer_state(self, now_ms: int) -> ProducerState:
@@ -331,10 +390,24 @@ class Log:
             write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
             self._snapshot_offset = offset
 
-    def _with_largest(self) -> Iterator[tuple[Segment, int]]:
-        """Yield each segment and its largest record timestamp, which the index of the active one may not say."""
-        segments = self.segments
-        for segment in segments[:-1]:
-            yield segment, segment.newest_record_ms()
-        for segment in segments[-1:]:
-            yield segment, self._active.largest_timestamp_ms if self._active else largest_timestamp(segment)
+    def _transactions(self) -> ProducerState:
+        """Return the producers, none of whom is forgotten: that takes a clock, and open transactions never expire."""
+        if self._producers is not None:
+            return self._producers
+        if self._unexpired is None or self._unexpired[0] != self.log_end_offset:
+            snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
+            start, end = self.log_start_offset, self.log_end_offset
+            self._unexpired = end, load_producer_state(snapshots, self.segments, start, end, 0, expiration_ms)
+        return self._unexpired[1]
+
+    def _view(self) -> LogView:
+        return LogView(
+            self.directory,
+            self._opened,
+            self._segments,
+            self._active,
+            self.log_start_offset,
+            self.log_end_offset,
+            self.torn_bytes,
+            self._epochs,
+        )

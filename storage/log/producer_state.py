@@ -214,6 +214,10 @@ class ProducerState:
         starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Forget the transactions that ended below the high watermark: they hold nothing back any more."""
+        self._completed = [one for one in self._completed if one[1] >= high_watermark]
+
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
         self._order.grow(self.producers)
