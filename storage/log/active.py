@@ -146,11 +146,6 @@ class ActiveSegment:
 
     @property
     def indexes(self) -> IndexBuilder:
-        """The maker of the indexes, which has their entries so far."""
-        return self._indexes
-
-    @property
-    def indexes(self) -> IndexBuilder:
         """The entries of its indexes so far."""
         return self._indexes
 
