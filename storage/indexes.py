@@ -124,7 +124,7 @@ class OffsetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the entries take."""
+        """The memory that the entries take."""
         return len(self._data)
 
     def floor(self, offset: int) -> OffsetIndexEntry | None:
@@ -153,13 +153,13 @@ class TimeIndex:
     """The entries of a ``.timeindex`` in memory, as ``OffsetIndex`` has those of an ``.index``."""
 
     def __init__(self, data: bytes | bytearray, base_offset: int) -> None:
-        """As ``OffsetIndex``."""
+        """Take the bytes of the file, as ``OffsetIndex`` does."""
         self._data = data if isinstance(data, bytearray) else data[: _without_zeros(data, _TIME_ENTRY.size)]
         self._base_offset = base_offset
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the entries take."""
+        """The memory that the entries take."""
         return len(self._data)
 
     def floor(self, timestamp_ms: int) -> TimeIndexEntry | None:

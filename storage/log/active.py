@@ -151,7 +151,7 @@ class ActiveSegment:
 
     @property
     def indexes(self) -> IndexBuilder:
-        """The entries of its indexes so far."""
+        """The maker of the indexes, which has their entries so far."""
         return self._indexes
 
     def facts(self) -> ActiveFacts:

@@ -50,7 +50,7 @@ class _Found(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """What is asked for. ``upper_offset`` is the bound of the isolation."""
+    """A fetch as it is asked for. ``upper_offset`` is the bound of the isolation."""
 
     start_offset: int
     bytes_max: int

@@ -1,4 +1,4 @@
-"""How far a fetch may read."""
+"""The isolation of a fetch: it decides how far the fetch may read."""
 
 from __future__ import annotations
 
