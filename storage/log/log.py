@@ -174,10 +174,11 @@ class Log:
         leader_epoch: int | None = None,
         compression: Compression = Compression.NONE,
         producer: Producer | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Appended:
-        """Append records as one batch of a client. Arguments and errors as of ``append``."""
+        """Append records as one batch; one without a timestamp gets ``now_ms``. Arguments and errors as of ``append``."""
         return self.append(
-            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch
+            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )
 
     @locked

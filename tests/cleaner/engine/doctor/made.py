@@ -16,7 +16,7 @@ from cleaner.cli.main import main
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
-from storage.log import Log, LogConfig
+from storage.log import AppendOrigin, Log, LogConfig
 from storage.log.writing.append import Producer
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -93,7 +93,7 @@ class Healthy:
                 marker = encode_control_batch(
                     end, offset=0, timestamp_ms=at_ms, producer_id=by, producer_epoch=0, coordinator_epoch=0
                 )
-                log.append(marker, now_ms=at_ms, leader_epoch=2)
+                log.append(marker, now_ms=at_ms, leader_epoch=2, origin=AppendOrigin.COORDINATOR)
         self.stopped()
 
     def stopped(self) -> None:
