@@ -176,7 +176,7 @@ class Log:
         producer: Producer | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Appended:
-        """Append records as one batch; one without a timestamp gets ``now_ms``. Arguments and errors as of ``append``."""
+        """Append records as one batch; without a timestamp, they get ``now_ms``. Rest as of ``append``."""
         return self.append(
             build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )

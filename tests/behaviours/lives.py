@@ -19,6 +19,7 @@ from policies.facts import PartitionFacts
 from policies.plan import Compaction
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
 from storage.log.create import create_partition
 from storage.log.listing import list_partition
 from storage.log.producer_state import BatchMetadata, ProducerState
@@ -37,7 +38,7 @@ MAP_BYTES: Final = (1 << 20) + 24
 AMPLE: Final = {"segment.bytes": "1048576"}
 
 
-ANY_TIME = LogConfig(timestamp_after_max_ms=(1 << 63) - 1)
+ANY_TIME = LogConfig(timestamp_after_max_ms=NO_LIMIT_MS)
 """A log that takes records from the future, too."""
 
 

@@ -26,6 +26,7 @@ from storage.errors import InvalidConfig, LogCleanerError, NotALogDir
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
 from storage.log.topic_id import read_topic_id
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
@@ -39,8 +40,6 @@ _RECORD_OVERHEAD_BYTES: Final = 16
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 """No limit: the records may come from a topic with any ``max.message.bytes``."""
 
-_ANY_TIME_MS: Final = (1 << 63) - 1
-"""No limit: the records may be as late as they were in their topic."""
 _NUMBERED_FROM_0: Final = bytes(8)
 """The base offset of a batch before a log takes it."""
 
@@ -70,7 +69,7 @@ class Write:
     def config(self) -> LogConfig:
         """The configuration of the logs."""
         return LogConfig(
-            segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX, timestamp_after_max_ms=_ANY_TIME_MS
+            segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX, timestamp_after_max_ms=NO_LIMIT_MS
         )
 
     def topic_id(self, topic: str) -> str:

@@ -59,7 +59,7 @@ class Admission:
         self._rules = 2 * config.is_compacted + 4 * self._takes_log_time
 
     def admit(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader has done that.
+        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader did that.
 
         Returns: None where there is not one whole batch. What is returned lasts until the next call.
         Raises: as ``analyze``, ``validate`` and ``as_given``.
