@@ -145,13 +145,13 @@ class ActiveSegment:
         return active
 
     @property
-    def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of the records; -1 if there is none."""
-        return self._indexes.largest.timestamp_ms
+    def indexes(self) -> IndexBuilder:
+        """The maker of the indexes, which has their entries so far."""
+        return self._indexes
 
     @property
     def indexes(self) -> IndexBuilder:
-        """The maker of the indexes, which has their entries so far."""
+        """The entries of its indexes so far."""
         return self._indexes
 
     def facts(self) -> ActiveFacts:
@@ -276,11 +276,11 @@ class ActiveSegment:
             size_bytes = os.fstat(descriptor).st_size
             try:
                 if start:
-                    self._first_batch_ms = next(
-                        iter_headers(descriptor, self._path, 0, size_bytes)
-                    ).header.max_timestamp_ms
+                    first = next(iter_headers(descriptor, self._path, 0, size_bytes))
+                    self._first_batch_ms = first.header.max_timestamp_ms
                 for last in iter_headers(descriptor, self._path, start, size_bytes):
-                    self._take_header(*last, indexes)
+                    indexes.append(*_index_facts(*last))
+                    self._count(*last)
                 if last is not None:
                     read_batch(descriptor, self._path, last).ensure_valid()
             except CorruptBatch as error:
@@ -288,20 +288,16 @@ class ActiveSegment:
         if size_bytes != self.size_bytes:
             raise TornTail(self._path, self.size_bytes, size_bytes - self.size_bytes)
 
-    def _take_header(self, position: int, header: BatchHeader | LegacyHeader, indexes: IndexBuilder) -> None:
-        self._take(position, header.size_bytes, header.last_offset, header.max_timestamp_ms, indexes)
+    def _count(self, position: int, header: BatchHeader | LegacyHeader) -> None:
+        if position == 0:
+            self._first_batch_ms = header.max_timestamp_ms
+        self.size_bytes += header.size_bytes
+        self.next_offset = header.next_offset
 
-    def _take(
-        self,
-        position: int,
-        size_bytes: int,
-        last_offset: int,
-        max_timestamp_ms: int,
-        indexes: IndexBuilder | None = None,
-    ) -> None:
+    def _take(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         if position == 0:
             self._first_batch_ms = max_timestamp_ms
-        (indexes or self._indexes).append(position, size_bytes, last_offset, max_timestamp_ms)
+        self._indexes.append(position, size_bytes, last_offset, max_timestamp_ms)
         self.size_bytes += size_bytes
         self.next_offset = last_offset + 1
 
@@ -342,3 +338,7 @@ class ActiveSegment:
 def _has_zeros(time_index: bytes) -> bool:
     """Return whether a time index ends with an entry of zeros that is not its only one."""
     return len(time_index) > TIME_ENTRY_BYTES and not any(time_index[-TIME_ENTRY_BYTES:])
+
+
+def _index_facts(position: int, header: BatchHeader | LegacyHeader) -> tuple[int, int, int, int]:
+    return position, header.size_bytes, header.last_offset, header.max_timestamp_ms

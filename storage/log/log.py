@@ -314,7 +314,7 @@ class Log:
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record at or behind a timestamp, or a ``SpecialTimestamp``; None if there is none.
 
-        Raises: CorruptBatch, UnreadableFile.
+        Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
         return lookup_timestamp(self._view(), timestamp_ms)
 
@@ -409,4 +409,5 @@ class Log:
             self.log_start_offset,
             self.log_end_offset,
             self.torn_bytes,
+            self._epochs,
         )

@@ -8,3 +8,7 @@ Nouns:
     Fetched: the answer to a fetch (``fetch``).
     TimestampOffset: the answer to a lookup by timestamp (``timestamps``).
 """
+
+from storage.log.fetching.isolation import Isolation
+
+__all__ = ["Isolation"]

@@ -19,7 +19,7 @@ from storage.log.fetching.open_segments import OpenSegments
 from storage.log.fetching.view import LogView
 from storage.records import Batch, PositionedHeader
 from storage.records.as_late import TimedRecord, first_as_late, read_as_late
-from storage.records.record import NO_TIMESTAMP
+from storage.records.record import NO_LEADER_EPOCH, NO_TIMESTAMP
 from storage.segment import Segment
 
 
@@ -39,9 +39,11 @@ class TimestampOffset(NamedTuple):
 
     timestamp_ms: int
     offset: int
+    leader_epoch: int | None = None
+    """The epoch of its batch; of the start or the end of the log, what ``leader-epoch-checkpoint`` says of it."""
 
 
-_NOTHING_TIERED = TimestampOffset(-1, -1)
+_NOTHING_TIERED = TimestampOffset(-1, -1, NO_LEADER_EPOCH)
 """What a broker answers that keeps no segment in remote storage."""
 
 
@@ -52,7 +54,7 @@ def lookup_timestamp(view: LogView, timestamp_ms: int) -> TimestampOffset | None
         view: the log.
         timestamp_ms: epoch ms, or a ``SpecialTimestamp``.
 
-    Raises: CorruptBatch, UnreadableFile.
+    Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
     """
     if min(SpecialTimestamp) <= timestamp_ms < 0:
         return _lookup_special(view, SpecialTimestamp(timestamp_ms))
@@ -69,9 +71,9 @@ def lookup_timestamp(view: LogView, timestamp_ms: int) -> TimestampOffset | None
 def _lookup_special(view: LogView, target: SpecialTimestamp) -> TimestampOffset | None:
     match target:
         case SpecialTimestamp.LATEST:
-            return TimestampOffset(NO_TIMESTAMP, view.end_offset)
+            return TimestampOffset(NO_TIMESTAMP, view.end_offset, view.latest_epoch())
         case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
-            return TimestampOffset(NO_TIMESTAMP, view.start_offset)
+            return TimestampOffset(NO_TIMESTAMP, view.start_offset, view.earliest_epoch())
         case SpecialTimestamp.MAX_TIMESTAMP:
             return _find_largest(view)
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
@@ -90,7 +92,7 @@ def lookup_in(segments: Sequence[Segment], offsets: tuple[int, int], timestamp_m
     """
     opened = OpenSegments()
     try:
-        view = LogView(segments[0].directory if segments else Path(), opened, segments, None, *offsets, torn_bytes=0)
+        view = LogView(segments[0].directory if segments else Path(), opened, segments, None, *offsets)
         return lookup_timestamp(view, timestamp_ms)
     finally:
         opened.close()
@@ -106,7 +108,7 @@ def find_in_segment(reader: OpenSegment, timestamp_ms: int, start_offset: int) -
         if found.header.max_timestamp_ms >= timestamp_ms:
             record = _first_as_late(reader, found, timestamp_ms, start_offset)
             if record is not None:
-                return TimestampOffset(*record)
+                return TimestampOffset(*record, _epoch(found))
         found = reader.batch_behind(found)
     return None
 
@@ -140,7 +142,13 @@ def _find_largest(view: LogView) -> TimestampOffset | None:
         return None
     records = reader.whole(found).records()
     place_found = next((TimedRecord(r.timestamp_ms, r.offset) for r in records if r.timestamp_ms == largest_ms), None)
-    return TimestampOffset(*place_found) if place_found else None
+    return TimestampOffset(*place_found, _epoch(found)) if place_found else None
+
+
+def _epoch(found: PositionedHeader) -> int | None:
+    """Return the leader epoch of a batch; None if it has none."""
+    epoch = found.header.partition_leader_epoch
+    return epoch if epoch >= 0 else None
 
 
 def _effective_ms(reader: OpenSegment) -> int:

@@ -14,6 +14,7 @@ from storage.segment import Segment
 
 if TYPE_CHECKING:
     from storage.log.active import ActiveSegment
+    from storage.log.leader_epochs import LeaderEpochs
 
 _base_offset = attrgetter("base_offset")
 
@@ -29,8 +30,10 @@ class LogView(NamedTuple):
     """The last segment if the log is being written to."""
     start_offset: int
     end_offset: int
-    torn_bytes: int
+    torn_bytes: int = 0
     """How many bytes behind the last batch are no part of the log."""
+    epochs: LeaderEpochs | None = None
+    """None: nobody asks for them."""
 
     def place_of(self, offset: int) -> int:
         """Return the place of the last segment that begins at or below an offset; -1 if there is none."""
@@ -48,3 +51,13 @@ class LogView(NamedTuple):
     def upper_offset(self, place: int) -> int:
         """Return where the next segment begins, or the log ends."""
         return self.segments[place + 1].base_offset if place + 1 < len(self.segments) else self.end_offset
+
+    def latest_epoch(self) -> int | None:
+        """Return the newest leader epoch; None if none is known. Raises: CorruptCheckpoint, UnreadableFile."""
+        entries = self.epochs.entries() if self.epochs else []
+        return entries[-1].epoch if entries else None
+
+    def earliest_epoch(self) -> int | None:
+        """Return the leader epoch of the log start; None if none is known. Raises: as ``latest_epoch``."""
+        entries = self.epochs.entries() if self.epochs else []
+        return entries[0].epoch if entries and entries[0].start_offset <= self.start_offset else None

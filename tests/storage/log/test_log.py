@@ -11,7 +11,7 @@ from storage.log.listing import list_partition
 from storage.names import FileKind, segment_file_name
 from storage.records import iter_batches
 from storage.segment import Segment
-from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, a_log, append, bases, offsets, reopened
+from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, a_log, append, bases, looked_up, offsets, reopened
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 
@@ -63,7 +63,7 @@ def test_opening_and_reading_change_nothing(tmp_path: Path) -> None:
     before = files(log.directory)
     with reopened(log) as opened:
         assert len(list(opened.records())) == 90
-        opened.lookup_timestamp(NOW_MS)
+        looked_up(opened, NOW_MS)
         opened.flush()
     assert files(log.directory) == before
 
@@ -161,7 +161,7 @@ def test_the_log_start_hides_what_lies_below_it(tmp_path: Path) -> None:
     log = reopened(filled(tmp_path), SMALL, log_start_offset=7)
     assert offsets(log)[0] == 7
     assert next(log.read(0)).base_offset == 6
-    assert log.lookup_timestamp(0) == (NOW_MS + 2001, 7)
+    assert looked_up(log, 0) == (NOW_MS + 2001, 7)
 
 
 def test_a_log_start_below_the_first_segment_is_the_first_segment(tmp_path: Path) -> None:
@@ -204,17 +204,17 @@ def first_at(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
 def test_a_timestamp_finds_the_first_record_as_late(tmp_path: Path) -> None:
     log = filled(tmp_path)
     for timestamp_ms in range(NOW_MS - 10, NOW_MS + 31_000, 251):
-        assert log.lookup_timestamp(timestamp_ms) == first_at(log, timestamp_ms)
+        assert looked_up(log, timestamp_ms) == first_at(log, timestamp_ms)
 
 
 def test_a_timestamp_is_found_before_any_index_was_written(tmp_path: Path) -> None:
     log = a_log(tmp_path)
     append(log, NOW_MS)
     append(log, NOW_MS + 7)
-    assert log.lookup_timestamp(NOW_MS + 1) == (NOW_MS + 7, 1)
+    assert looked_up(log, NOW_MS + 1) == (NOW_MS + 7, 1)
     killed = reopened(log)
-    assert killed.lookup_timestamp(NOW_MS + 1) == (NOW_MS + 7, 1)
-    assert killed.lookup_timestamp(SpecialTimestamp.MAX_TIMESTAMP) == (NOW_MS + 7, 1)
+    assert looked_up(killed, NOW_MS + 1) == (NOW_MS + 7, 1)
+    assert looked_up(killed, SpecialTimestamp.MAX_TIMESTAMP) == (NOW_MS + 7, 1)
 
 
 @pytest.mark.parametrize(
@@ -233,11 +233,11 @@ def test_special_timestamps(tmp_path: Path, target: int, found: tuple[int, int] 
     append(log, NOW_MS, NOW_MS + 9)
     log.roll(NOW_MS)
     append(log, NOW_MS + 9, NOW_MS + 3)
-    assert log.lookup_timestamp(target) == found
+    assert looked_up(log, target) == found
 
 
 def test_an_empty_log_has_no_largest_timestamp(tmp_path: Path) -> None:
-    assert a_log(tmp_path).lookup_timestamp(SpecialTimestamp.MAX_TIMESTAMP) is None
+    assert looked_up(a_log(tmp_path), SpecialTimestamp.MAX_TIMESTAMP) is None
 
 
 def test_an_interrupted_swap_is_read_over_and_finished_by_the_first_change(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from storage.errors import UnreadableFile
 from storage.log import Log, LogConfig, SpecialTimestamp
 from storage.names import FileKind
 from storage.records import Record
-from tests.storage.log.logs import FS, NOW_MS, a_log
+from tests.storage.log.logs import FS, NOW_MS, a_log, looked_up
 
 LOGS = 60
 INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX)
@@ -125,10 +125,10 @@ def compare(log: Log, truth: list[Truth], random: Random, told: list[str]) -> No
         found = log.fetch(one.offset, 0, min_one_message=False)
         assert (found.segment_base_offset, found.position) == (one.segment_base_offset, one.position), told
         for target in (one.timestamp_ms, one.timestamp_ms + 1):
-            assert log.lookup_timestamp(target) == as_late(truth, target), (told, target)
+            assert looked_up(log, target) == as_late(truth, target), (told, target)
     newest = max(truth, key=lambda one: (one.timestamp_ms, -one.offset))
-    assert log.lookup_timestamp(SpecialTimestamp.MAX_TIMESTAMP) == newest[:2], told
-    assert log.lookup_timestamp(newest.timestamp_ms + 1) is None, told
+    assert looked_up(log, SpecialTimestamp.MAX_TIMESTAMP) == newest[:2], told
+    assert looked_up(log, newest.timestamp_ms + 1) is None, told
 
 
 def as_late(truth: list[Truth], target: int) -> tuple[int, int] | None:

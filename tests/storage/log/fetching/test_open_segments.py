@@ -10,7 +10,7 @@ import pytest
 
 from storage.log import Log, LogConfig
 from storage.log.fetching import open_segments
-from tests.storage.log.logs import FS, NOW_MS, a_log, append, bases, reopened
+from tests.storage.log.logs import FS, NOW_MS, a_log, append, bases, looked_up, reopened
 
 SMALL = LogConfig(segment_bytes=200, index_interval_bytes=1)
 
@@ -35,7 +35,7 @@ def test_a_segment_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log.fetch(0, 1)
     monkeypatch.setattr(open_segments, "OpenSegment", None)
     assert log.fetch(1, 1).position > 0
-    assert log.lookup_timestamp(NOW_MS) == (NOW_MS, 0)
+    assert looked_up(log, NOW_MS) == (NOW_MS, 0)
 
 
 def test_the_one_not_used_for_the_longest_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_the_one_not_used_for_the_longest_is_closed(tmp_path: Path, monkeypatch:
     for offset in [*range(30), 0, 29, 15]:
         found = log.fetch(offset, 1)
         assert found.segment_base_offset == max(base for base in bases(log) if base <= offset)
-        assert log.lookup_timestamp(NOW_MS + offset) == (NOW_MS + offset, offset)
+        assert looked_up(log, NOW_MS + offset) == (NOW_MS + offset, offset)
         assert open_files(log) <= 3
 
 
@@ -85,8 +85,8 @@ def test_what_is_appended_and_rolled_meanwhile_is_found(tmp_path: Path) -> None:
         append(log, NOW_MS + place)
         for offset in (0, place // 2, place):
             assert log.fetch(offset, 1).data[:8] == offset.to_bytes(8, "big")
-            assert log.lookup_timestamp(NOW_MS + offset) == (NOW_MS + offset, offset)
-        assert log.lookup_timestamp(NOW_MS + place + 1) is None
+            assert looked_up(log, NOW_MS + offset) == (NOW_MS + offset, offset)
+        assert looked_up(log, NOW_MS + place + 1) is None
     log.close()
     assert len(bases(log)) > 6
 
