@@ -149,11 +149,6 @@ class ActiveSegment:
         """The maker of the indexes, which has their entries so far."""
         return self._indexes
 
-    @property
-    def indexes(self) -> IndexBuilder:
-        """The entries of its indexes so far."""
-        return self._indexes
-
     def facts(self) -> ActiveFacts:
         """Return the facts that rolling asks for."""
         return ActiveFacts(
