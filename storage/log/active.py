@@ -219,8 +219,9 @@ class ActiveSegment:
         self._allocated_bytes = max(self._allocated_bytes, self.size_bytes)
 
     def flush(self) -> None:
-        """Make the batches and the index entries last. Raises: OutOfSpace."""
-        self._materialize()
+        """Make the batches and the index entries last; an empty segment gets no index files. Raises: OutOfSpace."""
+        if self.size_bytes:
+            self._materialize()
         self._file.fsync()
         for file in self._index_files:
             file.fsync()

@@ -47,6 +47,8 @@ TOPICS: Final = {
 }
 FS: Final = FileSystem()
 TEMPLATE: Final = "template"
+DENSE: Final = LogConfig(index_interval_bytes=0, timestamp_after_max_ms=NO_LIMIT_MS)
+"""A log with an index entry a batch, that takes records from the future."""
 
 
 class Healthy:
@@ -73,7 +75,7 @@ class Healthy:
         topic = name.rpartition("-")[0]
         with Log.create(
             self.log_dir / name,
-            LogConfig(index_interval_bytes=0, timestamp_after_max_ms=NO_LIMIT_MS),
+            DENSE,
             FS,
             topic_id=self.ids.get(topic),
         ) as log:
@@ -84,7 +86,7 @@ class Healthy:
                     log.roll(at_ms)
 
     def log_of(self, name: str) -> Log:
-        return Log.open(self.log_dir / name, LogConfig(index_interval_bytes=0, timestamp_after_max_ms=NO_LIMIT_MS), FS)
+        return Log.open(self.log_dir / name, DENSE, FS)
 
     def transaction(self, name: str, end: ControlType | None, *, by: int = 7, at_ms: int = NOW_MS - HOUR_MS) -> None:
         """One more transaction at the end of a log."""
