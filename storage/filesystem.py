@@ -112,6 +112,18 @@ class NewFile:
         except OSError as error:
             raise typed(error, self.path, len(rest)) from error
 
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Write all of ``data`` at a byte of a file that ``open_to_write`` opened. Raises: OutOfSpace."""
+        rest = memoryview(data).cast("B")
+        try:
+            while rest:
+                written = os.pwrite(self._descriptor, rest, position)
+                position += written
+                rest = rest[written:]
+        except OSError as error:
+            raise typed(error, self.path, len(rest)) from error
+        self.size_bytes = max(self.size_bytes, position)
+
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         """Append bytes of an open file without moving them through user space where the kernel can.
 
@@ -247,6 +259,13 @@ class FileSystem:
         Raises: FileNotFoundError, UnsafeFile.
         """
         descriptor = open_to_change(path, os.O_WRONLY | os.O_APPEND)
+        opened = NewFile(path, descriptor)
+        opened.size_bytes = os.fstat(descriptor).st_size
+        return opened
+
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        """Open an existing plain file, without a second hard link, for ``write_at``. Raises: as ``open_to_append``."""
+        descriptor = open_to_change(path, os.O_WRONLY)
         opened = NewFile(path, descriptor)
         opened.size_bytes = os.fstat(descriptor).st_size
         return opened

@@ -20,6 +20,8 @@ from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES: Final = _OFFSET_ENTRY.size
+TIME_ENTRY_BYTES: Final = _TIME_ENTRY.size
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """Entries hold offsets relative to the base as int32."""
 _NO_TIMESTAMP: Final = -1
@@ -291,6 +293,49 @@ class IndexBuilder:
         self._last_timestamp_ms = _NO_TIMESTAMP
         self._offset_index = bytearray()
         self._time_index = bytearray()
+
+    @classmethod
+    def resumed(
+        cls, base_offset: int, index_interval_bytes: int, path: Path, index: bytes, time_index: bytes
+    ) -> IndexBuilder:
+        """Go on with the indexes of a sealed segment as a broker does that opens it: bytes are counted from here on.
+
+        Source: Kafka LogSegment.open, readMaxTimestampAndOffsetSoFar.
+        """
+        resumed = cls(base_offset, index_interval_bytes, path)
+        resumed._offset_index += index
+        resumed._time_index += time_index
+        if time_index:
+            timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(time_index, len(time_index) - _TIME_ENTRY.size)
+            resumed.largest = TimeIndexEntry(timestamp_ms, base_offset + relative_offset)
+            resumed._last_timestamp_ms = timestamp_ms
+        return resumed
+
+    @property
+    def offset_index(self) -> bytearray:
+        """The entries of the offset index so far."""
+        return self._offset_index
+
+    @property
+    def time_index(self) -> bytearray:
+        """The entries of the time index so far."""
+        return self._time_index
+
+    def mark(self) -> tuple[int, TimeIndexEntry, int, int, int]:
+        """Return where it stands, for ``back_to``."""
+        sizes = len(self._offset_index), len(self._time_index)
+        return self._bytes_since_entry, self.largest, self._last_timestamp_ms, *sizes
+
+    def back_to(self, mark: tuple[int, TimeIndexEntry, int, int, int]) -> None:
+        """Forget all batches since a mark was taken."""
+        self._bytes_since_entry, self.largest, self._last_timestamp_ms, index_bytes, time_index_bytes = mark
+        del self._offset_index[index_bytes:]
+        del self._time_index[time_index_bytes:]
+
+    def reopen(self) -> None:
+        """Go on as a broker that recovered the segment: it is sealed, and bytes are counted from here on."""
+        self.seal()
+        self._bytes_since_entry = 0
 
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.

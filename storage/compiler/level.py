@@ -19,7 +19,7 @@ from storage.machine.kernel import Kernel
 from storage.machine.library import BUILD_ID_SYMBOL, CPU_LEVEL_SYMBOL
 
 _ROOT: Final = Path(__file__).parents[2]
-_ROOMS: Final = ("storage/kernels", "storage/kernels/appending", "storage/codecs", "storage/printing")
+_ROOMS: Final = ("storage/kernels", "storage/codecs", "storage/printing")
 
 
 def entry_points(level: str) -> list[Kernel]:

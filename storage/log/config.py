@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from storage.codecs.compression import Compression
 
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
-_NEVER = (1 << 63) - 1
+NO_LIMIT_MS: Final = (1 << 63) - 1
+"""Of a time or an interval: any will do."""
+_NEVER: Final = NO_LIMIT_MS
 
 
 class TimestampType(IntEnum):

@@ -123,3 +123,17 @@ class OffsetOutOfRange(LogRefusal):
     """An offset that the log does not have, or may not begin at."""
 
     kafka_name = "OffsetOutOfRangeException"
+
+
+class CannotRoll(LogRefusal):
+    """A new segment that would begin at or below the one that is there."""
+
+    kafka_name = "KafkaException"
+
+
+class LoadingFailed(LogRefusal):
+    """A log that no start of Kafka opens, though nothing of it is cut. ``exception`` is Kafka's."""
+
+    kafka_name = "KafkaException"
+
+    exception: str = "KafkaException"

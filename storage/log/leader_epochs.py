@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_leader_epochs
+from storage.checkpoints import (
+    LeaderEpochEntry,
+    format_leader_epochs,
+    parse_leader_epochs,
+    truncate_from_end,
+    truncate_from_start,
+)
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT
@@ -47,6 +53,55 @@ class LeaderEpochs:
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         self._fs.replace_file(path, format_leader_epochs(assigned), Purpose.CHECKPOINT)
         self._entries = assigned
+
+    def learn(self, epoch: int, start_offset: int) -> None:
+        """Note an epoch that a batch has, if it is newer than all. Errors as of ``assign``.
+
+        Source: Kafka LogSegment.recover.
+        """
+        entries = self.entries()
+        if epoch >= 0 and (not entries or epoch > entries[-1].epoch):
+            self.assign(epoch, start_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or behind an offset. Errors as of ``assign``."""
+        self._replace(truncate_from_end(self.entries(), end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that ended at an offset; the one there begins with it. Errors as of ``assign``."""
+        self._replace(truncate_from_start(self.entries(), start_offset))
+
+    def clear(self) -> None:
+        """Forget all epochs. Errors as of ``assign``. Source: Kafka LeaderEpochFileCache.clearAndFlush."""
+        self._fs.replace_file(self._directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(()), Purpose.CHECKPOINT)
+        self._entries = []
+
+    def make(self) -> None:
+        """Have the file, empty if there is none. Raises: OutOfSpace, UnsafeOwner. Source: Kafka CheckpointFile."""
+        path = self._directory / LEADER_EPOCH_CHECKPOINT
+        if not path.exists():
+            self._fs.create(path, self._directory, Purpose.CHECKPOINT).close()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
+        """Return the largest epoch up to the given one, and where it ends; None if that is not known.
+
+        Below the first epoch the answer is the given epoch and where the first one begins.
+
+        Source: Kafka LeaderEpochFileCache.endOffsetFor.
+        """
+        entries = self.entries()
+        if epoch < 0 or not entries or epoch > entries[-1].epoch:
+            return None
+        if epoch == entries[-1].epoch:
+            return epoch, log_end_offset
+        floor = max((entry.epoch for entry in entries if entry.epoch <= epoch), default=epoch)
+        return floor, min(entry.start_offset for entry in entries if entry.epoch > epoch)
+
+    def _replace(self, entries: list[LeaderEpochEntry]) -> None:
+        if entries != self.entries():
+            path = self._directory / LEADER_EPOCH_CHECKPOINT
+            self._fs.replace_file(path, format_leader_epochs(entries), Purpose.CHECKPOINT)
+            self._entries = entries
 
 
 def read_leader_epochs(directory: Path) -> list[LeaderEpochEntry]:

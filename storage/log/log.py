@@ -26,7 +26,7 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.end import SegmentEnd, find_end
-from storage.log.errors import RecordBatchTooLarge
+from storage.log.errors import CannotRoll, RecordBatchTooLarge
 from storage.log.fetching.fetch import Fetch, Fetched, fetch
 from storage.log.fetching.isolation import Isolation
 from storage.log.fetching.open_segments import OpenSegments
@@ -45,6 +45,7 @@ from storage.log.writing.locked import locked
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.producer_checks import ProducerChanges
 from storage.log.writing.validation import Stamp
+from storage.names import FileKind
 from storage.records import Record
 from storage.segment import Segment
 
@@ -173,33 +174,43 @@ class Log:
         leader_epoch: int | None = None,
         compression: Compression = Compression.NONE,
         producer: Producer | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Appended:
-        """Append records as one batch of a client. Arguments and errors as of ``append``."""
+        """Append records as one batch; without a timestamp, they get ``now_ms``. Rest as of ``append``."""
         return self.append(
-            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch
+            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )
 
     @locked
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
         """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
 
-        An active segment without records that begins there already is the new one; Kafka would replace it by
-        its like. Retention calls this where every segment goes.
+        The log end stays where it is: behind a segment that begins above it, only a follower can append. An active
+        segment without records that begins there already is the new one; Kafka would replace it by its like.
 
         Returns: the new active segment, empty.
-        Raises: TornTail, OutOfSpace (the old segment stays the active one), UnsafeOwner.
+        Raises: CannotRoll below the active segment's base; TornTail, OutOfSpace (the old segment stays the active one),
+            UnsafeOwner.
         """
         base_offset = max(self.log_end_offset, at_offset or 0)
         active = self._activated(now_ms)
-        if active.base_offset == base_offset:
+        if active.base_offset >= base_offset:
+            if active.size_bytes or active.base_offset > base_offset:
+                raise CannotRoll(self.directory, f"a segment begins at {active.base_offset}, none can at {base_offset}")
             return active.segment()
-        active.flush()
-        self._take_snapshot(base_offset, now_ms)
-        created = create_segment(self._fs, self.directory, base_offset)
-        active.close()
+        try:
+            active.seal()
+            self._take_snapshot(base_offset, now_ms)
+            allocated_bytes = self.config.segment_bytes if self.config.preallocate else 0
+            created = create_segment(self._fs, self.directory, base_offset, (FileKind.LOG,), allocated_bytes)
+            begun = ActiveSegment.begin(self._fs, self.directory, base_offset, self.config, now_ms)
+        except BaseException:
+            self._active = None  # it is sealed: the next append opens it again
+            raise
+        finally:
+            active.close()
         self._segments[-1:] = [active.segment(), created]
-        self.log_end_offset, self._active = base_offset, None
-        self._activated(now_ms)
+        self._active = begun
         return created
 
     @locked
@@ -219,7 +230,7 @@ class Log:
             return
         active = self._active
         try:
-            active.flush()
+            active.seal()
             self._take_snapshot(self.log_end_offset, active.opened_ms)
         finally:
             active.close()
@@ -361,7 +372,7 @@ class Log:
             self._finish_recovery()
             if not self._segments:
                 self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config.index_interval_bytes, now_ms)
+            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config, now_ms)
         return self._active
 
     def _finish_recovery(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, CorruptBatch
+from storage.log.loading.hash_order import HashOrder
 from storage.records import (
     Batch,
     BatchHeader,
@@ -144,6 +145,7 @@ class ProducerState:
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self.producers = {entry.producer_id: entry for entry in entries}
         """The producers by id."""
+        self._order = HashOrder()
         self._completed: list[tuple[int, int]] = []
         """The first offset and the marker's offset of each transaction that ended."""
 
@@ -218,12 +220,18 @@ class ProducerState:
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
+        self._order.grow(self.producers)
         kept = {id_: one for id_, one in self.producers.items() if not one.is_expired(now_ms, expiration_ms)}
         self.producers = kept
 
     def to_snapshot_bytes(self) -> bytes:
-        """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken."""
-        return format_snapshot(self.producers.values())
+        """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken, in Kafka's order."""
+        return format_snapshot([self.producers[producer_id] for producer_id in self._order.ordered(self.producers)])
+
+    def take_order_of(self, other: ProducerState) -> None:
+        """Go on in the place of a state that was emptied: it leaves its order behind."""
+        other._order.grow(other.producers)
+        self._order = other._order
 
     def _producer(self, producer_id: int) -> ProducerEntry:
         return self.producers.setdefault(producer_id, ProducerEntry(producer_id))

@@ -31,15 +31,7 @@ The library of the first then holds ``cpu_level`` alone: code that may ask any C
 _BUILD_MODULE: Final = "storage.machine.compiled.build"
 _BUILD_COMMAND: Final = "run: python -m storage.compiler"
 _STORAGE: Final = Path(__file__).parents[1]
-_SOURCES: Final = (
-    "arrays.py",
-    "compiler/*.py",
-    "machine/*.py",
-    "kernels/*.py",
-    "kernels/*/*.py",
-    "codecs/*.py",
-    "printing/*.py",
-)
+_SOURCES: Final = ("arrays.py", "compiler/*.py", "machine/*.py", "kernels/*.py", "codecs/*.py", "printing/*.py")
 
 
 class KernelsUnusable(LogCleanerError):

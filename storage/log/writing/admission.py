@@ -15,6 +15,7 @@ from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptCompressedData
 from storage.log.config import LogConfig, TimestampType
 from storage.log.writing.analysis import analyze
+from storage.log.writing.as_given import as_given
 from storage.log.writing.batches import Admitted, NewBatch
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.validation import Stamp, target_codec, validate
@@ -38,7 +39,7 @@ class _Room:
     def __init__(self, batch_bytes: int, plain_bytes: int) -> None:
         import numpy as np  # noqa: PLC0415 (a log that is only read needs neither)
 
-        from storage.kernels.appending.admit import FACTS, admit  # noqa: PLC0415
+        from storage.kernels.admit import FACTS, admit  # noqa: PLC0415
 
         batch = np.zeros(max(batch_bytes, _ROOM_BYTES_MIN), np.uint8)
         plain = np.zeros(max(plain_bytes, _ROOM_BYTES_MIN), np.uint8)
@@ -58,12 +59,19 @@ class Admission:
         self._rules = 2 * config.is_compacted + 4 * self._takes_log_time
 
     def admit(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        """Check what a leader is to append, and stamp it with offsets and leader epoch.
+        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader did that.
 
         Returns: None where there is not one whole batch. What is returned lasts until the next call.
-        Raises: as ``analyze`` and ``validate``.
+        Raises: as ``analyze``, ``validate`` and ``as_given``.
         """
+        if origin is AppendOrigin.RAFT_LEADER:
+            return self._as_given(data, origin, stamp)
         return self._by_kernel(data, origin, stamp) or self._by_twin(data, origin, stamp)
+
+    def _as_given(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+        limit = self._config.max_message_bytes
+        analysis = analyze(data, self._path, origin, stamp.leader_epoch, limit, needs_rising_offsets=True)
+        return as_given(analysis, data, self._path, stamp.next_offset) if analysis.batches else None
 
     def _by_twin(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
         analysis = analyze(data, self._path, origin, stamp.leader_epoch, self._config.max_message_bytes)

@@ -217,14 +217,19 @@ class Drawing:
     # ---- what else changes a log
 
     def _watermark(self) -> list[Step]:
-        offset = self._offset() if self._dice.random() < 0.3 else self._state.log_end_offset
-        return [Step("watermark", {"to": max(0, offset)})]
+        end, die = self._state.log_end_offset, self._dice.random()
+        if die < 0.1:
+            return [Step("watermark", {"to": self._dice.choice((0, end + 5))})]
+        return [Step("watermark", {"to": self._dice.choice(self._state.ends) if die < 0.35 else end})]
 
     def _roll(self) -> list[Step]:
         end, die = self._state.log_end_offset, self._dice.random()
         if die < 0.7:
-            return [Step("roll")]
+            # Kafka would make an empty segment anew.
+            return [Step("roll")] if self._state.segments[-1][1] else self._flush()
         if die < 0.8 or self._life.role == "leader":
+            if not self._state.segments[-1][1]:
+                return self._flush()
             return [Step("roll", {"at": max(0, end - self._dice.randrange(2))})]
         # Above the log end only for what begins there: Kafka's log end stays where it is until then.
         begin = end + self._dice.choice((1, 30))
@@ -266,7 +271,8 @@ class Drawing:
         start = self._dice.choice((self._state.log_start_offset, self._state.log_start_offset, 0))
         recovery = self._dice.choice(("checkpoint", "checkpoint", "0"))
         opened = Step("open", {"clean": str(is_clean).lower(), "start": start, "recovery": recovery})
-        return [Step("kill" if is_killed else "close"), *damage, opened]
+        told = Step("watermark", {"to": self._state.high_watermark}, "as checkpointed")
+        return [Step("kill" if is_killed else "close"), *damage, opened, told]
 
 
 def placed(batch: bytes, offset: int, epoch: int) -> bytes:

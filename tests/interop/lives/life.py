@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -21,6 +22,8 @@ class Life:
     """
 
     seed: int
+    settings: Mapping[str, str] | None = None
+    """Instead of a drawn configuration."""
 
     def dice(self, purpose: object) -> Random:
         """Return a source of random numbers that no other purpose disturbs."""
@@ -29,7 +32,7 @@ class Life:
     @cached_property
     def recompresses(self) -> bool:
         """Whether the log compresses itself: then bytes of compressed records are not compared."""
-        return self.dice("recompresses").random() < 0.2
+        return self.settings is None and self.dice("recompresses").random() < 0.2
 
     @cached_property
     def role(self) -> str:
@@ -58,6 +61,8 @@ class Life:
     @cached_property
     def config(self) -> dict[str, str]:
         """The topic configuration, by Kafka's names."""
+        if self.settings is not None:
+            return dict(self.settings)
         dice = self.dice("config")
         config = {
             "internal.segment.bytes": dice.choice(("1200", "3000", "3000", "10000", "100000")),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tests.interop.lives.comparing import answer_differences, checkpoint_differences, file_differences
+from tests.interop.lives.comparing import STUMBLES, answer_differences, checkpoint_differences, file_differences
 from tests.interop.lives.damage import do_damage
 from tests.interop.lives.drawing import draw
 from tests.interop.lives.kafka_side import KafkaLives, KafkaSide
@@ -117,6 +117,9 @@ class _Both:
         except Unable as unable:
             self._lived.unable[str(unable)] += 1
             self._is_over = step.kind not in LOOKS
+            return
+        if expected.error in STUMBLES and answer.is_refusal:
+            self._is_over = True
             return
         recompresses = self._life.recompresses
         self._lived.differences += answer_differences(step, expected, answer, recompresses=recompresses)

@@ -106,7 +106,7 @@ class OurSide:
 
     def _fetch(self, options: Mapping[str, Any], _now_ms: int) -> Mapping[str, Any]:
         call = self._call("fetch")
-        from storage.log.fetching import Isolation  # type: ignore[import-not-found,unused-ignore]
+        from storage.log.fetching.isolation import Isolation
 
         fetched = call(
             options["offset"],

@@ -63,15 +63,19 @@ class State:
     segments: tuple[tuple[int, int], ...] = ((0, 0),)
     epochs: tuple[tuple[int, int], ...] = ()
     producers: tuple[Known, ...] = ()
+    ends: tuple[int, ...] = (0,)
+    """Log ends so far that are still within the log: between batches, as replicas and so high watermarks are."""
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> State:
-        """Read what ``LogLife.java`` prints."""
+    def of(cls, line: Mapping[str, Any], before: State) -> State:
+        """Read what ``LogLife.java`` prints; ``before`` is the state before that."""
         producers = tuple(
             Known(**{**known, "batches": tuple(map(tuple, known["batches"]))}) for known in line["producers"]
         )
         lists = {name: tuple(map(tuple, line[name])) for name in ("segments", "epochs")}
-        return cls(**{**line, **lists, "producers": producers})
+        start, end = line["log_start_offset"], line["log_end_offset"]
+        ends = tuple(sorted({one for one in before.ends if start <= one < end} | {end}))
+        return cls(**{**line, **lists, "producers": producers, "ends": ends})
 
     @property
     def latest_epoch(self) -> int:

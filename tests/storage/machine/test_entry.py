@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from storage.kernels.crc import crc32c
-from storage.kernels.map_room import shrink_range
+from storage.kernels.offset_map import shrink_range
 
 
 def test_an_array_in_the_place_of_one_that_is_gone_is_read_where_it_lies() -> None:
