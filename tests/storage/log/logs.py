@@ -73,6 +73,7 @@ class _FillingFile(NewFile):
         super().write_at(position, memoryview(data)[: len(data) // 2])
         raise OutOfSpace(self.path, len(data) - len(data) // 2)
 
+
 def looked_up(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
     """The timestamp and the offset that a lookup finds, without the leader epoch."""
     found = log.lookup_timestamp(timestamp_ms)
