@@ -82,6 +82,11 @@ class ChangedLog(LogFiles):
         self._recovery_point, self._flushed_ms = loaded.recovery_point, now_ms
         self._producers, self._snapshots = loaded.producers, loaded.snapshots
         self._begun_ms = {segment.base_offset: now_ms for segment in self._segments}
+        if loaded.is_new:
+            base, config = self._segments[-1].base_offset, self.config
+            self._active = ActiveSegment.begin(self._fs, self.directory, base, config, now_ms)
+            self._active.materialize()
+            return
         try:
             self._activated(now_ms)
         except TornTail:  # after a clean stop nothing cuts it; who appends is told
@@ -138,13 +143,13 @@ class ChangedLog(LogFiles):
         Raises: OffsetOutOfRange above the high watermark; CorruptCheckpoint, OutOfSpace.
         Source: Kafka UnifiedLog.maybeIncrementLogStartOffset.
         """
-        high_watermark = max(self.log_start_offset, min(self._high_watermark, self.log_end_offset))
-        if offset > high_watermark:
-            cause = f"the log cannot begin at {offset}, above the high watermark at {high_watermark}"
+        if offset > self.high_watermark:
+            cause = f"the log cannot begin at {offset}, above the high watermark at {self.high_watermark}"
             raise OffsetOutOfRange(self.directory, cause)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self._recovery_point = max(self._recovery_point, offset)
         self._epochs.truncate_from_start(offset)
         self._snapshots.map_end = max(self._snapshots.map_end, self.log_end_offset)
         self._snapshots.begin_at(offset)
@@ -175,6 +180,8 @@ class ChangedLog(LogFiles):
         expiration_ms = self.config.producer_id_expiration_ms
         terms = ProducerTerms(self.log_start_offset, offset, now_ms, expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
+        if self.high_watermark >= offset:
+            self.update_high_watermark(offset)
         self._fs.fsync_dir(self.directory, Purpose.RETIRE)
 
     def _start_over(self, offset: int, log_start_offset: int, now_ms: int) -> None:
@@ -196,7 +203,7 @@ class ChangedLog(LogFiles):
         self._recovery_point = min(self._recovery_point, offset)
         terms = ProducerTerms(log_start_offset, offset, now_ms, self.config.producer_id_expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
-        self._high_watermark = offset
+        self.update_high_watermark(offset)
 
     def _entries(self, active: ActiveSegment, base: int) -> SegmentEntries:
         """Return the index entries of a segment; those of the active one are in memory."""

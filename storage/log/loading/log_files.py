@@ -16,7 +16,9 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll
+from storage.log.fetching.bounds import FetchBounds
 from storage.log.fetching.open_segments import OpenSegments
+from storage.log.fetching.view import LogView
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
 from storage.log.loading.log_dir_offsets import note_offsets
@@ -55,7 +57,7 @@ class LogFiles:
         self._producers: ProducerState | None = None
         self._epochs = LeaderEpochs(fs, directory)
         self._opened = OpenSegments()
-        self._high_watermark = self.log_start_offset
+        self._bounds = FetchBounds(self.log_start_offset)
         self._recovery_point = self.log_end_offset
         self._flushed_ms = 0
         self._begun_ms: dict[int, int] = {}
@@ -79,6 +81,20 @@ class LogFiles:
     def recovery_point(self) -> int:
         """The offset up to which everything is flushed: an unclean load checks the batches from there on."""
         return self._recovery_point
+
+    @property
+    @locked
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
+        return self._bounds.high_watermark
+
+    @locked
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
+        self._bounds.update(offset, self._view())
+        if self._producers is not None:
+            self._producers.forget_replicated(self._bounds.high_watermark)
+        return self._bounds.high_watermark
 
     @locked
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
@@ -155,15 +171,13 @@ class LogFiles:
     def producer_state(self, now_ms: int) -> ProducerState:
         """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
         if self._producers is None:
-            self._producers = load_producer_state(
-                self._recovery.listing.snapshots,
-                self.segments,
-                self.log_start_offset,
-                self.log_end_offset,
-                now_ms,
-                self.config.producer_id_expiration_ms,
-            )
+            self._producers = self._load_producers(now_ms)
         return self._producers
+
+    def _load_producers(self, now_ms: int) -> ProducerState:
+        snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
+        start, end = self.log_start_offset, self.log_end_offset
+        return load_producer_state(snapshots, self.segments, start, end, now_ms, expiration_ms)
 
     def _flush(self, now_ms: int) -> None:
         if self._active and self.log_end_offset >= self._recovery_point:
@@ -219,3 +233,7 @@ class LogFiles:
         self._snapshots.map_end = offset
         if offset > self._snapshots.last:
             self._snapshots.take(self.producer_state(now_ms))
+
+    def _view(self) -> LogView:
+        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
+        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)
