@@ -19,6 +19,7 @@ from storage.log.errors import (
     InvalidRecords,
     InvalidTimestamp,
     LogRefusal,
+    OffsetIndexed,
     UndecompressableRecords,
     UnevenOffsets,
     UnexpectedAppendOffset,
@@ -30,6 +31,7 @@ from storage.records import (
     Record,
     encode_batch,
     encode_control_batch,
+    encode_empty_batch,
     encode_message,
     encode_wrapper,
 )
@@ -334,6 +336,18 @@ def test_a_refused_batch_may_have_begun_a_segment(tmp_path: Path) -> None:
     with pytest.raises(LogRefusal):
         log.append(late, now_ms=NOW_MS)
     assert (bases(log), log.log_end_offset) == ([0, 3], 3)
+
+
+def test_an_empty_batch_of_a_coordinator_is_taken_unless_the_index_would_go_back(tmp_path: Path) -> None:
+    # Kafka writes it and then fails: AbstractIndex, "no larger than the last offset appended"
+    log = a_log(tmp_path, LogConfig(index_interval_bytes=0))
+    empty = encode_empty_batch(BatchHeader._make(V2_HEADER.unpack_from(encode_batch(some(1)))))
+    log.append(encode_batch(some()), now_ms=NOW_MS)
+    log.append(empty, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert (written(log).base_offset, log.log_end_offset) == (2, 3)
+    assert refused(log, empty, AppendOrigin.COORDINATOR) is OffsetIndexed
+    log.append(encode_batch(some()), now_ms=NOW_MS)
+    assert log.log_end_offset == 6
 
 
 def test_the_leader_of_a_quorum_has_set_offsets_and_epoch_itself(tmp_path: Path) -> None:
