@@ -146,7 +146,7 @@ class Log(ChangedLog):
         active = self._activated(now_ms)
         epoch = _ANY_EPOCH if leader_epoch is None else leader_epoch
         stamp = Stamp(self.log_end_offset, epoch, now_ms)
-        admitted = self._admission.admit(data, AppendOrigin.REPLICATION, stamp)
+        admitted = self._admission.admit_as_follower(data, stamp)
         if admitted is None:
             return Appended(-1, -1, has_rolled=False)
         return self._take(active, admitted, now_ms, AppendOrigin.REPLICATION)
