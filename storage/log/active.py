@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, NewFile, Purpose
@@ -31,6 +31,9 @@ from storage.names import FileKind, segment_file_name
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, format_aborted_txn
+
+if TYPE_CHECKING:
+    from storage.log.loading.cutting import CutSegment
 
 
 class TornTail(LogCleanerError):
@@ -142,6 +145,23 @@ class ActiveSegment:
         except BaseException:
             active.close()
             raise
+        return active
+
+    @classmethod
+    def resume(
+        cls, fs: FileSystem, directory: Path, base_offset: int, config: LogConfig, opened_ms: int, cut: CutSegment
+    ) -> Self:
+        """Open a segment that was just cut, with the entries that are left. Raises: OutOfSpace."""
+        active = cls(fs, directory, base_offset, config, opened_ms)
+        index, time_index, active.size_bytes = cut.entries
+        active._indexes = IndexBuilder.resumed(base_offset, active._interval_bytes, active._path, index, time_index)
+        active._indexes.largest = cut.largest
+        if active.size_bytes:
+            with reading(active._path) as descriptor:
+                first = next(iter_headers(descriptor, active._path, 0, active.size_bytes))
+            active._first_batch_ms = first.header.max_timestamp_ms
+        for file, entries in active._entries():
+            file.materialize(len(entries))
         return active
 
     @property
