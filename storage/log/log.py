@@ -260,9 +260,8 @@ class Log(ChangedLog):
         for batch in batches:
             if batch.is_legacy:
                 self._epochs.forget()
-            else:
-                base_offset = first_offset if batch.base_offset is None else batch.base_offset
-                self._epochs.assign(batch.leader_epoch, base_offset)
+            elif batch.base_offset is not None:
+                self._epochs.assign(batch.leader_epoch, batch.base_offset)
         size_bytes = len(admitted.data)
         if size_bytes > self.config.segment_bytes:
             raise RecordBatchTooLarge(self.directory, size_bytes, "segment.bytes", self.config.segment_bytes)
