@@ -25,14 +25,13 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.errors import RecordBatchTooLarge
-from storage.log.fetching.fetch import Fetch, Fetched, fetch
+from storage.log.fetching.fetch import Fetch, Fetched, ensure_not_below_start, fetch
 from storage.log.fetching.isolation import Isolation
 from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
 from storage.log.fetching.view import LogView
 from storage.log.listing import Listing, list_partition
 from storage.log.loading.changed_log import ChangedLog
 from storage.log.producer_state import ProducerState
-from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch, read_batches
 from storage.log.roll import Arrival, must_roll
 from storage.log.writing.admission import Admission
@@ -194,15 +193,15 @@ class Log(ChangedLog):
     @locked
     def high_watermark(self) -> int:
         """The offset up to which all replicas have the log, as it was told last; the log start before that."""
-        return max(self.log_start_offset, min(self._high_watermark, self.log_end_offset))
+        return self._bounds.high_watermark
 
     @locked
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
-        self._high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self._bounds.update(offset, self._view())
         if self._producers is not None:
-            self._producers.forget_replicated(self._high_watermark)
-        return self._high_watermark
+            self._producers.forget_replicated(self._bounds.high_watermark)
+        return self._bounds.high_watermark
 
     @property
     @locked
@@ -211,10 +210,8 @@ class Log(ChangedLog):
 
         Raises: CorruptBatch, UnreadableFile.
         """
-        unstable = self._transactions().first_unstable_offset(self.high_watermark)
-        return (
-            self.high_watermark if unstable is None else min(max(unstable, self.log_start_offset), self.high_watermark)
-        )
+        stable = self._bounds.last_stable(self._view(), self._transactions())
+        return stable.offset if stable else self._bounds.high_watermark
 
     @locked
     def fetch(
@@ -235,12 +232,12 @@ class Log(ChangedLog):
 
         Raises: OffsetOutOfRange, CorruptBatch, CorruptIndex (of transactions), UnreadableFile.
         """
-        upper_offset = self.log_end_offset
-        if isolation is not Isolation.LOG_END:
-            is_committed = isolation is Isolation.TXN_COMMITTED
-            upper_offset = self.last_stable_offset if is_committed else self.high_watermark
-        with_aborted = isolation is Isolation.TXN_COMMITTED
-        return fetch(self._view(), Fetch(start_offset, bytes_max, upper_offset, min_one_message, with_aborted))
+        view, is_committed = self._view(), isolation is Isolation.TXN_COMMITTED
+        ensure_not_below_start(view, start_offset)
+        upper = self._bounds.locate(view) if isolation is not Isolation.LOG_END else None
+        if is_committed:
+            upper = self._bounds.last_stable(view, self._transactions()) or upper
+        return fetch(view, Fetch(start_offset, bytes_max, min_one_message, with_aborted=is_committed), upper)
 
     @locked
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
@@ -294,19 +291,9 @@ class Log(ChangedLog):
         if self._producers is not None:
             return self._producers
         if self._unexpired is None or self._unexpired[0] != self.log_end_offset:
-            snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
-            start, end = self.log_start_offset, self.log_end_offset
-            self._unexpired = end, load_producer_state(snapshots, self.segments, start, end, 0, expiration_ms)
+            self._unexpired = self.log_end_offset, self._load_producers(0)
         return self._unexpired[1]
 
     def _view(self) -> LogView:
-        return LogView(
-            self.directory,
-            self._opened,
-            self._segments,
-            self._active,
-            self.log_start_offset,
-            self.log_end_offset,
-            self.torn_bytes,
-            self._epochs,
-        )
+        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
+        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from storage.log.fetching.open_segment import OpenSegment
 from storage.log.fetching.open_segments import OpenSegments
+from storage.records import BatchHeader, PositionedHeader
 from storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -17,6 +18,31 @@ if TYPE_CHECKING:
     from storage.log.leader_epochs import LeaderEpochs
 
 _base_offset = attrgetter("base_offset")
+
+
+class Place(NamedTuple):
+    """The place of an offset: the batch that reaches it first, by its base offset, or the log end."""
+
+    offset: int
+    segment_base_offset: int
+    position: int
+
+
+class FoundBatch(NamedTuple):
+    """A batch, and the segment that has it."""
+
+    place: int
+    reader: OpenSegment
+    found: PositionedHeader
+
+    @property
+    def start(self) -> Place:
+        """The place of the batch. A compressed batch of an old format is decompressed for it. Raises: CorruptBatch."""
+        position, header = self.found
+        base_offset = (
+            header.base_offset if isinstance(header, BatchHeader) else self.reader.whole(self.found).base_offset
+        )
+        return Place(base_offset, self.reader.base_offset, position)
 
 
 class LogView(NamedTuple):
@@ -35,9 +61,33 @@ class LogView(NamedTuple):
     epochs: LeaderEpochs | None = None
     """None: nobody asks for them."""
 
-    def place_of(self, offset: int) -> int:
-        """Return the place of the last segment that begins at or below an offset; -1 if there is none."""
-        return bisect_right(self.segments, offset, key=_base_offset) - 1
+    def find(self, offset: int) -> FoundBatch | None:
+        """Find the first batch that reaches an offset, in its segment or in a later one; None if none does.
+
+        Raises: CorruptBatch, UnreadableFile.
+        """
+        first = max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+        for place in range(first, len(self.segments)):
+            reader = self.reader(place)
+            found = reader.find_offset(offset)
+            if found is not None:
+                return FoundBatch(place, reader, found)
+        return None
+
+    def place_of(self, offset: int) -> Place:
+        """Return the place of an offset within the log. Raises: CorruptBatch, UnreadableFile.
+
+        Source: Kafka LocalLog.convertToOffsetMetadataOrThrow.
+        """
+        found = self.find(offset) if offset < self.end_offset else None
+        return found.start if found else self.log_end()
+
+    def log_end(self) -> Place:
+        """Return the place of the log end. Raises: UnreadableFile."""
+        if not self.segments:
+            return Place(self.end_offset, self.end_offset, 0)
+        reader = self.reader(len(self.segments) - 1)
+        return Place(self.end_offset, reader.base_offset, reader.end_position)
 
     def reader(self, place: int) -> OpenSegment:
         """Return the reader of a segment. Raises: UnreadableFile."""

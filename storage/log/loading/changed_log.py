@@ -138,9 +138,8 @@ class ChangedLog(LogFiles):
         Raises: OffsetOutOfRange above the high watermark; CorruptCheckpoint, OutOfSpace.
         Source: Kafka UnifiedLog.maybeIncrementLogStartOffset.
         """
-        high_watermark = max(self.log_start_offset, min(self._high_watermark, self.log_end_offset))
-        if offset > high_watermark:
-            cause = f"the log cannot begin at {offset}, above the high watermark at {high_watermark}"
+        if offset > self._bounds.high_watermark:
+            cause = f"the log cannot begin at {offset}, above the high watermark at {self._bounds.high_watermark}"
             raise OffsetOutOfRange(self.directory, cause)
         if offset <= self.log_start_offset:
             return False
@@ -172,6 +171,7 @@ class ChangedLog(LogFiles):
         self._recovery_point = min(self._recovery_point, offset)
         self._epochs.truncate_from_end(offset)
         self.log_start_offset = min(offset, self.log_start_offset)
+        self._bounds.keep_within(self.log_start_offset, offset)
         expiration_ms = self.config.producer_id_expiration_ms
         terms = ProducerTerms(self.log_start_offset, offset, now_ms, expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
@@ -196,7 +196,7 @@ class ChangedLog(LogFiles):
         self._recovery_point = min(self._recovery_point, offset)
         terms = ProducerTerms(log_start_offset, offset, now_ms, self.config.producer_id_expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
-        self._high_watermark = offset
+        self._bounds.keep_within(offset, offset)
 
     def _entries(self, active: ActiveSegment, base: int) -> SegmentEntries:
         """Return the index entries of a segment; those of the active one are in memory."""

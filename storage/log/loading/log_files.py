@@ -16,6 +16,7 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll
+from storage.log.fetching.bounds import FetchBounds
 from storage.log.fetching.open_segments import OpenSegments
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
@@ -55,7 +56,7 @@ class LogFiles:
         self._producers: ProducerState | None = None
         self._epochs = LeaderEpochs(fs, directory)
         self._opened = OpenSegments()
-        self._high_watermark = self.log_start_offset
+        self._bounds = FetchBounds(self.log_start_offset)
         self._recovery_point = self.log_end_offset
         self._flushed_ms = 0
         self._begun_ms: dict[int, int] = {}
@@ -155,15 +156,13 @@ class LogFiles:
     def producer_state(self, now_ms: int) -> ProducerState:
         """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
         if self._producers is None:
-            self._producers = load_producer_state(
-                self._recovery.listing.snapshots,
-                self.segments,
-                self.log_start_offset,
-                self.log_end_offset,
-                now_ms,
-                self.config.producer_id_expiration_ms,
-            )
+            self._producers = self._load_producers(now_ms)
         return self._producers
+
+    def _load_producers(self, now_ms: int) -> ProducerState:
+        snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
+        start, end = self.log_start_offset, self.log_end_offset
+        return load_producer_state(snapshots, self.segments, start, end, now_ms, expiration_ms)
 
     def _flush(self, now_ms: int) -> None:
         if self._active and self.log_end_offset >= self._recovery_point:

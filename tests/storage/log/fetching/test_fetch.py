@@ -13,6 +13,7 @@ from storage.log.fetching.fetch import Fetched
 from storage.log.writing.append import Producer
 from storage.log.writing.origin import AppendOrigin
 from storage.records import ControlType, Record, encode_batch, encode_control_batch, iter_batches
+from tests.partition_dirs import PartitionDir
 from tests.storage.log.logs import FS, NOW_MS, a_log, append, bases, record, reopened
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
@@ -69,7 +70,7 @@ def test_a_fetch_begins_with_the_batch_of_its_offset_and_ends_with_the_segment(t
         base = max(base for base in bases(log) if base <= offset)
         upper = min((base for base in bases(log) if base > offset), default=60)
         assert bases_of(found) == list(range(offset // 3 * 3, upper, 3))
-        assert (found.start_offset, found.segment_base_offset) == (offset, base)
+        assert (found.start_offset, found.segment_base_offset) == (offset // 3 * 3, base)
         log_file = log.directory / f"{base:020d}.log"
         assert log_file.read_bytes()[found.position :] == found.data
         assert (found.aborted, found.is_first_incomplete) == (None, False)
@@ -117,14 +118,19 @@ def test_where_compaction_left_nothing_the_next_segment_is_read(tmp_path: Path) 
     for kind in ("index", "timeindex"):
         first.log.path.with_suffix(f".{kind}").write_bytes(b"")
     found = reopened(log).fetch(5, MUCH)
-    assert (found.start_offset, found.segment_base_offset, found.position) == (5, second.base_offset, 0)
+    assert (found.start_offset, found.segment_base_offset, found.position) == (
+        second.base_offset,
+        second.base_offset,
+        0,
+    )
 
 
 def test_where_nothing_is_left_up_to_the_log_end_the_answer_is_the_log_end(tmp_path: Path) -> None:
-    log = filled(tmp_path, batches=2)
-    log.roll(NOW_MS, at_offset=50)
+    made = PartitionDir(tmp_path).segment(0, encode_batch([Record(0, NOW_MS, None, b"v")])).segment(50)
+    log = Log.open(made.path, SMALL, FS)
     assert log.fetch(10, MUCH) == Fetched(b"", 50, 50, 0)
-    assert log.fetch(10, MUCH, Isolation.TXN_COMMITTED).aborted == ()
+    log.update_high_watermark(50)
+    assert log.fetch(10, MUCH, Isolation.TXN_COMMITTED) == Fetched(b"", 50, 50, 0, aborted=None)
 
 
 def test_a_torn_tail_is_not_fetched(tmp_path: Path) -> None:
@@ -178,9 +184,21 @@ def test_a_consumer_reads_up_to_the_high_watermark(tmp_path: Path) -> None:
         for start in (0, 1, 29, 30, 59):
             found = log.fetch(start, MUCH, Isolation.HIGH_WATERMARK)
             assert bases_of(found) == list(range(start // 3 * 3, upper // 3 * 3, 3))
-            assert found.start_offset == start
+            assert found.start_offset == start // 3 * 3
         at_the_bound = log.fetch(upper, MUCH, Isolation.HIGH_WATERMARK)
-        assert (at_the_bound.data, at_the_bound.start_offset) == (b"", upper)
+        assert (at_the_bound.data, at_the_bound.start_offset) == (b"", upper // 3 * 3)
+
+
+def test_a_high_watermark_within_a_batch_moves_to_its_base_with_the_first_fetch_that_asks(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    assert log.update_high_watermark(7) == 7
+    log.fetch(0, MUCH)
+    assert log.high_watermark == 7
+    with pytest.raises(OffsetOutOfRange):
+        log.fetch(-1, MUCH, Isolation.HIGH_WATERMARK)
+    assert log.high_watermark == 7
+    log.fetch(0, MUCH, Isolation.HIGH_WATERMARK)
+    assert log.high_watermark == log.last_stable_offset == 6
 
 
 def test_a_first_batch_beyond_the_high_watermark_does_not_come_at_all(tmp_path: Path) -> None:
@@ -198,7 +216,7 @@ def test_committed_reads_end_at_the_last_stable_offset(tmp_path: Path) -> None:
     log.update_high_watermark(4)
     assert log.last_stable_offset == 1
     assert bases_of(log.fetch(0, MUCH, Isolation.TXN_COMMITTED)) == [0]
-    assert log.fetch(2, MUCH, Isolation.TXN_COMMITTED) == Fetched(b"", 2, 0, log.fetch(2, MUCH).position, aborted=())
+    assert log.fetch(2, MUCH, Isolation.TXN_COMMITTED) == Fetched(b"", 1, 0, log.fetch(2, MUCH).position, aborted=())
     marker(log, 7, ControlType.COMMIT)
     assert log.last_stable_offset == 1  # the marker is not replicated yet
     log.update_high_watermark(5)
@@ -216,7 +234,7 @@ def test_the_last_stable_offset_of_a_log_that_was_only_opened(tmp_path: Path) ->
     assert opened.last_stable_offset == 1
     later = reopened(log, log_start_offset=2)
     later.update_high_watermark(3)
-    assert later.last_stable_offset == 2
+    assert later.last_stable_offset == 1  # as Kafka: the base of the batch in which the log starts
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["being written", "reopened"])
