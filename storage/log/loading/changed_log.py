@@ -143,7 +143,7 @@ class ChangedLog(LogFiles):
             raise OffsetOutOfRange(self.directory, cause)
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
+        self.log_start_offset, self._recovery_point = offset, max(self._recovery_point, offset)
         self._epochs.truncate_from_start(offset)
         self._snapshots.map_end = max(self._snapshots.map_end, self.log_end_offset)
         self._snapshots.begin_at(offset)
