@@ -61,13 +61,19 @@ class IndexFile:
         self._file: NewFile | None = None
         self._written_bytes = 0
 
-    def materialize(self, found_bytes: int) -> None:
-        """Have the file, in its full length; of what is there keep ``found_bytes``. Raises: OutOfSpace."""
+    def materialize(self, found_bytes: int, *, keeps_more: bool = False) -> None:
+        """Have the file, in its full length. Raises: OutOfSpace.
+
+        Args:
+            found_bytes: of the entries that it has.
+            keeps_more: whether what lies behind them stays until the next entries are written over it, as in Kafka.
+        """
         if self._file is not None:
             return
         if not os.path.lexists(self.path):
             self._fs.create(self.path, self._directory, Purpose.APPEND).close()
-        self._fs.truncate(self.path, found_bytes, Purpose.APPEND)
+        if not keeps_more:
+            self._fs.truncate(self.path, found_bytes, Purpose.APPEND)
         self._fs.truncate(self.path, max(self._full_bytes, found_bytes), Purpose.APPEND)
         self._file, self._written_bytes = self._fs.open_to_write(self.path, Purpose.APPEND), found_bytes
 
@@ -132,14 +138,23 @@ class ActiveSegment:
         return cls(fs, directory, base_offset, config, now_ms)
 
     @classmethod
-    def open(cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int) -> Self:
+    def open(
+        cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int, *, trusts_times: bool = False
+    ) -> Self:
         """Open the segment behind its last batch, and give its index files their full length.
+
+        Args:
+            fs: the disk.
+            segment: as it was listed.
+            config: of the topic.
+            now_ms: epoch ms.
+            trusts_times: whether a time index without the largest timestamp is good: so it is to a starting broker.
 
         Raises: TornTail where other bytes follow it, or its CRC is wrong; UnreadableFile.
         """
         active = cls(fs, segment.directory, segment.base_offset, config, now_ms)
         try:
-            is_resumed = active._take_what_is_there(segment)
+            is_resumed = active._take_what_is_there(segment, trusts_times=trusts_times)
             for file, entries in active._entries():
                 file.materialize(len(entries) if is_resumed else 0)
             active._write_entries()
@@ -162,7 +177,7 @@ class ActiveSegment:
                 first = next(iter_headers(descriptor, active._path, 0, active.size_bytes))
             active._first_batch_ms = first.header.max_timestamp_ms
         for file, entries in active._entries():
-            file.materialize(len(entries))
+            file.materialize(len(entries), keeps_more=True)
         return active
 
     @property
@@ -197,7 +212,7 @@ class ActiveSegment:
         if batches and batches[0].last_offset < self.next_offset and not self._indexes.can_take(batches[0].last_offset):
             raise InvalidOffset(self._path, f"offset {batches[0].last_offset} does not follow the last index entry")
         if self._index_files[1].is_missing:
-            self._materialize()
+            self.materialize()
         size_bytes, mark = self.size_bytes, self._indexes.mark()
         next_offset, first_batch_ms = self.next_offset, self._first_batch_ms
         txn_index_bytes = self._txn_index_bytes() if aborted else None
@@ -224,7 +239,7 @@ class ActiveSegment:
     def flush(self) -> None:
         """Make the batches and the index entries last; an empty segment gets no index files. Raises: OutOfSpace."""
         if self.size_bytes:
-            self._materialize()
+            self.materialize()
         self._file.fsync()
         for file in self._index_files:
             file.fsync()
@@ -234,7 +249,7 @@ class ActiveSegment:
 
         Raises: OutOfSpace. Source: Kafka LogSegment.onBecomeInactiveSegment, close.
         """
-        self._materialize()
+        self.materialize()
         mark = self._indexes.mark()
         try:
             self._indexes.seal()
@@ -255,11 +270,11 @@ class ActiveSegment:
         for file in self._index_files:
             file.close()
 
-    def _take_what_is_there(self, segment: Segment) -> bool:
+    def _take_what_is_there(self, segment: Segment, *, trusts_times: bool) -> bool:
         """Find the end of the batches, from the last indexed one on; return whether the indexes can be believed."""
         entry = last_offset_entry(segment)
         try:
-            found = self._resume(segment, entry.position if entry else 0)
+            found = self._resume(segment, entry.position if entry else 0, trusts_times=trusts_times)
         except TornTail:
             if entry is None or not entry.position:
                 raise
@@ -271,7 +286,7 @@ class ActiveSegment:
             self._indexes.reopen()
         return found
 
-    def _resume(self, segment: Segment, start: int) -> bool:
+    def _resume(self, segment: Segment, start: int, *, trusts_times: bool) -> bool:
         """Go on with the indexes that are there; return False where a clean stop would have left others."""
         stored = [read_file(file.path) for file in self._index_files]
         index, time_index = stored
@@ -285,7 +300,7 @@ class ActiveSegment:
         self._walk(start, seen)
         resumed = IndexBuilder.resumed(self.base_offset, self._interval_bytes, self._path, index, time_index)
         self._indexes = resumed
-        return resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
+        return trusts_times or resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
 
     def _walk(self, start: int, indexes: IndexBuilder) -> None:
         last: PositionedHeader | None = None
@@ -323,7 +338,8 @@ class ActiveSegment:
         index, time_index = self._index_files
         return (index, self._indexes.offset_index), (time_index, self._indexes.time_index)
 
-    def _materialize(self) -> None:
+    def materialize(self) -> None:
+        """Have the index files, in their full length. Raises: OutOfSpace."""
         for file in self._index_files:
             file.materialize(0)
 

@@ -28,7 +28,6 @@ from storage.log.errors import RecordBatchTooLarge
 from storage.log.fetching.fetch import Fetch, Fetched, ensure_not_below_start, fetch
 from storage.log.fetching.isolation import Isolation
 from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
-from storage.log.fetching.view import LogView
 from storage.log.listing import Listing, list_partition
 from storage.log.loading.changed_log import ChangedLog
 from storage.log.producer_state import ProducerState
@@ -191,20 +190,6 @@ class Log(ChangedLog):
 
     @property
     @locked
-    def high_watermark(self) -> int:
-        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
-        return self._bounds.high_watermark
-
-    @locked
-    def update_high_watermark(self, offset: int) -> int:
-        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
-        self._bounds.update(offset, self._view())
-        if self._producers is not None:
-            self._producers.forget_replicated(self._bounds.high_watermark)
-        return self._bounds.high_watermark
-
-    @property
-    @locked
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction is over, at most the high watermark.
 
@@ -278,6 +263,7 @@ class Log(ChangedLog):
         active.append(admitted.data, batches, changes.aborted())
         self.log_end_offset = admitted.last_offset + 1
         changes.commit()
+        self._bounds.release()
         self._flush_if_due(now_ms)
         return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
 
@@ -293,7 +279,3 @@ class Log(ChangedLog):
         if self._unexpired is None or self._unexpired[0] != self.log_end_offset:
             self._unexpired = self.log_end_offset, self._load_producers(0)
         return self._unexpired[1]
-
-    def _view(self) -> LogView:
-        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
-        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)

@@ -82,8 +82,13 @@ class ChangedLog(LogFiles):
         self._recovery_point, self._flushed_ms = loaded.recovery_point, now_ms
         self._producers, self._snapshots = loaded.producers, loaded.snapshots
         self._begun_ms = {segment.base_offset: now_ms for segment in self._segments}
+        if loaded.is_new:
+            base, config = self._segments[-1].base_offset, self.config
+            self._active = ActiveSegment.begin(self._fs, self.directory, base, config, now_ms)
+            self._active.materialize()
+            return
         try:
-            self._activated(now_ms)
+            self._activated(now_ms, trusts_times=True)
         except TornTail:  # after a clean stop nothing cuts it; who appends is told
             self._active = None
 
@@ -138,23 +143,26 @@ class ChangedLog(LogFiles):
         Raises: OffsetOutOfRange above the high watermark; CorruptCheckpoint, OutOfSpace.
         Source: Kafka UnifiedLog.maybeIncrementLogStartOffset.
         """
-        if offset > self._bounds.high_watermark:
-            cause = f"the log cannot begin at {offset}, above the high watermark at {self._bounds.high_watermark}"
+        if offset > self.high_watermark:
+            cause = f"the log cannot begin at {offset}, above the high watermark at {self.high_watermark}"
             raise OffsetOutOfRange(self.directory, cause)
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset, self._recovery_point = offset, max(self._recovery_point, offset)
+        self.log_start_offset = offset
+        self._recovery_point = max(self._recovery_point, offset)
         self._epochs.truncate_from_start(offset)
         self._snapshots.map_end = max(self._snapshots.map_end, self.log_end_offset)
         self._snapshots.begin_at(offset)
         if self._producers is not None:
             self._producers.forget_replicated(offset)
+        self._bounds.release()
         return True
 
     def _cut(self, active: ActiveSegment, offset: int, now_ms: int) -> None:
         doomed = [segment.base_offset for segment in self._segments if segment.base_offset > offset]
         base = self._segments[-1 - len(doomed)].base_offset
         found, state = self._entries(active, base), self.producer_state(now_ms)
+        unstable = self._bounds.unstable(state)
         self._snapshots.map_end = max(self._snapshots.map_end, self.log_end_offset)
         active.close()
         self._active = None
@@ -171,10 +179,12 @@ class ChangedLog(LogFiles):
         self._recovery_point = min(self._recovery_point, offset)
         self._epochs.truncate_from_end(offset)
         self.log_start_offset = min(offset, self.log_start_offset)
-        self._bounds.keep_within(self.log_start_offset, offset)
         expiration_ms = self.config.producer_id_expiration_ms
         terms = ProducerTerms(self.log_start_offset, offset, now_ms, expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
+        self._bounds.hold(unstable)
+        if self.high_watermark >= offset:
+            self.update_high_watermark(offset)
         self._fs.fsync_dir(self.directory, Purpose.RETIRE)
 
     def _start_over(self, offset: int, log_start_offset: int, now_ms: int) -> None:
@@ -196,7 +206,7 @@ class ChangedLog(LogFiles):
         self._recovery_point = min(self._recovery_point, offset)
         terms = ProducerTerms(log_start_offset, offset, now_ms, self.config.producer_id_expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
-        self._bounds.keep_within(offset, offset)
+        self.update_high_watermark(offset)
 
     def _entries(self, active: ActiveSegment, base: int) -> SegmentEntries:
         """Return the index entries of a segment; those of the active one are in memory."""

@@ -18,6 +18,7 @@ from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll
 from storage.log.fetching.bounds import FetchBounds
 from storage.log.fetching.open_segments import OpenSegments
+from storage.log.fetching.view import LogView
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
 from storage.log.loading.log_dir_offsets import note_offsets
@@ -80,6 +81,20 @@ class LogFiles:
     def recovery_point(self) -> int:
         """The offset up to which everything is flushed: an unclean load checks the batches from there on."""
         return self._recovery_point
+
+    @property
+    @locked
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
+        return self._bounds.high_watermark
+
+    @locked
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
+        self._bounds.update(offset, self._view())
+        if self._producers is not None:
+            self._producers.forget_replicated(self._bounds.high_watermark)
+        return self._bounds.high_watermark
 
     @locked
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
@@ -189,13 +204,15 @@ class LogFiles:
         }
         note_offsets(self._fs, self.directory, noted)
 
-    def _activated(self, now_ms: int) -> ActiveSegment:
-        """Open the active segment for appending; the first change of the log begins here."""
+    def _activated(self, now_ms: int, *, trusts_times: bool = False) -> ActiveSegment:
+        """Open the active segment for appending; the first change of the log begins here. Rest as of its ``open``."""
         if self._active is None:
             self._finish_recovery()
             if not self._segments:
                 self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config, now_ms)
+            self._active = ActiveSegment.open(
+                self._fs, self._segments[-1], self.config, now_ms, trusts_times=trusts_times
+            )
             self._active.opened_ms = self._begun_ms.setdefault(self._active.base_offset, now_ms)
             self._flushed_ms = self._flushed_ms or now_ms
         return self._active
@@ -218,3 +235,7 @@ class LogFiles:
         self._snapshots.map_end = offset
         if offset > self._snapshots.last:
             self._snapshots.take(self.producer_state(now_ms))
+
+    def _view(self) -> LogView:
+        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
+        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)

@@ -68,14 +68,13 @@ def _fetched_differences(kafka: str, ours: str, *, recompresses: bool) -> Iterat
     yield f"fetch data: kafka {len(theirs)} bytes {_headlines(theirs)}, ours {len(own)} bytes {_headlines(own)}"
 
 
-def file_differences(kafka: Path, ours: Path, *, recompresses: bool, has_stale_entries: bool = False) -> Iterator[str]:
+def file_differences(kafka: Path, ours: Path, *, recompresses: bool) -> Iterator[str]:
     """Say where the files of two partition directories differ.
 
     Args:
         kafka: the directory that Kafka's log has.
         ours: the directory that our log has.
         recompresses: compare what compressed records say, not their bytes, nor the places that hang on them.
-        has_stale_entries: where ours has zeros behind the last entry of an index file, Kafka's may have old entries.
     """
     theirs, own = _files(kafka), _files(ours)
     if missing := sorted(name for name in theirs.keys() - own.keys() if not _is_made_by_looking(name, theirs)):
@@ -83,10 +82,7 @@ def file_differences(kafka: Path, ours: Path, *, recompresses: bool, has_stale_e
     if additional := sorted(own.keys() - theirs.keys()):
         yield f"files that only ours has: {additional}"
     for name in sorted(theirs.keys() & own.keys()):
-        kafkas, our = theirs[name], own[name]
-        if has_stale_entries and name.endswith("index") and len(kafkas) == len(our):
-            kafkas = kafkas[: len(our.rstrip(b"\0"))].ljust(len(our), b"\0")
-        if kafkas != our and not (recompresses and _says_the_same(name, kafkas, our)):
+        if theirs[name] != own[name] and not (recompresses and _says_the_same(name, theirs[name], own[name])):
             yield f"{name}: {_file_difference(name, theirs[name], own[name])}"
 
 
@@ -123,7 +119,9 @@ def _says_the_same(name: str, kafka: bytes, ours: bytes) -> bool:
 def _is_made_by_looking(name: str, kafka: Mapping[str, bytes]) -> bool:
     """Whether a file is an index of an empty segment: Kafka makes it with the first look, ours does not."""
     stem, _, suffix = name.partition(".")
-    return suffix in ("index", "timeindex") and not kafka.get(f"{stem}.log", b"1").rstrip(b"\0")
+    kind, _, state = suffix.partition(".")
+    log = f"{stem}.log.{state}" if state else f"{stem}.log"
+    return kind in ("index", "timeindex") and not kafka.get(log, b"1").rstrip(b"\0")
 
 
 def _entries(index: bytes) -> list[tuple[int, ...]]:

@@ -18,7 +18,8 @@ _ELSEWHERE: Final = ("flip-anywhere", "leftover-deleted", "leftover-cleaned", "r
 def draw_damage(dice: Random, is_clean: bool, recompresses: bool) -> list[Step]:
     """Draw what a log finds at its start: mostly nothing, else what a crash or a disk may do.
 
-    A clean start of Kafka's trusts what index files say, so that nothing else befalls them before one. Where the log compressed records itself only whole files go, since places within them differ.
+    A clean start of Kafka's trusts what index files say, so that before one they only get lost. Where the log compressed
+    records itself only whole files go, since places within them differ.
     """
     if dice.random() < (0.6 if is_clean else 0.4):
         return []

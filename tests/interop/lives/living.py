@@ -18,8 +18,6 @@ from tests.interop.lives.our_side import OurSide, Unable
 from tests.interop.lives.steps import LOOKS, Step
 
 PARTITION: Final = "lived-0"
-_FRESH: Final = ("close", "open")
-"""Steps behind which every index file ends with its last entry, or is made anew."""
 _CHECKPOINTED: Final = ("flush", "close")
 _TRIES_MAX: Final = 150
 _BROKEN: Final = ("to a full index", "to a full time index", "Trying to roll a new log segment")
@@ -84,7 +82,7 @@ class _Both:
 
     def __init__(self, life: Life, kafka: KafkaSide, ours: OurSide, lived: Lived) -> None:
         self._life, self._kafka, self._ours, self._lived = life, kafka, ours, lived
-        self._is_over = self._has_stale_entries = False
+        self._is_over = False
 
     def go_through(self, indexes: Iterable[int]) -> None:
         opened = Step("open", {"clean": "true", "start": 0, "recovery": "0"})
@@ -126,10 +124,7 @@ class _Both:
         recompresses = self._life.recompresses
         self._lived.differences += answer_differences(step, expected, answer, recompresses=recompresses)
         directories = self._kafka.directory, self._ours.directory
-        self._has_stale_entries = (self._has_stale_entries or step.kind == "truncate") and step.kind not in _FRESH
-        self._lived.differences += file_differences(
-            *directories, recompresses=recompresses, has_stale_entries=self._has_stale_entries
-        )
+        self._lived.differences += file_differences(*directories, recompresses=recompresses)
         if step.kind in _CHECKPOINTED:
             self._lived.differences += checkpoint_differences(*directories)
         self._is_over = bool(self._lived.differences) or (step.kind == "open" and expected.error is not None)
