@@ -23,7 +23,7 @@ from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexBuilder
 from storage.log.config import LogConfig
-from storage.log.errors import InvalidOffset
+from storage.log.errors import OffsetIndexed
 from storage.log.read import last_offset_entry
 from storage.log.roll import ActiveFacts, segment_at
 from storage.log.writing.batches import NewBatch
@@ -210,8 +210,6 @@ class ActiveSegment:
         found_bytes = self._file.found_bytes()
         if found_bytes != self._allocated_bytes:
             raise TornTail(self._path, self._allocated_bytes, found_bytes - self._allocated_bytes)
-        if batches and batches[0].last_offset < self.next_offset and not self._indexes.can_take(batches[0].last_offset):
-            raise InvalidOffset(self._path, f"offset {batches[0].last_offset} does not follow the last index entry")
         if self._index_files[1].is_missing:
             self.materialize()
         size_bytes, mark = self.size_bytes, self._indexes.mark()
@@ -223,6 +221,8 @@ class ActiveSegment:
             self._file.write_at(size_bytes, data)
             for batch in batches:
                 self._take(self.size_bytes, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
+            if self.next_offset == next_offset:
+                self._check_last_entries()
             self._write_entries()
         except BaseException:
             self.size_bytes, self.next_offset, self._first_batch_ms = size_bytes, next_offset, first_batch_ms
@@ -236,6 +236,12 @@ class ActiveSegment:
                 self._cut_txn_index(txn_index_bytes)
             raise
         self._allocated_bytes = max(self._allocated_bytes, self.size_bytes)
+
+    def _check_last_entries(self) -> None:
+        """Refuse a batch without records that would be indexed where another one is. Raises: OffsetIndexed."""
+        index = self._indexes.offset_index
+        if len(index) >= 2 * OFFSET_ENTRY_BYTES and index[-8:-4] <= index[-16:-12]:
+            raise OffsetIndexed(self._path, f"offset {self.next_offset - 1} has an index entry already")
 
     def flush(self) -> None:
         """Make the batches and the index entries last; an empty segment gets no index files. Raises: OutOfSpace."""

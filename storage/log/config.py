@@ -17,7 +17,7 @@ _NEVER: Final = NO_LIMIT_MS
 
 
 class TimestampType(IntEnum):
-    """Whose time a record has: ``message.timestamp.type``, and the bit of a batch's attributes."""
+    """The clock that a record's timestamp is of: ``message.timestamp.type``, and the bit of a batch's attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

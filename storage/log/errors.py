@@ -1,4 +1,4 @@
-"""What an append, a read, a lookup or a truncation is refused with: one class for each exception of Kafka.
+"""The refusals of an append, a read, a lookup or a truncation: one class for each exception of Kafka.
 
 ``kafka_name`` is the class that Kafka throws in its place. ``CorruptBatch`` is Kafka's CorruptRecordException.
 """
@@ -42,14 +42,14 @@ class InvalidTimestamp(InvalidRecords):
     kafka_name = "InvalidTimestampException"
 
 
-class InvalidOffset(LogRefusal):
+class OffsetIndexed(LogRefusal):
     """A batch without records, at an offset that the index has already. Kafka writes it, and then fails."""
 
     kafka_name = "InvalidOffsetException"
 
 
 class IllegalRecords(LogRefusal):
-    """What Kafka's own code stumbles over instead of refusing it: an unknown codec, a negative time to be rewritten."""
+    """Records that Kafka's code stumbles over instead of refusing them: an unknown codec, a negative time to rewrite."""
 
     kafka_name = "IllegalArgumentException"
 

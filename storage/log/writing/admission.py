@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Any, Final
 
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptCompressedData
@@ -22,9 +22,6 @@ from storage.log.writing.validation import Stamp, target_codec, validate
 from storage.records import DECOMPRESSED_BYTES_MAX
 from storage.records.header import ATTRIBUTE_COMPRESSION, ATTRIBUTE_TRANSACTIONAL, V2_HEADER_BYTES, sequence_after
 from storage.records.record import NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from storage.machine.kernel import Kernel
 
 _ATTRIBUTES_LOW: Final = 22
 _GIVEN: Final = struct.Struct("9q")
@@ -44,8 +41,9 @@ class _Room:
         batch = np.zeros(max(batch_bytes, _ROOM_BYTES_MIN), np.uint8)
         plain = np.zeros(max(plain_bytes, _ROOM_BYTES_MIN), np.uint8)
         facts = np.zeros(FACTS, np.int64)
+        kernel: Any = admit
         self.batch, self.plain, self.facts = batch.data, plain.data, facts.data.cast("B")
-        self.admit: Callable[[], int] = cast("Kernel", admit).bound(batch, plain, facts)
+        self.admit: Callable[[], int] = kernel.bound(batch, plain, facts)
 
 
 class Admission:

@@ -31,7 +31,7 @@ _LENGTH_POSITION: Final = 8
 _LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
 
 
-class Analysis(NamedTuple):
+class AppendAnalysis(NamedTuple):
     """The batches of an append, each sound in itself; what follows the last whole one is left out."""
 
     batches: Sequence[Batch | LegacyBatch]
@@ -54,7 +54,7 @@ def analyze(
     batch_bytes_max: int | None,
     *,
     needs_rising_offsets: bool = False,
-) -> Analysis:
+) -> AppendAnalysis:
     """Take apart what is to be appended.
 
     Args:
@@ -85,7 +85,7 @@ def analyze(
         last_offset, newest_ms = batch.last_offset, max(newest_ms, batch.header.max_timestamp_ms)
         codec = _codec_of(batch, path) or codec
         taken.append(batch)
-    return Analysis(taken, codec, newest_ms)
+    return AppendAnalysis(taken, codec, newest_ms)
 
 
 def _check_head(batch: Batch | LegacyBatch, path: Path, origin: AppendOrigin, leader_epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""What goes into ``Log.append``, and what comes out of it."""
+"""The arguments of ``Log.append``, and its answer."""
 
 from __future__ import annotations
 

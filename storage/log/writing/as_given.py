@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.log.errors import UnexpectedAppendOffset
-from storage.log.writing.analysis import Analysis
+from storage.log.writing.analysis import AppendAnalysis
 from storage.log.writing.batches import Admitted, new_batch
 
 
-def as_given(analysis: Analysis, data: bytes | memoryview, path: Path, log_end_offset: int) -> Admitted:
+def as_given(analysis: AppendAnalysis, data: bytes | memoryview, path: Path, log_end_offset: int) -> Admitted:
     """Return what is written of an append whose batches are analyzed and at least one.
 
     Args:

@@ -1,4 +1,4 @@
-"""What an append becomes: the bytes that are written, and the facts about each batch in them."""
+"""The outcome of an append's checks: the bytes to write, and the facts about each batch in them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class Lockable(Protocol):
-    """What has a lock."""
+    """An object with a lock."""
 
     _lock: RLock
 

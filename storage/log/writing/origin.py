@@ -1,4 +1,4 @@
-"""Who hands batches in."""
+"""The origin of an append."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 
 class AppendOrigin(Enum):
-    """Who hands batches in: that decides what they are checked for. Source: Kafka AppendOrigin."""
+    """The origin of batches, which decides what they are checked for. Source: Kafka AppendOrigin."""
 
     REPLICATION = auto()
     """A leader; its follower takes offsets and epochs as they are, and refuses no producer."""

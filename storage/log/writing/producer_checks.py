@@ -1,4 +1,4 @@
-"""What the producers say to an append: whether it repeats, follows or is refused, and their state behind it.
+"""The producers of an append: whether it repeats, follows or is refused, and their state behind it.
 
 The state itself changes on ``commit`` alone, once the append is written.
 

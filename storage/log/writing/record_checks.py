@@ -1,4 +1,4 @@
-"""What each record of an append is checked for.
+"""The checks of each record of an append.
 
 Source: Kafka LogValidator.validateRecord, ``validateKey``, ``validateTimestamp``, ``processRecordErrors``.
 """
@@ -20,7 +20,7 @@ _SHOWN_MAX: Final = 3
 
 
 class Sighting(NamedTuple):
-    """What the checks look at in one record; ``record`` is the whole one, where it was read whole."""
+    """The fields of one record that the checks look at; ``record`` is all of it, where all was read."""
 
     offset: int
     timestamp_ms: int

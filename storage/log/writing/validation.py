@@ -22,7 +22,7 @@ from storage.log.errors import (
     UndecompressableRecords,
     UnevenOffsets,
 )
-from storage.log.writing.analysis import Analysis
+from storage.log.writing.analysis import AppendAnalysis
 from storage.log.writing.batches import Admitted, new_batch
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.record_checks import RecordChecks, Sighting, largest_timestamp, sightings
@@ -48,7 +48,7 @@ _KNOWN_ATTRIBUTES: Final = 0x7F
 
 
 class Stamp(NamedTuple):
-    """What the log decides about an append."""
+    """The facts that the log puts into an append."""
 
     next_offset: int
     leader_epoch: int
@@ -60,7 +60,7 @@ def target_codec(config: LogConfig, source: Compression) -> Compression:
     return source if config.compression_type == "producer" else _CODECS[config.compression_type]
 
 
-def validate(analysis: Analysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp) -> Admitted:
+def validate(analysis: AppendAnalysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp) -> Admitted:
     """Check the batches of an append, and stamp them or write them anew.
 
     Raises:
@@ -73,7 +73,9 @@ def validate(analysis: Analysis, path: Path, config: LogConfig, origin: AppendOr
 class _Validation:
     """One run of the validator."""
 
-    def __init__(self, analysis: Analysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp) -> None:
+    def __init__(
+        self, analysis: AppendAnalysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp
+    ) -> None:
         self._batches, self._source = analysis.batches, analysis.codec
         self._path, self._config, self._origin, self._stamp = path, config, origin, stamp
         self._target = target_codec(config, self._source)
