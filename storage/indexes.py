@@ -337,6 +337,13 @@ class IndexBuilder:
         self.seal()
         self._bytes_since_entry = 0
 
+    def can_take(self, last_offset: int) -> bool:
+        """Return whether a batch that ends here can be the next one: if an entry is due, it must follow the last one."""
+        if self._bytes_since_entry <= self._interval_bytes or not self._offset_index:
+            return True
+        relative_offset, _ = _OFFSET_ENTRY.unpack_from(self._offset_index, len(self._offset_index) - _OFFSET_ENTRY.size)
+        return last_offset > self._base_offset + int(relative_offset)
+
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.
 

@@ -23,6 +23,7 @@ from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexBuilder
 from storage.log.config import LogConfig
+from storage.log.errors import InvalidOffset
 from storage.log.read import last_offset_entry
 from storage.log.roll import ActiveFacts, segment_at
 from storage.log.writing.batches import NewBatch
@@ -146,7 +147,7 @@ class ActiveSegment:
 
     @property
     def indexes(self) -> IndexBuilder:
-        """The maker of the indexes, which has their entries so far."""
+        """The entries of its indexes so far."""
         return self._indexes
 
     def facts(self) -> ActiveFacts:
@@ -173,6 +174,8 @@ class ActiveSegment:
         found_bytes = self._file.found_bytes()
         if found_bytes != self._allocated_bytes:
             raise TornTail(self._path, self._allocated_bytes, found_bytes - self._allocated_bytes)
+        if batches and batches[0].last_offset < self.next_offset and not self._indexes.can_take(batches[0].last_offset):
+            raise InvalidOffset(self._path, f"offset {batches[0].last_offset} does not follow the last index entry")
         if self._index_files[1].is_missing:
             self._materialize()
         size_bytes, mark = self.size_bytes, self._indexes.mark()

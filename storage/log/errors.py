@@ -42,6 +42,12 @@ class InvalidTimestamp(InvalidRecords):
     kafka_name = "InvalidTimestampException"
 
 
+class InvalidOffset(LogRefusal):
+    """A batch without records, at an offset that the index has already. Kafka writes it, and then fails."""
+
+    kafka_name = "InvalidOffsetException"
+
+
 class IllegalRecords(LogRefusal):
     """What Kafka's own code stumbles over instead of refusing it: an unknown codec, a negative time to be rewritten."""
 

@@ -337,7 +337,10 @@ class Log:
         batches = admitted.batches
         first_offset = self.log_end_offset if not batches or batches[0].base_offset is None else batches[0].base_offset
         for batch in batches:
-            self._epochs.assign(batch.leader_epoch, first_offset if batch.base_offset is None else batch.base_offset)
+            if batch.is_legacy:
+                self._epochs.clear()
+            elif batch.base_offset is not None:
+                self._epochs.assign(batch.leader_epoch, batch.base_offset)
         size_bytes = len(admitted.data)
         if size_bytes > self.config.segment_bytes:
             raise RecordBatchTooLarge(self.directory, size_bytes, "segment.bytes", self.config.segment_bytes)

@@ -26,7 +26,7 @@ from storage.log.writing.analysis import Analysis
 from storage.log.writing.batches import Admitted, new_batch
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.record_checks import RecordChecks, Sighting, largest_timestamp, sightings
-from storage.records import DECOMPRESSED_BYTES_MAX, Batch, BatchHeader, LegacyBatch, Record, encode_batch
+from storage.records import DECOMPRESSED_BYTES_MAX, Batch, BatchHeader, LegacyBatch, LegacyHeader, Record, encode_batch
 from storage.records.header import (
     ATTRIBUTE_LOG_APPEND_TIME,
     CRC_START,
@@ -34,7 +34,7 @@ from storage.records.header import (
     V2_HEADER_BYTES,
 )
 from storage.records.legacy import iter_messages
-from storage.records.record import NO_TIMESTAMP
+from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from storage.records.v2 import iter_records
 
 _CODECS: Final = {
@@ -193,6 +193,8 @@ class _Validation:
     def _built(self, first: Batch | LegacyBatch, records: list[Record]) -> Admitted:
         """Write records as one batch. Source: Kafka LogValidator.buildRecordsAndAssignOffsets."""
         next_offset, header = self._stamp.next_offset, first.header
+        if cause := _cannot_be_built(header):
+            raise IllegalRecords(self._path, cause)
         for record in records:
             if record.timestamp_ms < NO_TIMESTAMP:
                 raise IllegalRecords(self._path, f"negative timestamp {record.timestamp_ms}")
@@ -225,6 +227,17 @@ class _Validation:
     @property
     def _log_append_time_ms(self) -> int:
         return self._stamp.now_ms if self._takes_log_time else NO_TIMESTAMP
+
+
+def _cannot_be_built(header: BatchHeader | LegacyHeader) -> str | None:
+    """Return what keeps Kafka from writing the batch anew. Source: Kafka MemoryRecordsBuilder.validateProducerState."""
+    if header.producer_id == NO_PRODUCER_ID:
+        return "a transactional batch of no producer" if header.is_transactional else None
+    if header.producer_epoch == NO_PRODUCER_EPOCH:
+        return f"producer {header.producer_id} without an epoch"
+    if header.base_sequence < 0:
+        return f"sequence {header.base_sequence} of producer {header.producer_id}"
+    return None
 
 
 def _written(header: BatchHeader, batch: Batch, *, has_new_crc: bool) -> bytes:
