@@ -338,7 +338,7 @@ class IndexBuilder:
         self._bytes_since_entry = 0
 
     def can_take(self, last_offset: int) -> bool:
-        """Return whether a batch that ends here can be the next one: if an entry is due, it must follow the last one."""
+        """Return whether a batch that ends here can be next: an entry that is due must follow the last one."""
         if self._bytes_since_entry <= self._interval_bytes or not self._offset_index:
             return True
         relative_offset, _ = _OFFSET_ENTRY.unpack_from(self._offset_index, len(self._offset_index) - _OFFSET_ENTRY.size)

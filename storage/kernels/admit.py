@@ -73,7 +73,7 @@ def _largest_timestamp(records: Bytes, start: int, end: int, batch: Bytes, facts
     needs_keys, takes_log_time = facts[RULES] & NEEDS_KEYS, facts[RULES] & TAKES_LOG_TIME
     largest, position = _NO_TIMESTAMP, start
     for place in range(count):
-        status, position, delta, _, _, _, key_length, _ = parse_record(records, position, end, place - 1, count - 1)
+        status, position, delta, _, _, _, key_length, _ = parse_record(records, position, end, place - 1, place)
         if status != Status.OK or (needs_keys and key_length < 0):
             return False, 0
         timestamp = base + delta

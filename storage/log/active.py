@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, NewFile, Purpose
@@ -32,6 +32,9 @@ from storage.names import FileKind, segment_file_name
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, format_aborted_txn
+
+if TYPE_CHECKING:
+    from storage.log.loading.cutting import CutSegment
 
 
 class TornTail(LogCleanerError):
@@ -58,13 +61,19 @@ class IndexFile:
         self._file: NewFile | None = None
         self._written_bytes = 0
 
-    def materialize(self, found_bytes: int) -> None:
-        """Have the file, in its full length; of what is there keep ``found_bytes``. Raises: OutOfSpace."""
+    def materialize(self, found_bytes: int, *, keeps_more: bool = False) -> None:
+        """Have the file, in its full length. Raises: OutOfSpace.
+
+        Args:
+            found_bytes: of the entries that it has.
+            keeps_more: whether what lies behind them stays until the next entries are written over it, as in Kafka.
+        """
         if self._file is not None:
             return
         if not os.path.lexists(self.path):
             self._fs.create(self.path, self._directory, Purpose.APPEND).close()
-        self._fs.truncate(self.path, found_bytes, Purpose.APPEND)
+        if not keeps_more:
+            self._fs.truncate(self.path, found_bytes, Purpose.APPEND)
         self._fs.truncate(self.path, max(self._full_bytes, found_bytes), Purpose.APPEND)
         self._file, self._written_bytes = self._fs.open_to_write(self.path, Purpose.APPEND), found_bytes
 
@@ -145,6 +154,23 @@ class ActiveSegment:
             raise
         return active
 
+    @classmethod
+    def resume(
+        cls, fs: FileSystem, directory: Path, base_offset: int, config: LogConfig, opened_ms: int, cut: CutSegment
+    ) -> Self:
+        """Open a segment that was just cut, with the entries that are left. Raises: OutOfSpace."""
+        active = cls(fs, directory, base_offset, config, opened_ms)
+        index, time_index, active.size_bytes = cut.entries
+        active._indexes = IndexBuilder.resumed(base_offset, active._interval_bytes, active._path, index, time_index)
+        active._indexes.largest = cut.largest
+        if active.size_bytes:
+            with reading(active._path) as descriptor:
+                first = next(iter_headers(descriptor, active._path, 0, active.size_bytes))
+            active._first_batch_ms = first.header.max_timestamp_ms
+        for file, entries in active._entries():
+            file.materialize(len(entries), keeps_more=True)
+        return active
+
     @property
     def indexes(self) -> IndexBuilder:
         """The entries of its indexes so far."""
@@ -177,7 +203,7 @@ class ActiveSegment:
         if batches and batches[0].last_offset < self.next_offset and not self._indexes.can_take(batches[0].last_offset):
             raise InvalidOffset(self._path, f"offset {batches[0].last_offset} does not follow the last index entry")
         if self._index_files[1].is_missing:
-            self._materialize()
+            self.materialize()
         size_bytes, mark = self.size_bytes, self._indexes.mark()
         next_offset, first_batch_ms = self.next_offset, self._first_batch_ms
         txn_index_bytes = self._txn_index_bytes() if aborted else None
@@ -204,7 +230,7 @@ class ActiveSegment:
     def flush(self) -> None:
         """Make the batches and the index entries last; an empty segment gets no index files. Raises: OutOfSpace."""
         if self.size_bytes:
-            self._materialize()
+            self.materialize()
         self._file.fsync()
         for file in self._index_files:
             file.fsync()
@@ -214,7 +240,7 @@ class ActiveSegment:
 
         Raises: OutOfSpace. Source: Kafka LogSegment.onBecomeInactiveSegment, close.
         """
-        self._materialize()
+        self.materialize()
         mark = self._indexes.mark()
         try:
             self._indexes.seal()
@@ -303,7 +329,8 @@ class ActiveSegment:
         index, time_index = self._index_files
         return (index, self._indexes.offset_index), (time_index, self._indexes.time_index)
 
-    def _materialize(self) -> None:
+    def materialize(self) -> None:
+        """Have the index files, in their full length. Raises: OutOfSpace."""
         for file in self._index_files:
             file.materialize(0)
 

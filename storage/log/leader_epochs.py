@@ -76,6 +76,11 @@ class LeaderEpochs:
         self._fs.replace_file(self._directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(()), Purpose.CHECKPOINT)
         self._entries = []
 
+    def forget(self) -> None:
+        """Forget all epochs, if there are any: a batch of an older version has none. Errors as of ``assign``."""
+        if self.entries():
+            self.clear()
+
     def make(self) -> None:
         """Have the file, empty if there is none. Raises: OutOfSpace, UnsafeOwner. Source: Kafka CheckpointFile."""
         path = self._directory / LEADER_EPOCH_CHECKPOINT

@@ -16,29 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from threading import RLock
-from typing import Self
+from typing import Final, Self
 
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
-from storage.log import recovery
+from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
-from storage.log.end import SegmentEnd, find_end
-from storage.log.errors import CannotRoll, RecordBatchTooLarge
-from storage.log.fetching.bounds import FetchBounds
+from storage.log.errors import RecordBatchTooLarge
 from storage.log.fetching.fetch import Fetch, Fetched, ensure_not_below_start, fetch
 from storage.log.fetching.isolation import Isolation
-from storage.log.fetching.open_segments import OpenSegments
 from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
-from storage.log.fetching.view import LogView
-from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
+from storage.log.loading.changed_log import ChangedLog
 from storage.log.producer_state import ProducerState
-from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch, read_batches
-from storage.log.roll import Arrival, create_segment, must_roll, write_snapshot
+from storage.log.roll import Arrival, must_roll
 from storage.log.writing.admission import Admission
 from storage.log.writing.append import Appended, Producer, build_batch
 from storage.log.writing.batches import Admitted
@@ -46,12 +40,12 @@ from storage.log.writing.locked import locked
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.producer_checks import ProducerChanges
 from storage.log.writing.validation import Stamp
-from storage.names import FileKind
 from storage.records import Record
-from storage.segment import Segment
+
+_ANY_EPOCH: Final = (1 << 31) - 1
 
 
-class Log:
+class Log(ChangedLog):
     """One partition directory; its records can be read from ``log_start_offset`` to below ``log_end_offset``.
 
     ``torn_bytes`` is how many bytes at its end, as opened, are no batch.
@@ -60,25 +54,8 @@ class Log:
     def __init__(
         self, directory: Path, config: LogConfig, fs: FileSystem, listing: Listing, log_start_offset: int
     ) -> None:
-        self._lock = RLock()
-        self.directory = directory
-        self.config = config
-        self._fs = fs
-        self._recovery = recovery.plan_recovery(listing)
-        self._segments = list(self._recovery.listing.segments)
-        self._snapshot_offset = max((s.name.base_offset for s in self._recovery.listing.snapshots), default=0)
-        first_offset = self._segments[0].base_offset if self._segments else 0
-        self.log_start_offset = max(first_offset, log_start_offset)
-        end = SegmentEnd(self.log_start_offset, 0)
-        if self._segments:
-            end = find_end(self._segments[-1], trust_index=True)
-        self.log_end_offset, self.torn_bytes = end.next_offset, end.torn_bytes
-        self._active: ActiveSegment | None = None
-        self._producers: ProducerState | None = None
-        self._epochs = LeaderEpochs(fs, directory)
+        super().__init__(directory, config, fs, listing, log_start_offset)
         self._admission = Admission(directory, config)
-        self._opened = OpenSegments()
-        self._bounds = FetchBounds(self.log_start_offset)
         self._unexpired: tuple[int, ProducerState] | None = None
 
     @classmethod
@@ -119,20 +96,6 @@ class Log:
     def __exit__(self, *_raised: object) -> None:
         self.close()
 
-    @property
-    @locked
-    def segments(self) -> tuple[Segment, ...]:
-        """Ascending; the last one is the active segment."""
-        if self._active is None:
-            return tuple(self._segments)
-        return (*self._segments[:-1], self._active.segment())
-
-    @property
-    @locked
-    def size_bytes(self) -> int:
-        """The size of all ``.log`` files: what ``retention.bytes`` counts."""
-        return sum(segment.size_bytes for segment in self.segments)
-
     @locked
     def append(
         self,
@@ -167,6 +130,28 @@ class Log:
         return self._take(active, admitted, now_ms, origin)
 
     @locked
+    def append_as_follower(self, data: bytes | memoryview, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
+        """Append what a follower of Kafka would append: batches as a leader has them, offsets and epochs kept.
+
+        Args:
+            data: batches of any version, whose offsets rise; what is cut short at the end counts as not there.
+            now_ms: epoch ms.
+            leader_epoch: of the leader that sent them: batches of later epochs are left out. Default: none is.
+
+        Returns: where they lie. Without one batch to write: offsets -1.
+        Raises:
+            UnexpectedAppendOffset: they begin below the log end. OffsetsOutOfOrder, CorruptBatch, LogRefusal: as Kafka;
+                nothing was written. TornTail, OutOfSpace: as of ``append``.
+        """
+        active = self._activated(now_ms)
+        epoch = _ANY_EPOCH if leader_epoch is None else leader_epoch
+        stamp = Stamp(self.log_end_offset, epoch, now_ms)
+        admitted = self._admission.admit(data, AppendOrigin.REPLICATION, stamp)
+        if admitted is None:
+            return Appended(-1, -1, has_rolled=False)
+        return self._take(active, admitted, now_ms, AppendOrigin.REPLICATION)
+
+    @locked
     def append_records(
         self,
         records: Sequence[Record],
@@ -181,62 +166,6 @@ class Log:
         return self.append(
             build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )
-
-    @locked
-    def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
-        """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
-
-        The log end stays where it is: behind a segment that begins above it, only a follower can append. An active
-        segment without records that begins there already is the new one; Kafka would replace it by its like.
-
-        Returns: the new active segment, empty.
-        Raises: CannotRoll below the active segment's base; TornTail, OutOfSpace (the old segment stays the active one),
-            UnsafeOwner.
-        """
-        base_offset = max(self.log_end_offset, at_offset or 0)
-        active = self._activated(now_ms)
-        if active.base_offset >= base_offset:
-            if active.size_bytes or active.base_offset > base_offset:
-                raise CannotRoll(self.directory, f"a segment begins at {active.base_offset}, none can at {base_offset}")
-            return active.segment()
-        try:
-            active.seal()
-            self._take_snapshot(base_offset, now_ms)
-            allocated_bytes = self.config.segment_bytes if self.config.preallocate else 0
-            created = create_segment(self._fs, self.directory, base_offset, (FileKind.LOG,), allocated_bytes)
-            begun = ActiveSegment.begin(self._fs, self.directory, base_offset, self.config, now_ms)
-        except BaseException:
-            self._active = None  # it is sealed: the next append opens it again
-            raise
-        finally:
-            active.close()
-        self._segments[-1:] = [active.segment(), created]
-        self._active = begun
-        return created
-
-    @locked
-    def flush(self) -> None:
-        """Make what was appended last. Raises: OutOfSpace."""
-        if self._active:
-            self._active.flush()
-
-    @locked
-    def close(self) -> None:
-        """Leave the log as a broker's clean stop does: flushed, indexes exact, a producer snapshot.
-
-        A log that was only read is left as it was; calling it again does nothing. Raises: OutOfSpace.
-        """
-        self._opened.close()
-        if self._active is None:
-            return
-        active = self._active
-        try:
-            active.seal()
-            self._take_snapshot(self.log_end_offset, active.opened_ms)
-        finally:
-            active.close()
-            self._segments[-1] = active.segment()
-            self._active = None
 
     def read(self, start_offset: int | None = None, *, end_offset: int | None = None) -> Iterator[AnyBatch]:
         """Read whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
@@ -258,20 +187,6 @@ class Log:
         for batch in self.read(start, end_offset=end):
             if not batch.header.is_control:
                 yield from (record for record in batch.records() if start <= record.offset < end)
-
-    @property
-    @locked
-    def high_watermark(self) -> int:
-        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
-        return self._bounds.high_watermark
-
-    @locked
-    def update_high_watermark(self, offset: int) -> int:
-        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
-        self._bounds.update(offset, self._view())
-        if self._producers is not None:
-            self._producers.forget_replicated(self._bounds.high_watermark)
-        return self._bounds.high_watermark
 
     @property
     @locked
@@ -317,18 +232,6 @@ class Log:
         """
         return lookup_timestamp(self._view(), timestamp_ms)
 
-    @locked
-    def producer_state(self, now_ms: int) -> ProducerState:
-        """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
-        if self._producers is None:
-            self._producers = self._load_producers(now_ms)
-        return self._producers
-
-    def _load_producers(self, now_ms: int) -> ProducerState:
-        snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
-        start, end = self.log_start_offset, self.log_end_offset
-        return load_producer_state(snapshots, self.segments, start, end, now_ms, expiration_ms)
-
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
         """Write what was admitted, unless the log has it already: what producers refuse must not reach the disk.
 
@@ -338,7 +241,7 @@ class Log:
         first_offset = self.log_end_offset if not batches or batches[0].base_offset is None else batches[0].base_offset
         for batch in batches:
             if batch.is_legacy:
-                self._epochs.clear()
+                self._epochs.forget()
             elif batch.base_offset is not None:
                 self._epochs.assign(batch.leader_epoch, batch.base_offset)
         size_bytes = len(admitted.data)
@@ -347,7 +250,8 @@ class Log:
         arrival = Arrival(size_bytes, admitted.max_timestamp_ms, admitted.last_offset)
         has_rolled = must_roll(active.facts(), arrival, self.config, now_ms)
         if has_rolled:
-            self.roll(now_ms, first_offset)
+            begins_somewhere = batches and batches[0].base_offset is None
+            self.roll(now_ms, admitted.last_offset - RELATIVE_OFFSET_MAX if begins_somewhere else first_offset)
             active = self._activated(now_ms)
         changes = ProducerChanges(self.producer_state(now_ms), self.directory, origin)
         for batch in batches:
@@ -359,36 +263,13 @@ class Log:
         active.append(admitted.data, batches, changes.aborted())
         self.log_end_offset = admitted.last_offset + 1
         changes.commit()
+        self._flush_if_due(now_ms)
         return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
 
     @locked
     def expire_producers(self, now_ms: int) -> None:
         """Forget the producers that were silent for ``producer.id.expiration.ms``, as a broker does now and then."""
         self.producer_state(now_ms).expire(now_ms, self.config.producer_id_expiration_ms)
-
-    def _activated(self, now_ms: int) -> ActiveSegment:
-        """Open the active segment for appending; the first change of the log begins here."""
-        if self._active is None:
-            self._finish_recovery()
-            if not self._segments:
-                self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config, now_ms)
-        return self._active
-
-    def _finish_recovery(self) -> None:
-        if self._recovery.is_needed:
-            recovery.recover(self._fs, self._recovery, self.directory)
-            self._recovery = recovery.plan_recovery(list_partition(self.directory))
-            self._segments = list(self._recovery.listing.segments)
-
-    def _take_snapshot(self, offset: int, now_ms: int) -> None:
-        """Write a producer snapshot if the log grew since the newest one.
-
-        Source: Kafka ProducerStateManager.takeSnapshot.
-        """
-        if offset > self._snapshot_offset:
-            write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
-            self._snapshot_offset = offset
 
     def _transactions(self) -> ProducerState:
         """Return the producers, none of whom is forgotten: that takes a clock, and open transactions never expire."""
@@ -397,7 +278,3 @@ class Log:
         if self._unexpired is None or self._unexpired[0] != self.log_end_offset:
             self._unexpired = self.log_end_offset, self._load_producers(0)
         return self._unexpired[1]
-
-    def _view(self) -> LogView:
-        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
-        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)

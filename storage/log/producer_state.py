@@ -228,6 +228,12 @@ class ProducerState:
         """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken, in Kafka's order."""
         return format_snapshot([self.producers[producer_id] for producer_id in self._order.ordered(self.producers)])
 
+    def clear(self) -> None:
+        """Forget all producers and transactions."""
+        self._order.grow(self.producers)
+        self.producers.clear()
+        self._completed.clear()
+
     def take_order_of(self, other: ProducerState) -> None:
         """Go on in the place of a state that was emptied: it leaves its order behind."""
         other._order.grow(other.producers)

@@ -1,4 +1,4 @@
-"""Cut a segment off at an offset: its indexes first, then its log.
+"""Cut a segment off at an offset. Its index files keep the entries behind it, as Kafka's do: nobody counts them.
 
 Source: Kafka LogSegment.truncateTo, OffsetIndex.truncateTo, TimeIndex.truncateTo, TransactionIndex.truncateTo.
 """
@@ -60,10 +60,6 @@ def cut_segment(fs: FileSystem, directory: Path, base_offset: int, offset: int, 
         time_index = _cut_times(found.time_index, offset - base_offset)
         size_bytes = found.size_bytes if at is None else at
         largest = _largest(log, base_offset, SegmentEntries(index, time_index, size_bytes))
-    for kind, entries in ((FileKind.INDEX, index), (FileKind.TIME_INDEX, time_index)):
-        path = directory / segment_file_name(base_offset, kind)
-        if path.exists():
-            fs.truncate(path, len(entries), Purpose.RECOVER)
     _cut_txn_index(fs, directory / segment_file_name(base_offset, FileKind.TXN_INDEX), offset)
     if at is not None:
         fs.truncate(log_path, at, Purpose.RECOVER)

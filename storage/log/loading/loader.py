@@ -73,6 +73,8 @@ class LoadedPartition(NamedTuple):
     producers: ProducerState
     snapshots: ProducerSnapshots
     cuts: tuple[Cut, ...]
+    is_new: bool
+    """Whether its only segment was made by the load."""
 
 
 class PartitionLoader:
@@ -100,7 +102,8 @@ class PartitionLoader:
         if not terms.had_clean_shutdown:
             self._recover_unflushed()
         found_end = self._end_of_log()
-        if not self._bases:
+        is_new = not self._bases
+        if is_new:
             self._begin_empty()
         log_end = terms.log_start_offset if found_end is None else found_end
         self._epochs.truncate_from_end(log_end)
@@ -111,7 +114,7 @@ class PartitionLoader:
         is_flushed = terms.had_clean_shutdown and found_end is not None
         recovery_point = log_end if is_flushed else min(terms.recovery_point, log_end)
         return LoadedPartition(
-            log_start, log_end, max(recovery_point, log_start), producers, self._snapshots, tuple(self._cuts)
+            log_start, log_end, max(recovery_point, log_start), producers, self._snapshots, tuple(self._cuts), is_new
         )
 
     def _rebuild(self, log_start: int, log_end: int) -> ProducerState:
@@ -231,9 +234,8 @@ class PartitionLoader:
 
     def _begin_empty(self) -> None:
         start, config = self._terms.log_start_offset, self._config
-        create_segment(
-            self._fs, self._directory, start, preallocated_bytes=config.segment_bytes if config.preallocate else 0
-        )
+        allocated_bytes = config.segment_bytes if config.preallocate else 0
+        create_segment(self._fs, self._directory, start, (FileKind.LOG,), allocated_bytes)
         self._bases.append(start)
 
     def _retire(self, bases: Iterable[int], why: str) -> None:

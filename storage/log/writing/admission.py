@@ -59,17 +59,17 @@ class Admission:
         self._rules = 2 * config.is_compacted + 4 * self._takes_log_time
 
     def admit(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader did that.
+        """Check what is to be appended, and stamp it with offsets and leader epoch, unless another leader did that.
 
         Returns: None where there is not one whole batch. What is returned lasts until the next call.
         Raises: as ``analyze``, ``validate`` and ``as_given``.
         """
-        if origin is AppendOrigin.RAFT_LEADER:
+        if origin in (AppendOrigin.RAFT_LEADER, AppendOrigin.REPLICATION):
             return self._as_given(data, origin, stamp)
         return self._by_kernel(data, origin, stamp) or self._by_twin(data, origin, stamp)
 
     def _as_given(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        limit = self._config.max_message_bytes
+        limit = self._config.max_message_bytes if origin is AppendOrigin.RAFT_LEADER else None
         analysis = analyze(data, self._path, origin, stamp.leader_epoch, limit, needs_rising_offsets=True)
         return as_given(analysis, data, self._path, stamp.next_offset) if analysis.batches else None
 

@@ -39,11 +39,12 @@ def answer_differences(step: Step, kafka: Answer, ours: Answer, *, recompresses:
     if kafka.error != ours.error:
         yield f"error: kafka {kafka.error} ({kafka.message}), ours {ours.error} ({ours.message})"
         return
-    theirs, own = kafka.result or {}, ours.result or {}
+    theirs: Mapping[str, Any] = kafka.result or {}
+    own: Mapping[str, Any] = ours.result or {}
     for name, value in own.items():
         expected = theirs.get(name)
         if name == "data":
-            yield from _fetched_differences(expected, value, recompresses=recompresses)
+            yield from _fetched_differences(str(expected), value, recompresses=recompresses)
         elif expected != value:
             yield f"{step.kind} {name}: kafka {expected}, ours {value}"
     for name, value in ours.state.items():
