@@ -138,14 +138,23 @@ class ActiveSegment:
         return cls(fs, directory, base_offset, config, now_ms)
 
     @classmethod
-    def open(cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int) -> Self:
+    def open(
+        cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int, *, trusts_times: bool = False
+    ) -> Self:
         """Open the segment behind its last batch, and give its index files their full length.
+
+        Args:
+            fs: the disk.
+            segment: as it was listed.
+            config: of the topic.
+            now_ms: epoch ms.
+            trusts_times: whether a time index without the largest timestamp is good: so it is to a starting broker.
 
         Raises: TornTail where other bytes follow it, or its CRC is wrong; UnreadableFile.
         """
         active = cls(fs, segment.directory, segment.base_offset, config, now_ms)
         try:
-            is_resumed = active._take_what_is_there(segment)
+            is_resumed = active._take_what_is_there(segment, trusts_times=trusts_times)
             for file, entries in active._entries():
                 file.materialize(len(entries) if is_resumed else 0)
             active._write_entries()
@@ -261,11 +270,11 @@ class ActiveSegment:
         for file in self._index_files:
             file.close()
 
-    def _take_what_is_there(self, segment: Segment) -> bool:
+    def _take_what_is_there(self, segment: Segment, *, trusts_times: bool) -> bool:
         """Find the end of the batches, from the last indexed one on; return whether the indexes can be believed."""
         entry = last_offset_entry(segment)
         try:
-            found = self._resume(segment, entry.position if entry else 0)
+            found = self._resume(segment, entry.position if entry else 0, trusts_times=trusts_times)
         except TornTail:
             if entry is None or not entry.position:
                 raise
@@ -277,7 +286,7 @@ class ActiveSegment:
             self._indexes.reopen()
         return found
 
-    def _resume(self, segment: Segment, start: int) -> bool:
+    def _resume(self, segment: Segment, start: int, *, trusts_times: bool) -> bool:
         """Go on with the indexes that are there; return False where a clean stop would have left others."""
         stored = [read_file(file.path) for file in self._index_files]
         index, time_index = stored
@@ -291,7 +300,7 @@ class ActiveSegment:
         self._walk(start, seen)
         resumed = IndexBuilder.resumed(self.base_offset, self._interval_bytes, self._path, index, time_index)
         self._indexes = resumed
-        return resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
+        return trusts_times or resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
 
     def _walk(self, start: int, indexes: IndexBuilder) -> None:
         last: PositionedHeader | None = None

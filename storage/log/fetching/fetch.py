@@ -62,7 +62,7 @@ def fetch(view: LogView, asked: Fetch, upper: Place | None = None) -> Fetched:
         raise ValueError(f"a fetch of {asked.bytes_max} bytes")
     start_offset = asked.start_offset
     ensure_not_below_start(view, start_offset)
-    if start_offset > view.end_offset:
+    if start_offset > view.end_offset or not view.has_segment_of(start_offset):
         raise OffsetOutOfRange(view.directory, f"offset {start_offset} lies above the log end {view.end_offset}")
     if start_offset >= (view.end_offset if upper is None else upper.offset):
         place = view.place_of(start_offset) if upper is None or start_offset > upper.offset else upper

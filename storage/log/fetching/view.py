@@ -74,6 +74,10 @@ class LogView(NamedTuple):
                 return ReachingBatch(place, reader, found)
         return None
 
+    def has_segment_of(self, offset: int) -> bool:
+        """Return whether a segment begins at or below an offset; a log that was begun anew may start below all."""
+        return not self.segments or self.segments[0].base_offset <= offset
+
     def place_of(self, offset: int) -> Place:
         """Return the place of an offset within the log. Raises: CorruptBatch, UnreadableFile.
 

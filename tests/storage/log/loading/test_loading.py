@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -291,7 +290,7 @@ def test_a_start_that_wrongly_believes_in_a_clean_stop_makes_the_indexes_of_the_
     tmp_path: Path,
 ) -> None:
     directory = killed(tmp_path, 3, LogConfig(segment_index_bytes=1000, index_interval_bytes=100))
-    assert os.stat(path_of(directory, 0, FileKind.INDEX)).st_size == 1000
+    assert path_of(directory, 0, FileKind.INDEX).stat().st_size == 1000
     log = loaded(directory, ANY_SIZE, is_clean=True)
     append(log)
     assert bases(log) == [0], "Kafka takes the zeros for entries of a full index, and rolls"
