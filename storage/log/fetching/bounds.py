@@ -51,6 +51,7 @@ class FetchBounds:
         if self._is_located:
             return found._replace(offset=self.high_watermark)
         self.high_watermark, self._is_located = found.offset, True
+        self._replicated_to, self._held = max(self._replicated_to, found.offset), None
         return found
 
     def last_stable(self, view: LogView, producers: ProducerState) -> Place | None:

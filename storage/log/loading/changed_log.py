@@ -88,7 +88,7 @@ class ChangedLog(LogFiles):
             self._active.materialize()
             return
         try:
-            self._activated(now_ms, trusts_times=True)
+            self._activated(now_ms, trusts_indexes=True)
         except TornTail:  # after a clean stop nothing cuts it; who appends is told
             self._active = None
 
