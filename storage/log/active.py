@@ -138,14 +138,24 @@ class ActiveSegment:
         return cls(fs, directory, base_offset, config, now_ms)
 
     @classmethod
-    def open(cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int) -> Self:
+    def open(
+        cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int, *, trusts_indexes: bool = False
+    ) -> Self:
         """Open the segment behind its last batch, and give its index files their full length.
+
+        Args:
+            fs: the disk.
+            segment: as it was listed.
+            config: of the topic.
+            now_ms: epoch ms.
+            trusts_indexes: whether zeros at the end of an index are entries, and a time index need not have the largest
+                timestamp: a broker that starts behind a clean stop looks at neither.
 
         Raises: TornTail where other bytes follow it, or its CRC is wrong; UnreadableFile.
         """
         active = cls(fs, segment.directory, segment.base_offset, config, now_ms)
         try:
-            is_resumed = active._take_what_is_there(segment)
+            is_resumed = active._take_what_is_there(segment, trusts_indexes=trusts_indexes)
             for file, entries in active._entries():
                 file.materialize(len(entries) if is_resumed else 0)
             active._write_entries()
@@ -267,11 +277,11 @@ class ActiveSegment:
         for file in self._index_files:
             file.close()
 
-    def _take_what_is_there(self, segment: Segment) -> bool:
+    def _take_what_is_there(self, segment: Segment, *, trusts_indexes: bool) -> bool:
         """Find the end of the batches, from the last indexed one on; return whether the indexes can be believed."""
         entry = last_offset_entry(segment)
         try:
-            found = self._resume(segment, entry.position if entry else 0)
+            found = self._resume(segment, entry.position if entry else 0, trusts_indexes=trusts_indexes)
         except TornTail:
             if entry is None or not entry.position:
                 raise
@@ -283,7 +293,7 @@ class ActiveSegment:
             self._indexes.reopen()
         return found
 
-    def _resume(self, segment: Segment, start: int) -> bool:
+    def _resume(self, segment: Segment, start: int, *, trusts_indexes: bool) -> bool:
         """Go on with the indexes that are there; return False where a clean stop would have left others."""
         stored = [read_file(file.path) for file in self._index_files]
         index, time_index = stored
@@ -291,13 +301,14 @@ class ActiveSegment:
             return False
         if len(index) % OFFSET_ENTRY_BYTES or len(time_index) % TIME_ENTRY_BYTES or start >= max(segment.size_bytes, 1):
             return False
-        if (index and not any(index[-OFFSET_ENTRY_BYTES:])) or _has_zeros(time_index):
+        has_zeros = (index and not any(index[-OFFSET_ENTRY_BYTES:])) or _has_zeros(time_index)
+        if has_zeros and not trusts_indexes:
             return False
         seen = IndexBuilder(self.base_offset, self._interval_bytes, self._path)
         self._walk(start, seen)
         resumed = IndexBuilder.resumed(self.base_offset, self._interval_bytes, self._path, index, time_index)
         self._indexes = resumed
-        return resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
+        return trusts_indexes or resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
 
     def _walk(self, start: int, indexes: IndexBuilder) -> None:
         last: PositionedHeader | None = None

@@ -263,6 +263,7 @@ class Log(ChangedLog):
         active.append(admitted.data, batches, changes.aborted())
         self.log_end_offset = admitted.last_offset + 1
         changes.commit()
+        self._bounds.release()
         self._flush_if_due(now_ms)
         return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
 

@@ -6,7 +6,8 @@ Each side appends batches of 16 KiB, one a call, fully validated, into a new log
 cache, and nothing is fsynced. Then each looks up drawn offsets (the place of the batch from which a fetch begins) and
 drawn timestamps (the record itself). Every answer is checked. The sides take turns in going first. Told are medians,
 and the median of the pairs' ratios with an interval that holds it with a chance of 95 % or more. ``DIR`` gets both logs
-of a pair and loses them again.
+of a pair and loses them again. The second line of each rate goes by the processor time of the thread that works: on a
+machine that has other work, too, it is the speed of a core.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from math import comb
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
 
@@ -38,15 +39,43 @@ _FIRST_MS: Final = 1_700_000_000_000
 _BATCHES_AT_ONCE: Final = 256
 _RECORD_OVERHEAD_BYTES: Final = 18
 _NAMES: Final = ("append, MB/s", "by offset, lookups/s", "by timestamp, lookups/s")
+_CLOCKS: Final = ("by the clock", "by the processor")
 _CHANCE: Final = 0.95
 
 
-class Rates(NamedTuple):
-    """Bytes or lookups a second."""
+class Rate(NamedTuple):
+    """Bytes or lookups a second, by the clock and by the processor time of the one thread."""
 
-    append: float
-    by_offset: float
-    by_timestamp: float
+    by_clock: float
+    by_processor: float
+
+
+class Rates(NamedTuple):
+    """What one side does in a second."""
+
+    append: Rate
+    by_offset: Rate
+    by_timestamp: Rate
+
+
+class Watch:
+    """Two clocks that run within ``with``, as often as that is."""
+
+    def __init__(self) -> None:
+        self._seconds, self._processor_seconds = 0.0, 0.0
+
+    def __enter__(self) -> Self:
+        self._seconds -= time.perf_counter()
+        self._processor_seconds -= time.thread_time()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._seconds += time.perf_counter()
+        self._processor_seconds += time.thread_time()
+
+    def rate(self, done: int) -> Rate:
+        """What was done in a second."""
+        return Rate(done / self._seconds, done / self._processor_seconds)
 
 
 class Shape(NamedTuple):
@@ -72,15 +101,15 @@ class KafkaRates(Referee):
         lookups = ["--lookups", shape.lookups, "--seed", seed]
         told = Rates(
             self._rate("append", directory, *words, *config),
-            self._rate("offsets", directory, *lookups),
+            self._rate("offsets", directory, *lookups, "--records", shape.records),
             self._rate("times", directory, *lookups),
         )
         self._ask("close", [directory])
         return told
 
-    def _rate(self, command: str, directory: Path, *words: object) -> float:
+    def _rate(self, command: str, directory: Path, *words: object) -> Rate:
         ((_, line),) = self._ask(command, [directory], *map(str, words))
-        return float(line["done"] / line["seconds"])
+        return Rate(line["done"] / line["seconds"], line["done"] / line["processor_seconds"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             in_turn(jvm, options.directory, shape._replace(batches=max(batches // 4, 1)), 0)  # the JVM warms up
         pairs = [in_turn(jvm, options.directory, shape, number + 1) for number in range(options.pairs)]
     for place, name in enumerate(_NAMES):
-        print(told(name, [(ours[place], theirs[place] if theirs else None) for ours, theirs in pairs]))
+        for clock, words in enumerate(_CLOCKS):
+            rates = [(ours[place][clock], theirs[place][clock] if theirs else None) for ours, theirs in pairs]
+            print(told(f"{name}, {words}", rates))
     return 0
 
 
@@ -126,33 +157,33 @@ def our_rates(directory: Path, shape: Shape, seed: int) -> Rates:
     """Measure ours on a new log. Only the appends are timed, not the making of the batches."""
     random, template = Random(seed), batch_template(shape)
     with Log.open(directory, LogConfig(segment_bytes=shape.segment_bytes), FileSystem()) as log:
-        seconds, now_ms = 0.0, int(time.time() * 1000)
+        watch, now_ms = Watch(), int(time.time() * 1000)
         for first in range(0, shape.batches, _BATCHES_AT_ONCE):
             numbers = range(first, min(first + _BATCHES_AT_ONCE, shape.batches))
             batches = [dated(template, shape.records, number) for number in numbers]
-            started = time.perf_counter()
-            for batch in batches:
-                log.append(batch, now_ms=now_ms)
-            seconds += time.perf_counter() - started
+            with watch:
+                for batch in batches:
+                    log.append(batch, now_ms=now_ms)
         offsets = [random.randrange(log.log_end_offset) for _ in range(shape.lookups)]
-        return Rates(len(template) * shape.batches / seconds, _by_offset(log, offsets), _by_timestamp(log, offsets))
+        by_offset = _by_offset(log, offsets, shape.records)
+        return Rates(watch.rate(len(template) * shape.batches), by_offset, _by_timestamp(log, offsets))
 
 
-def _by_offset(log: Log, offsets: Sequence[int]) -> float:
-    started = time.perf_counter()
-    for offset in offsets:
-        found = log.fetch(offset, 0, min_one_message=False)
-        assert found.start_offset == offset
-    return len(offsets) / (time.perf_counter() - started)
+def _by_offset(log: Log, offsets: Sequence[int], records: int) -> Rate:
+    with Watch() as watch:
+        for offset in offsets:
+            found = log.fetch(offset, 0, min_one_message=False)
+            assert found.start_offset == offset - offset % records
+    return watch.rate(len(offsets))
 
 
-def _by_timestamp(log: Log, offsets: Sequence[int]) -> float:
-    started = time.perf_counter()
-    for offset in offsets:
-        found = log.lookup_timestamp(_FIRST_MS + offset)
-        assert found is not None
-        assert found.offset == offset
-    return len(offsets) / (time.perf_counter() - started)
+def _by_timestamp(log: Log, offsets: Sequence[int]) -> Rate:
+    with Watch() as watch:
+        for offset in offsets:
+            found = log.lookup_timestamp(_FIRST_MS + offset)
+            assert found is not None
+            assert found.offset == offset
+    return watch.rate(len(offsets))
 
 
 def batch_template(shape: Shape) -> bytearray:

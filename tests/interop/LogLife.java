@@ -139,6 +139,11 @@ public final class LogLife extends Conversation {
             arguments.number("recovery", 0), tasks, new BrokerTopicStats(), time, 300_000,
             new ProducerStateManagerConfig((int) arguments.number("expiration", 86_400_000), false), 600_000,
             new LogDirFailureChannel(4), Boolean.parseBoolean(arguments.text("clean", "true")), Optional.empty());
+        for (LogSegment segment : log.logSegments()) {
+            if (segment.size() > 0) {
+                segment.largestTimestamp(); // as a broker's retention asks: a truncation before that would forget it
+            }
+        }
     }
 
     /** Deletions that wait are forgotten: a broker that stops leaves the files to its next start. */
@@ -177,7 +182,8 @@ public final class LogLife extends Conversation {
         result.put("last_offset", appended.lastOffset());
         result.put("log_append_time_ms", appended.logAppendTime());
         result.put("has_rolled", log.numberOfSegments() > segments);
-        result.put("is_duplicate", log.logEndOffset() == end && appended.validBytes() > 0);
+        result.put("is_duplicate", appended.firstOffset() >= 0 && appended.lastOffset() < end
+            && appended.lastOffset() >= appended.firstOffset()); // without records the last offset is below the first
     }
 
     private static MemoryRecords data(Arguments arguments) {

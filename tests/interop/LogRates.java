@@ -19,6 +19,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 import java.io.File;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -34,7 +36,7 @@ import java.util.concurrent.ScheduledFuture;
  *
  * <pre>
  * append DIR   --batches N --records N (a batch) --value-bytes N --segment-bytes N   into a new log, which stays open
- * offsets DIR  --lookups N --seed N    the place of the batch from which a fetch begins
+ * offsets DIR  --lookups N --seed N --records N (a batch)    the place of the batch from which a fetch begins
  * times DIR    --lookups N --seed N    the first record that is as late
  * close DIR
  * </pre>
@@ -54,7 +56,30 @@ public final class LogRates extends Conversation {
         new LogRates().hold(arguments);
     }
 
-    record Measured(String kind, double seconds, long done) { }
+    /** By the clock, and by the processor: of this thread alone, without those that compile and collect garbage. */
+    record Measured(String kind, double seconds, double processorSeconds, long done) { }
+
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+
+    /** Two clocks that run while something is measured. */
+    private static final class Watch {
+        private long nanoseconds;
+        private long ofProcessor;
+
+        void start() {
+            nanoseconds -= System.nanoTime();
+            ofProcessor -= THREADS.getCurrentThreadCpuTime();
+        }
+
+        void stop() {
+            nanoseconds += System.nanoTime();
+            ofProcessor += THREADS.getCurrentThreadCpuTime();
+        }
+
+        Measured measured(long done) {
+            return new Measured("measured", nanoseconds / 1e9, ofProcessor / 1e9, done);
+        }
+    }
 
     @Override
     void run(Arguments arguments) throws Exception {
@@ -79,7 +104,7 @@ public final class LogRates extends Conversation {
         int records = (int) arguments.number("records", 1);
         byte[] value = new byte[(int) arguments.number("value-bytes", 1)];
         new Random(1).nextBytes(value);
-        long nanoseconds = 0;
+        Watch watch = new Watch();
         long bytes = 0;
         long next = 0;
         for (long left = arguments.number("batches", 1); left > 0; left -= BATCHES_AT_ONCE) {
@@ -88,14 +113,14 @@ public final class LogRates extends Conversation {
                 batches.add(batch(next, records, value));
                 bytes += batches.get(i).sizeInBytes();
             }
-            long started = System.nanoTime();
+            watch.start();
             for (MemoryRecords batch : batches) {
                 log.appendAsLeader(batch, 0);
             }
-            nanoseconds += System.nanoTime() - started;
+            watch.stop();
         }
         log.updateHighWatermark(log.logEndOffset());
-        print(new Measured("measured", nanoseconds / 1e9, bytes));
+        print(watch.measured(bytes));
     }
 
     private static MemoryRecords batch(long first, int records, byte[] value) {
@@ -108,20 +133,24 @@ public final class LogRates extends Conversation {
     }
 
     private void offsets(Arguments arguments) throws IOException {
+        long records = arguments.number("records", 1);
         long[] drawn = drawn(arguments);
-        long started = System.nanoTime();
+        Watch watch = new Watch();
+        watch.start();
         for (long offset : drawn) {
             FetchDataInfo found = log.read(offset, 0, FetchIsolation.LOG_END, false);
-            if (found.fetchOffsetMetadata.messageOffset != offset) {
+            if (found.fetchOffsetMetadata.messageOffset != offset - offset % records) {
                 throw new IllegalStateException("offset " + offset + ": " + found.fetchOffsetMetadata);
             }
         }
-        print(new Measured("measured", (System.nanoTime() - started) / 1e9, drawn.length));
+        watch.stop();
+        print(watch.measured(drawn.length));
     }
 
     private void times(Arguments arguments) throws IOException {
         long[] drawn = drawn(arguments);
-        long started = System.nanoTime();
+        Watch watch = new Watch();
+        watch.start();
         for (long offset : drawn) {
             TimestampAndOffset found = log.fetchOffsetByTimestamp(FIRST_TIMESTAMP_MS + offset, Optional.empty())
                 .timestampAndOffsetOpt().orElseThrow();
@@ -129,7 +158,8 @@ public final class LogRates extends Conversation {
                 throw new IllegalStateException("offset " + offset + ": " + found);
             }
         }
-        print(new Measured("measured", (System.nanoTime() - started) / 1e9, drawn.length));
+        watch.stop();
+        print(watch.measured(drawn.length));
     }
 
     private long[] drawn(Arguments arguments) {

@@ -18,12 +18,32 @@ class FetchBounds:
     def __init__(self, log_start_offset: int) -> None:
         self.high_watermark = log_start_offset
         self._is_located = False
+        self._replicated_to = log_start_offset
+        self._held: tuple[int | None] | None = None
 
     def update(self, offset: int, view: LogView) -> int:
         """Move the high watermark to an offset, within the log, and return it."""
         self.high_watermark = max(view.start_offset, min(offset, view.end_offset))
         self._is_located = self.high_watermark >= view.end_offset
+        self._replicated_to = max(self._replicated_to, self.high_watermark)
+        self._held = None
         return self.high_watermark
+
+    def hold(self, unstable: int | None) -> None:
+        """Go by a first unstable offset until something moves: a truncation below the high watermark finds no other.
+
+        The transactions that ended are read again then, and each counts as not replicated until the high watermark is
+        told again. Source: Kafka UnifiedLog.truncateTo, maybeIncrementFirstUnstableOffset.
+        """
+        self._held, self._replicated_to = (unstable,), 0
+
+    def release(self) -> None:
+        """Look at the producers again: something was appended."""
+        self._held = None
+
+    def unstable(self, producers: ProducerState) -> int | None:
+        """Return the first offset of a transaction that is not over, or not replicated; None if there is none."""
+        return producers.first_unstable_offset(self._replicated_to) if self._held is None else self._held[0]
 
     def locate(self, view: LogView) -> Place:
         """Find the place of the high watermark. Raises: CorruptBatch, UnreadableFile."""
@@ -31,6 +51,7 @@ class FetchBounds:
         if self._is_located:
             return found._replace(offset=self.high_watermark)
         self.high_watermark, self._is_located = found.offset, True
+        self._replicated_to, self._held = max(self._replicated_to, found.offset), None
         return found
 
     def last_stable(self, view: LogView, producers: ProducerState) -> Place | None:
@@ -38,7 +59,7 @@ class FetchBounds:
 
         Raises: CorruptBatch, UnreadableFile.
         """
-        unstable = producers.first_unstable_offset(self.high_watermark)
+        unstable = self.unstable(producers)
         if unstable is None:
             return None
         place = view.place_of(max(unstable, view.start_offset))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from storage.log.errors import OffsetOutOfRange
-from storage.log.fetching.view import FoundBatch, LogView, Place
+from storage.log.fetching.view import ReachingBatch, LogView, Place
 from storage.log.read import companion_bytes
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
@@ -62,7 +62,7 @@ def fetch(view: LogView, asked: Fetch, upper: Place | None = None) -> Fetched:
         raise ValueError(f"a fetch of {asked.bytes_max} bytes")
     start_offset = asked.start_offset
     ensure_not_below_start(view, start_offset)
-    if start_offset > view.end_offset:
+    if start_offset > view.end_offset or not view.has_segment_of(start_offset):
         raise OffsetOutOfRange(view.directory, f"offset {start_offset} lies above the log end {view.end_offset}")
     if start_offset >= (view.end_offset if upper is None else upper.offset):
         place = view.place_of(start_offset) if upper is None or start_offset > upper.offset else upper
@@ -81,7 +81,7 @@ def fetch(view: LogView, asked: Fetch, upper: Place | None = None) -> Fetched:
     return Fetched(data, *place, aborted, is_incomplete)
 
 
-def _end_position(batch: FoundBatch, upper: Place | None) -> int | None:
+def _end_position(batch: ReachingBatch, upper: Place | None) -> int | None:
     """Return the byte of the found segment at which the isolation ends the fetch; None if that is in front of it."""
     base_offset = batch.reader.base_offset
     if upper is None or base_offset < upper.segment_base_offset:
@@ -89,7 +89,7 @@ def _end_position(batch: FoundBatch, upper: Place | None) -> int | None:
     return upper.position if base_offset == upper.segment_base_offset else None
 
 
-def _aborted(view: LogView, batch: FoundBatch, start_offset: int, size_bytes: int) -> tuple[AbortedTxn, ...]:
+def _aborted(view: LogView, batch: ReachingBatch, start_offset: int, size_bytes: int) -> tuple[AbortedTxn, ...]:
     """Return the aborted transactions that may have records in what is fetched.
 
     The bound is that of the next index entry, as a broker's: the list may name more than the data needs.

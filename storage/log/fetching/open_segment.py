@@ -94,6 +94,11 @@ class OpenSegment:
 
     def whole(self, found: PositionedHeader) -> Batch | LegacyBatch:
         """Read the whole batch of a header. Raises: CorruptBatch, UnreadableFile."""
+        position, header = found
+        if isinstance(header, BatchHeader):
+            data = os.pread(self._descriptor, header.size_bytes, position)
+            if len(data) == header.size_bytes:
+                return Batch(header, memoryview(data), self.path, position)
         return read_batch(self._descriptor, self.path, found)
 
     def read(self, position: int, size_bytes: int) -> bytes:

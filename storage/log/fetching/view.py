@@ -28,8 +28,8 @@ class Place(NamedTuple):
     position: int
 
 
-class FoundBatch(NamedTuple):
-    """A batch, and the segment that has it."""
+class ReachingBatch(NamedTuple):
+    """The first batch that reaches an offset, and the segment that has it."""
 
     place: int
     reader: OpenSegment
@@ -61,7 +61,7 @@ class LogView(NamedTuple):
     epochs: LeaderEpochs | None = None
     """None: nobody asks for them."""
 
-    def find(self, offset: int) -> FoundBatch | None:
+    def find(self, offset: int) -> ReachingBatch | None:
         """Find the first batch that reaches an offset, in its segment or in a later one; None if none does.
 
         Raises: CorruptBatch, UnreadableFile.
@@ -71,8 +71,12 @@ class LogView(NamedTuple):
             reader = self.reader(place)
             found = reader.find_offset(offset)
             if found is not None:
-                return FoundBatch(place, reader, found)
+                return ReachingBatch(place, reader, found)
         return None
+
+    def has_segment_of(self, offset: int) -> bool:
+        """Return whether a segment begins at or below an offset; a log that was begun anew may start below all."""
+        return not self.segments or self.segments[0].base_offset <= offset
 
     def place_of(self, offset: int) -> Place:
         """Return the place of an offset within the log. Raises: CorruptBatch, UnreadableFile.

@@ -88,7 +88,7 @@ class ChangedLog(LogFiles):
             self._active.materialize()
             return
         try:
-            self._activated(now_ms)
+            self._activated(now_ms, trusts_indexes=True)
         except TornTail:  # after a clean stop nothing cuts it; who appends is told
             self._active = None
 
@@ -155,12 +155,14 @@ class ChangedLog(LogFiles):
         self._snapshots.begin_at(offset)
         if self._producers is not None:
             self._producers.forget_replicated(offset)
+        self._bounds.release()
         return True
 
     def _cut(self, active: ActiveSegment, offset: int, now_ms: int) -> None:
         doomed = [segment.base_offset for segment in self._segments if segment.base_offset > offset]
         base = self._segments[-1 - len(doomed)].base_offset
         found, state = self._entries(active, base), self.producer_state(now_ms)
+        unstable = self._bounds.unstable(state)
         self._snapshots.map_end = max(self._snapshots.map_end, self.log_end_offset)
         active.close()
         self._active = None
@@ -180,6 +182,7 @@ class ChangedLog(LogFiles):
         expiration_ms = self.config.producer_id_expiration_ms
         terms = ProducerTerms(self.log_start_offset, offset, now_ms, expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
+        self._bounds.hold(unstable)
         if self.high_watermark >= offset:
             self.update_high_watermark(offset)
         self._fs.fsync_dir(self.directory, Purpose.RETIRE)

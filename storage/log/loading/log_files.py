@@ -204,13 +204,15 @@ class LogFiles:
         }
         note_offsets(self._fs, self.directory, noted)
 
-    def _activated(self, now_ms: int) -> ActiveSegment:
-        """Open the active segment for appending; the first change of the log begins here."""
+    def _activated(self, now_ms: int, *, trusts_indexes: bool = False) -> ActiveSegment:
+        """Open the active segment for appending; the first change of the log begins here. Rest as of its ``open``."""
         if self._active is None:
             self._finish_recovery()
             if not self._segments:
                 self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config, now_ms)
+            self._active = ActiveSegment.open(
+                self._fs, self._segments[-1], self.config, now_ms, trusts_indexes=trusts_indexes
+            )
             self._active.opened_ms = self._begun_ms.setdefault(self._active.base_offset, now_ms)
             self._flushed_ms = self._flushed_ms or now_ms
         return self._active

@@ -119,7 +119,9 @@ def _says_the_same(name: str, kafka: bytes, ours: bytes) -> bool:
 def _is_made_by_looking(name: str, kafka: Mapping[str, bytes]) -> bool:
     """Whether a file is an index of an empty segment: Kafka makes it with the first look, ours does not."""
     stem, _, suffix = name.partition(".")
-    return suffix in ("index", "timeindex") and not kafka.get(f"{stem}.log", b"1").rstrip(b"\0")
+    kind, _, state = suffix.partition(".")
+    log = f"{stem}.log.{state}" if state else f"{stem}.log"
+    return kind in ("index", "timeindex") and not kafka.get(log, b"1").rstrip(b"\0")
 
 
 def _entries(index: bytes) -> list[tuple[int, ...]]:

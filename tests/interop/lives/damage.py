@@ -18,7 +18,8 @@ _ELSEWHERE: Final = ("flip-anywhere", "leftover-deleted", "leftover-cleaned", "r
 def draw_damage(dice: Random, is_clean: bool, recompresses: bool) -> list[Step]:
     """Draw what a log finds at its start: mostly nothing, else what a crash or a disk may do.
 
-    Where the log compressed records itself only whole files go, since places within them differ.
+    A clean start of Kafka's trusts what index files say, so that before one they only get lost. Where the log compressed
+    records itself only whole files go, since places within them differ.
     """
     if dice.random() < (0.6 if is_clean else 0.4):
         return []
@@ -26,7 +27,7 @@ def draw_damage(dice: Random, is_clean: bool, recompresses: bool) -> list[Step]:
     if recompresses:
         kinds = ("remove-index", "remove-snapshot", "stray-snapshot", "leftover-deleted", "remove-epochs")
     elif is_clean:
-        kinds = (*_OF_INDEXES, *_OF_SNAPSHOTS, "leftover-deleted", "leftover-cleaned")
+        kinds = ("remove-index", *_OF_SNAPSHOTS, "leftover-deleted", "leftover-cleaned")
     else:
         kinds = (*_OF_TAILS, *_OF_TAILS, *_OF_INDEXES, *_OF_SNAPSHOTS, *_ELSEWHERE)
     return [

@@ -219,8 +219,9 @@ class Drawing:
     def _watermark(self) -> list[Step]:
         end, die = self._state.log_end_offset, self._dice.random()
         if die < 0.1:
-            return [Step("watermark", {"to": self._dice.choice((0, end + 5))})]
-        return [Step("watermark", {"to": self._dice.choice(self._state.ends) if die < 0.35 else end})]
+            return [Step("watermark", {"to": end + 5})]
+        higher = [one for one in self._state.ends if one >= self._state.high_watermark]
+        return [Step("watermark", {"to": self._dice.choice(higher) if die < 0.35 else end})]
 
     def _roll(self) -> list[Step]:
         end, die = self._state.log_end_offset, self._dice.random()

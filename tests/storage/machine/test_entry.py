@@ -13,7 +13,7 @@ from storage.records import Record, encode_batch
 
 
 def test_a_bound_call_sees_what_its_arrays_hold_now_and_keeps_them() -> None:
-    words, counters = np.zeros(8, np.uint64), np.zeros(3, np.int64)
+    words = np.zeros(8, np.uint64)
     with pytest.raises(TypeError):
         shrink_range.bound(words, words)  # type: ignore[attr-defined]
     batch, plain, facts = np.zeros(61, np.uint8), np.zeros(1, np.uint8), np.zeros(FACTS, np.int64)

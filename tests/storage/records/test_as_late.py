@@ -30,7 +30,9 @@ drawn_records = st.lists(
 
 
 @given(drawn_records, st.sampled_from(Compression), st.booleans(), st.data())
-def test_it_is_the_one_that_reading_all_records_finds(drawn, codec, is_log_append_time, data) -> None:
+def test_it_is_the_one_that_reading_all_records_finds(
+    drawn: list[tuple[int, bytes | None, int]], codec: Compression, is_log_append_time: bool, data: st.DataObject
+) -> None:
     records, offset = [], 90
     for delta_ms, value, step in drawn:
         offset += step

@@ -11,7 +11,7 @@ import pytest
 
 from storage.codecs.compression import Compression
 from storage.log import Log, LogConfig, SpecialTimestamp
-from storage.records import Record, encode_batch, encode_message, encode_wrapper, iter_batches
+from storage.records import Batch, Record, encode_batch, encode_message, encode_wrapper, iter_batches
 from storage.records.encode import encode_empty_batch
 from tests.partition_dirs import PartitionDir
 from tests.storage.log.logs import FS, NOW_MS, a_log, append, looked_up, reopened
@@ -50,6 +50,7 @@ def test_the_largest_timestamp_may_lie_below_the_log_start(tmp_path: Path) -> No
 
 def test_a_batch_that_compaction_emptied_has_no_record_with_its_timestamp(tmp_path: Path) -> None:
     (whole,) = iter_batches(encode_batch(dated(0, NOW_MS + 5, NOW_MS, NOW_MS, NOW_MS)), Path("whole"))
+    assert isinstance(whole, Batch)
     emptied = encode_empty_batch(whole.header)
     made = PartitionDir(tmp_path).segment(0, emptied, encode_batch(dated(4, NOW_MS))).segment(5)
     assert looked_up(opened(made), MAX) is None
