@@ -152,7 +152,7 @@ def test_levels_are_those_of_the_topic(tmp_path: Path) -> None:
     payload = bytes(written(plain).payload)
     for codec, low, high in (("gzip", 1, 9), ("lz4", 1, 17), ("zstd", 1, 19)):
         for level in (low, high):
-            config = replace(LogConfig(compression_type=codec), **{f"{codec}_level": level})
+            config = LogConfig(compression_type=codec, gzip_level=level, lz4_level=level, zstd_level=level)
             log = a_log(tmp_path, config, name=f"{codec}{level}-0")
             log.append(encode_batch(records), now_ms=NOW_MS)
             assert bytes(written(log).payload) == compress(Compression[codec.upper()], payload, level=level)
