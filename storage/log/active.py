@@ -79,7 +79,7 @@ class IndexFile:
 
     @property
     def is_missing(self) -> bool:
-        """Whether it is not open yet."""
+        """Tells whether the file is not open yet."""
         return self._file is None
 
     def write(self, entries: bytearray) -> None:

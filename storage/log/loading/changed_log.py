@@ -1,4 +1,4 @@
-"""What moves the two ends of a log: a load as of a starting broker, truncation, the increments of its start.
+"""Moves the two ends of a log: loads it as a starting broker does, truncates it, increments its start.
 
 These calls cut records off, and say so by their names. The cleaner calls none of them.
 

@@ -45,7 +45,7 @@ _INDEX_KINDS: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 class LoadTerms(NamedTuple):
-    """What a start knows of a log before it looks at it. Times in epoch ms."""
+    """The facts that a start has of a log before it looks at it. Times in epoch ms."""
 
     now_ms: int
     had_clean_shutdown: bool
@@ -65,7 +65,7 @@ class Cut(NamedTuple):
 
 
 class LoadedPartition(NamedTuple):
-    """What came of it."""
+    """The log as the load left it."""
 
     log_start_offset: int
     log_end_offset: int

@@ -79,7 +79,7 @@ def test_a_batch_that_holds_the_offset_goes_whole(tmp_path: Path) -> None:
 
 def test_a_truncation_takes_epochs_checkpoints_and_producers_back(tmp_path: Path) -> None:
     (tmp_path / CLEANER_OFFSET_CHECKPOINT).write_bytes(b"0\n2\norders 0 8\nothers 1 7\n")
-    config = LogConfig(segment_bytes=400, is_compacted=True)
+    config = LogConfig(segment_bytes=300, is_compacted=True)
     log = a_log(tmp_path, config)
     for sequence, epoch in enumerate((0, 0, 0, 0, 1, 1, 2, 2, 2)):
         producer = Producer(44, 0, sequence)
