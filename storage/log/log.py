@@ -238,7 +238,8 @@ class Log(ChangedLog):
         Source: Kafka UnifiedLog.append.
         """
         batches = admitted.batches
-        first_offset = self.log_end_offset if not batches or batches[0].base_offset is None else batches[0].base_offset
+        stated = (admitted.first_offset, *(batch.base_offset for batch in batches[:1]), self.log_end_offset)
+        first_offset = next(offset for offset in stated if offset is not None)
         for batch in batches:
             if batch.is_legacy:
                 self._epochs.forget()

@@ -126,7 +126,7 @@ class Admission:
             None,
         )
         log_time_ms = newest_ms if self._takes_log_time else NO_TIMESTAMP
-        return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms)
+        return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms, stamp.next_offset)
 
     def _plain(self, data: bytes | memoryview, codec: int) -> memoryview | None:
         """Return the decompressed records; None if the batch gets another codec, or they cannot be had."""

@@ -38,6 +38,8 @@ class Admitted(NamedTuple):
     last_offset: int
     log_append_time_ms: int = NO_TIMESTAMP
     """The time that the log gave the records; -1 for their own."""
+    first_offset: int | None = None
+    """The offset that a leader numbered it from; None where it was numbered already."""
 
 
 def new_batch(batch: Batch | LegacyBatch) -> NewBatch:

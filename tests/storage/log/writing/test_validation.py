@@ -351,6 +351,16 @@ def test_an_empty_batch_of_a_coordinator_is_taken_unless_the_index_would_go_back
     assert log.log_end_offset == 6
 
 
+def test_a_coordinators_deltas_are_believed_and_the_answer_has_the_log_end(tmp_path: Path) -> None:
+    # DefaultRecordBatch.setLastOffset, LogAppendInfo.setFirstOffset
+    log = a_log(tmp_path)
+    log.append(encode_batch(some()), now_ms=NOW_MS)
+    data = with_header(encode_batch(some()), last_offset_delta=1)
+    appended = log.append(data, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert (appended.first_offset, appended.last_offset) == (3, 5)
+    assert written(log).base_offset == 4
+
+
 def test_the_leader_of_a_quorum_has_set_offsets_and_epoch_itself(tmp_path: Path) -> None:
     # UnifiedLogTest: appends of AppendOrigin.RAFT_LEADER
     log = a_log(tmp_path)
