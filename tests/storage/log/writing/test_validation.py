@@ -361,6 +361,12 @@ def test_a_coordinators_deltas_are_believed_and_the_answer_has_the_log_end(tmp_p
     assert written(log).base_offset == 4
 
 
+def test_a_marker_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    # EndTransactionMarker.deserialize
+    data = encode_batch([Record(0, NOW_MS, b"x", b"")], is_control=True, is_transactional=True, producer_id=5)
+    assert refused(a_log(tmp_path), data, AppendOrigin.COORDINATOR) is InvalidRecords
+
+
 def test_the_leader_of_a_quorum_has_set_offsets_and_epoch_itself(tmp_path: Path) -> None:
     # UnifiedLogTest: appends of AppendOrigin.RAFT_LEADER
     log = a_log(tmp_path)
