@@ -132,6 +132,8 @@ class CorruptAt(Corrupt):
 class CorruptBatch(CorruptAt):
     """Bytes of a ``.log`` that are no valid record batch."""
 
+    kafka_name: ClassVar[str] = "CorruptRecordException"
+
 
 class CorruptIndex(CorruptAt):
     """An ``.index``, ``.timeindex`` or ``.txnindex`` whose entries cannot be."""

@@ -114,6 +114,18 @@ class NewFile:
         except OSError as error:
             raise typed(error, self.path, len(rest)) from error
 
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Write all of ``data`` at a byte of a file that ``open_to_write`` opened. Raises: OutOfSpace."""
+        rest = memoryview(data).cast("B")
+        try:
+            while rest:
+                written = os.pwrite(self._descriptor, rest, position)
+                position += written
+                rest = rest[written:]
+        except OSError as error:
+            raise typed(error, self.path, len(rest)) from error
+        self.size_bytes = max(self.size_bytes, position)
+
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         """Append bytes of an open file without moving them through user space where the kernel can.
 
@@ -182,6 +194,11 @@ class NewFile:
             os.posix_fadvise(self._descriptor, start, size_bytes, os.POSIX_FADV_DONTNEED)
             self._written_out_bytes = self.size_bytes
 
+    def found_bytes(self) -> int:
+        """Return the size that the file has now, whoever wrote to it; 0 if it has lost its name."""
+        found = os.fstat(self._descriptor)
+        return found.st_size if found.st_nlink else 0
+
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
         with _as_typed(self.path):
@@ -244,6 +261,13 @@ class FileSystem:
         Raises: FileNotFoundError, UnsafeFile.
         """
         descriptor = open_to_change(path, os.O_WRONLY | os.O_APPEND)
+        opened = NewFile(path, descriptor)
+        opened.size_bytes = os.fstat(descriptor).st_size
+        return opened
+
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        """Open an existing plain file, without a second hard link, for ``write_at``. Raises: as ``open_to_append``."""
+        descriptor = open_to_change(path, os.O_WRONLY)
         opened = NewFile(path, descriptor)
         opened.size_bytes = os.fstat(descriptor).st_size
         return opened

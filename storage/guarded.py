@@ -45,6 +45,11 @@ class Guarded(FileSystem):
         self._ensure_locked(path)
         return self._fs.open_to_append(path, purpose)
 
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        """Do as the guarded file system does. Raises also: LockLost."""
+        self._ensure_locked(path)
+        return self._fs.open_to_write(path, purpose)
+
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         """Do as the guarded file system does. Raises also: LockLost."""
         self._ensure_locked(source)
@@ -89,6 +94,10 @@ class Unwritten(FileSystem):
 
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
         """Return a file that only counts the bytes appended."""
+        return _Counted(path, -1)
+
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        """Return a file that only counts the bytes written."""
         return _Counted(path, -1)
 
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, overload
+from typing import Final, NamedTuple, TypeVar
 
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES: Final = _OFFSET_ENTRY.size
+TIME_ENTRY_BYTES: Final = _TIME_ENTRY.size
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """Entries hold offsets relative to the base as int32."""
 _NO_TIMESTAMP: Final = -1
@@ -81,47 +82,100 @@ def parse_time_index(data: bytes, base_offset: int, path: Path) -> list[TimeInde
     return entries
 
 
-def floor_by_offset(entries: Sequence[OffsetIndexEntry], offset: int) -> OffsetIndexEntry | None:
-    """Return the last entry at or below ``offset``. None means: start at the beginning of the segment."""
-    found = bisect_right(entries, offset, key=lambda entry: entry.offset)
-    return entries[found - 1] if found else None
+def floor_slot(key_at: Callable[[int], int], count: int, key: int, entry_bytes: int = _OFFSET_ENTRY.size) -> int | None:
+    """Return the slot that Kafka finds for a key; None if it starts at the beginning of the segment.
 
-
-def floor_slot(offset_at: Callable[[int], int], count: int, offset: int) -> int | None:
-    """Return the slot that Kafka finds for an offset; None if it starts at the beginning of the segment.
-
-    In an index that is in order this is the last entry at or below the offset. In a damaged one, or one that ends in
+    In an index that is in order this is the last entry at or below the key. In a damaged one, or one that ends in
     zeros, it is whatever Kafka's search ends at.
 
     Args:
-        offset_at: gives the offset in a slot.
+        key_at: gives the key in a slot: an offset, a timestamp, or a position.
         count: how many slots the index has, zeros among them.
-        offset: absolute, as those of ``offset_at``.
+        key: as those of ``key_at``.
+        entry_bytes: the size of an entry: it decides where Kafka's search begins.
 
     Source: Kafka ``AbstractIndex.indexSlotRangeFor``, ``binarySearch``.
     """
     if not count:
         return None
-    first_warm = max(0, count - 1 - _WARM_BYTES // _OFFSET_ENTRY.size)
-    if offset_at(first_warm) < offset:
+    first_warm = max(0, count - 1 - _WARM_BYTES // entry_bytes)
+    if key_at(first_warm) < key:
         low, high = first_warm, count - 1
-    elif offset_at(0) > offset:
+    elif key_at(0) > key:
         return None
     else:
         low, high = 0, first_warm
     while low < high:
         middle = (low + high + 1) // 2
-        found = offset_at(middle)
-        if found == offset:
+        found = key_at(middle)
+        if found == key:
             return middle
-        low, high = (low, middle - 1) if found > offset else (middle, high)
+        low, high = (low, middle - 1) if found > key else (middle, high)
     return low
 
 
-def floor_by_timestamp(entries: Sequence[TimeIndexEntry], timestamp_ms: int) -> TimeIndexEntry | None:
-    """Return the last entry at or before ``timestamp_ms``. None means: start at the beginning of the segment."""
-    found = bisect_right(entries, timestamp_ms, key=lambda entry: entry.timestamp_ms)
-    return entries[found - 1] if found else None
+class OffsetIndex:
+    """The entries of an ``.index`` in memory, to be searched. Those of an active segment may grow meanwhile."""
+
+    def __init__(self, data: bytes | bytearray, base_offset: int) -> None:
+        """Take the bytes of the file; zeros and a torn entry at its end are left out, unless they are live."""
+        self._data = data if isinstance(data, bytearray) else data[: _without_zeros(data, _OFFSET_ENTRY.size)]
+        self._base_offset = base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that the entries take."""
+        return len(self._data)
+
+    def floor(self, offset: int) -> OffsetIndexEntry | None:
+        """Find the last entry at or below ``offset``. None means: start at the beginning of the segment."""
+        data, unpack = self._data, _OFFSET_ENTRY.unpack_from
+        slot = floor_slot(lambda place: unpack(data, place * 8)[0], len(data) // 8, offset - self._base_offset)
+        return None if slot is None else self._entry(slot)
+
+    def from_position(self, position: int) -> OffsetIndexEntry | None:
+        """Find the first entry whose batch starts at or behind a byte of the ``.log``; None if there is none.
+
+        Source: Kafka ``OffsetIndex.fetchUpperBoundOffset``.
+        """
+        data, unpack, count = self._data, _OFFSET_ENTRY.unpack_from, len(self._data) // 8
+        slot = floor_slot(lambda place: unpack(data, place * 8)[1], count, position)
+        if slot is not None and unpack(data, slot * 8)[1] < position:
+            slot += 1
+        return self._entry(slot or 0) if (slot or 0) < count else None
+
+    def _entry(self, slot: int) -> OffsetIndexEntry:
+        relative_offset, position = _OFFSET_ENTRY.unpack_from(self._data, slot * _OFFSET_ENTRY.size)
+        return OffsetIndexEntry(self._base_offset + relative_offset, position)
+
+
+class TimeIndex:
+    """The entries of a ``.timeindex`` in memory, as ``OffsetIndex`` has those of an ``.index``."""
+
+    def __init__(self, data: bytes | bytearray, base_offset: int) -> None:
+        """Take the bytes of the file, as ``OffsetIndex`` does."""
+        self._data = data if isinstance(data, bytearray) else data[: _without_zeros(data, _TIME_ENTRY.size)]
+        self._base_offset = base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that the entries take."""
+        return len(self._data)
+
+    def floor(self, timestamp_ms: int) -> TimeIndexEntry | None:
+        """Find the last entry at or before ``timestamp_ms``. None means: start at the beginning of the segment."""
+        data, unpack, count = self._data, _TIME_ENTRY.unpack_from, len(self._data) // 12
+        slot = floor_slot(lambda place: unpack(data, place * 12)[0], count, timestamp_ms, _TIME_ENTRY.size)
+        return None if slot is None else self._entry(slot)
+
+    def last(self) -> TimeIndexEntry | None:
+        """Return the last entry; None if there is none."""
+        count = len(self._data) // _TIME_ENTRY.size
+        return self._entry(count - 1) if count else None
+
+    def _entry(self, slot: int) -> TimeIndexEntry:
+        timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(self._data, slot * _TIME_ENTRY.size)
+        return TimeIndexEntry(timestamp_ms, self._base_offset + relative_offset)
 
 
 def last_offset_index_entry(path: Path | str, base_offset: int, parent: int | None = None) -> OffsetIndexEntry | None:
@@ -240,6 +294,49 @@ class IndexBuilder:
         self._offset_index = bytearray()
         self._time_index = bytearray()
 
+    @classmethod
+    def resumed(
+        cls, base_offset: int, index_interval_bytes: int, path: Path, index: bytes, time_index: bytes
+    ) -> IndexBuilder:
+        """Go on with the indexes of a sealed segment as a broker does that opens it: bytes are counted from here on.
+
+        Source: Kafka LogSegment.open, readMaxTimestampAndOffsetSoFar.
+        """
+        resumed = cls(base_offset, index_interval_bytes, path)
+        resumed._offset_index += index
+        resumed._time_index += time_index
+        if time_index:
+            timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(time_index, len(time_index) - _TIME_ENTRY.size)
+            resumed.largest = TimeIndexEntry(timestamp_ms, base_offset + relative_offset)
+            resumed._last_timestamp_ms = timestamp_ms
+        return resumed
+
+    @property
+    def offset_index(self) -> bytearray:
+        """The entries of the offset index so far."""
+        return self._offset_index
+
+    @property
+    def time_index(self) -> bytearray:
+        """The entries of the time index so far."""
+        return self._time_index
+
+    def mark(self) -> tuple[int, TimeIndexEntry, int, int, int]:
+        """Return where it stands, for ``back_to``."""
+        sizes = len(self._offset_index), len(self._time_index)
+        return self._bytes_since_entry, self.largest, self._last_timestamp_ms, *sizes
+
+    def back_to(self, mark: tuple[int, TimeIndexEntry, int, int, int]) -> None:
+        """Forget all batches since a mark was taken."""
+        self._bytes_since_entry, self.largest, self._last_timestamp_ms, index_bytes, time_index_bytes = mark
+        del self._offset_index[index_bytes:]
+        del self._time_index[time_index_bytes:]
+
+    def reopen(self) -> None:
+        """Go on as a broker that recovered the segment: it is sealed, and bytes are counted from here on."""
+        self.seal()
+        self._bytes_since_entry = 0
+
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.
 
@@ -259,6 +356,11 @@ class IndexBuilder:
         self._append_time_entry(position=0)
         return bytes(self._offset_index), bytes(self._time_index)
 
+    @property
+    def live(self) -> tuple[OffsetIndex, TimeIndex]:
+        """The entries so far, which grow with the segment; a last time entry comes only when it is sealed."""
+        return OffsetIndex(self._offset_index, self._base_offset), TimeIndex(self._time_index, self._base_offset)
+
     def _append_time_entry(self, position: int) -> None:
         timestamp_ms, offset = self.largest
         if timestamp_ms > self._last_timestamp_ms:
@@ -270,41 +372,3 @@ class IndexBuilder:
         if not 0 <= relative_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptBatch(self._path, position, f"offset {offset} in a segment of base {self._base_offset}")
         return relative_offset
-
-
-class StoredEntries(Sequence[AnyEntry]):
-    """Every entry of an index as it lies there, zeros and what cannot be, too; a torn last one is left out.
-
-    For who shows an index: ``parse_offset_index`` and ``parse_time_index`` are for who uses it. An entry is read when
-    it is asked for, since a preallocated index has a million zeros.
-    """
-
-    def __init__(self, data: bytes, layout: struct.Struct, entry: Callable[[int, int], AnyEntry]) -> None:
-        self._data, self._layout, self._entry = data, layout, entry
-
-    def __len__(self) -> int:
-        return len(self._data) // self._layout.size
-
-    @overload
-    def __getitem__(self, place: int) -> AnyEntry: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[AnyEntry]: ...
-
-    def __getitem__(self, place: int | slice) -> AnyEntry | Sequence[AnyEntry]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(place)
-        first, second = self._layout.unpack_from(self._data, place % len(self) * self._layout.size)
-        return self._entry(first, second)
-
-
-def stored_offset_entries(data: bytes, base_offset: int) -> StoredEntries[OffsetIndexEntry]:
-    """Return the entries of an ``.index`` as they lie there."""
-    return StoredEntries(data, _OFFSET_ENTRY, lambda relative, at: OffsetIndexEntry(base_offset + relative, at))
-
-
-def stored_time_entries(data: bytes, base_offset: int) -> StoredEntries[TimeIndexEntry]:
-    """Return the entries of a ``.timeindex`` as they lie there."""
-    return StoredEntries(data, _TIME_ENTRY, lambda time_ms, relative: TimeIndexEntry(time_ms, base_offset + relative))

@@ -47,6 +47,10 @@ class SteppingFileSystem(FileSystem):
         self.step(purpose)
         return SteppingFile(super().open_to_append(path, purpose), self, purpose)
 
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        self.step(purpose)
+        return SteppingFile(super().open_to_write(path, purpose), self, purpose)
+
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         self.step(purpose)
         super().rename(source, target, purpose)
@@ -87,6 +91,10 @@ class SteppingFile(NewFile):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.disk.step(self.purpose)
         super().write(data)
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        self.disk.step(self.purpose)
+        super().write_at(position, data)
 
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         self.disk.step(self.purpose)
@@ -181,6 +189,9 @@ class FullDisk(FileSystem):
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
         return _NarrowFile(super().open_to_append(path, purpose), self, purpose)
 
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        return _NarrowFile(super().open_to_write(path, purpose), self, purpose)
+
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         if len(target.name) > len(source.name):
             self.need_space(target, purpose)
@@ -204,6 +215,10 @@ class _NarrowFile(NewFile):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._disk.need_space(self.path, self._purpose)
         super().write(data)
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        self._disk.need_space(self.path, self._purpose)
+        super().write_at(position, data)
 
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         self._disk.need_space(self.path, self._purpose)

@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "storage/schemas": {"storage.schemas", "storage.errors"},
     "storage/metadata": {"storage.metadata", "storage.records", "storage.schemas", *FILES},
     "storage/log": {"storage.log", "storage.records", "storage.codecs", *FILES},
+    "storage/log/writing": {"storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
     "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
     "storage/__init__.py": {"storage"},
     "storage": FILES,

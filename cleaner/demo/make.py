@@ -19,6 +19,7 @@ from cleaner.demo.sample_topics import TOPICS, DemoTopic, Scene
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem, Purpose
 from storage.log import Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
 from storage.metadata.metadata_encode import encode_config, encode_feature_level, encode_partition, encode_topic
 from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
 from storage.names import (
@@ -114,7 +115,7 @@ def _make_topic(
 
 def _make_partition(place: _Place, topic: DemoTopic, name: TopicPartition, topic_id: str, random: Random) -> Log:
     """Make a partition with its records, and return its closed log."""
-    config = LogConfig(segment_bytes=topic.segment_bytes)
+    config = LogConfig(segment_bytes=topic.segment_bytes, timestamp_after_max_ms=NO_LIMIT_MS)
     scene = Scene(random, name.partition, place.now_ms)
     directory = place.directory / str(name)
     with Log.create(directory, config, place.fs, topic_id=topic_id, leader_epoch=_LEADER_EPOCH) as log:

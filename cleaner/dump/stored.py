@@ -97,7 +97,7 @@ class Stored:
         try:
             if isinstance(self.header, LegacyHeader):
                 batch = LegacyBatch(self.header, self.data, self.path, self.position)
-                for record, crc, is_valid in iter_messages(batch):
+                for record, crc, is_valid, _ in iter_messages(batch):
                     yield StoredRecord(record, Checksum(crc, is_valid))
             elif self.header.record_count:
                 payload = Batch(self.header, self.data, self.path, self.position).payload

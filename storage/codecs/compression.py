@@ -1,6 +1,7 @@
 """The codecs of record batches, framed as Kafka frames them.
 
-The codecs write what Kafka's producer and cleaner write at a codec's default level. They read what Kafka's own streams
+The codecs write what Kafka's producer and cleaner write at a codec's default level, and what its brokers write at
+another one. They read what Kafka's own streams
 accept, oddities included. Decompression is bounded: no codec ever holds more than the caller's limit plus one block,
 whatever sizes the data claims. The first batch that needs a codec imports its module, so that a run that only deletes
 loads none.
@@ -27,14 +28,15 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Compression, data: bytes | memoryview, message_version: int = 2) -> bytes:
-    """Compress the records of a batch at the codec's default level.
+def compress(codec: Compression, data: bytes | memoryview, message_version: int = 2, level: int | None = None) -> bytes:
+    """Compress the records of a batch.
 
     Args:
         codec: the codec; NONE gives ``data`` back.
         data: the records, serialized.
         message_version: magic of the batch: in version 0, Kafka computes the checksum in an lz4 frame's
             header wrongly.
+        level: as ``compression.gzip.level`` and its like say it; default: the codec's own. snappy has none.
 
     Raises:
         ValueError: zstd in a batch of version 0 or 1, which no reader would accept.
@@ -45,7 +47,7 @@ def compress(codec: Compression, data: bytes | memoryview, message_version: int 
         case Compression.GZIP:
             from storage.codecs import gzip_members  # noqa: PLC0415
 
-            return gzip_members.compress(data)
+            return gzip_members.compress(data, gzip_members.LEVEL if level is None else level)
         case Compression.SNAPPY:
             from storage.codecs import xerial  # noqa: PLC0415
 
@@ -53,13 +55,13 @@ def compress(codec: Compression, data: bytes | memoryview, message_version: int 
         case Compression.LZ4:
             from storage.codecs import lz4_frame  # noqa: PLC0415
 
-            return lz4_frame.compress(data, hashes_magic=message_version == 0)
+            return lz4_frame.compress(data, message_version == 0, lz4_frame.LEVEL if level is None else level)
         case Compression.ZSTD:
             if message_version < 2:
                 raise ValueError("zstd needs record batches of version 2")
             from storage.codecs import zstd_frame  # noqa: PLC0415
 
-            return zstd_frame.compress(data)
+            return zstd_frame.compress(data, zstd_frame.LEVEL if level is None else level)
 
 
 def decompress(codec: Compression, data: bytes | memoryview, limit_bytes: int, message_version: int = 2) -> bytes:

@@ -19,11 +19,12 @@ _TRAILER: Final = struct.Struct("<II")
 _WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 """The window bits that make zlib read and write a gzip header and trailer, and check both."""
 _BLOCK_BYTES: Final = 128 * 1024
+LEVEL: Final = zlib.Z_DEFAULT_COMPRESSION
 
 
-def compress(data: bytes | memoryview) -> bytes:
-    """Compress to one gzip member at zlib's default level."""
-    deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
+def compress(data: bytes | memoryview, level: int = LEVEL) -> bytes:
+    """Compress to one gzip member at a level of zlib."""
+    deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()
     return _HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import lz4.block
 
 from storage.errors import CorruptCompressedData
 
+LEVEL: Final = 9
 _MAGIC: Final = b"\x04\x22\x4d\x18"
 _FLAGS: Final = 0x60
 """Version 1, independent blocks; no checksums, no content size."""
@@ -50,13 +51,20 @@ class _Frame:
     has_content_checksum: bool
 
 
-def compress(data: bytes | memoryview, hashes_magic: bool = False) -> bytes:
-    """Compress to one frame of 64 KiB blocks. ``hashes_magic``: into its checksum, too, as message format 0 does."""
+def compress(data: bytes | memoryview, hashes_magic: bool = False, level: int = LEVEL) -> bytes:
+    """Compress to one frame of 64 KiB blocks.
+
+    Args:
+        data: what to compress.
+        hashes_magic: into the frame's checksum, too, as message format 0 does.
+        level: Kafka takes the fast compressor at its default, and the thorough one at any other.
+    """
+    mode: dict[str, Any] = {} if level == LEVEL else {"mode": "high_compression", "compression": level}
     checksum = _header_checksum(_MAGIC + _DESCRIPTOR if hashes_magic else _DESCRIPTOR)
     out = bytearray(_MAGIC + _DESCRIPTOR + bytes((checksum,)))
     for start in range(0, len(data), _BLOCK_BYTES):
         raw = data[start : start + _BLOCK_BYTES]
-        block = lz4.block.compress(raw, store_size=False)
+        block = lz4.block.compress(raw, store_size=False, **mode)
         if len(block) < len(raw):
             out += _UINT32.pack(len(block)) + block
         else:

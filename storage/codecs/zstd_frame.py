@@ -23,7 +23,7 @@ from zstandard import (
 
 from storage.errors import CorruptCompressedData
 
-_LEVEL: Final = 3
+LEVEL: Final = 3
 _SKIPPABLE_MAGIC_START: Final = 0x184D2A50
 _SKIPPABLE_MAGIC_STOP: Final = 0x184D2A60
 _MAGIC_BYTES: Final = 4
@@ -35,11 +35,11 @@ _LAST_BLOCK: Final = 1
 _RLE_BLOCK: Final = 1
 
 
-def compress(data: bytes | memoryview) -> bytes:
-    """Compress to one frame at level 3, without content size or checksum."""
+def compress(data: bytes | memoryview, level: int = LEVEL) -> bytes:
+    """Compress to one frame, without content size or checksum."""
     # Flushed before it is ended, and as a stream although all of it is here: Kafka does so, and gets the
     # parameters for an unknown size and an empty last block.
-    stream = ZstdCompressor(level=_LEVEL, write_content_size=False).compressobj()
+    stream = ZstdCompressor(level=level, write_content_size=False).compressobj()
     return stream.compress(data) + stream.flush(COMPRESSOBJ_FLUSH_BLOCK) + stream.flush()
 
 

@@ -1,26 +1,43 @@
-"""Log, LogConfig, Appended, Producer, SpecialTimestamp, TimestampOffset: one partition, opened."""
+"""One partition, opened: Log, LogConfig, and what its calls take and return."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.log.append import Appended, Producer
     from storage.log.config import LogConfig
+    from storage.log.fetching.fetch import Fetched
+    from storage.log.fetching.isolation import Isolation
+    from storage.log.fetching.timestamps import SpecialTimestamp, TimestampOffset
     from storage.log.log import Log
-    from storage.log.lookup import SpecialTimestamp, TimestampOffset
     from storage.log.read import AnyBatch
+    from storage.log.writing.append import Appended, Producer
+    from storage.log.writing.origin import AppendOrigin
 
-__all__ = ["AnyBatch", "Appended", "Log", "LogConfig", "Producer", "SpecialTimestamp", "TimestampOffset"]
+__all__ = [
+    "AnyBatch",
+    "AppendOrigin",
+    "Appended",
+    "Fetched",
+    "Isolation",
+    "Log",
+    "LogConfig",
+    "Producer",
+    "SpecialTimestamp",
+    "TimestampOffset",
+]
 
 
 _HOMES = {
     "AnyBatch": "storage.log.read",
-    "Appended": "storage.log.append",
+    "AppendOrigin": "storage.log.writing.origin",
+    "Appended": "storage.log.writing.append",
+    "Fetched": "storage.log.fetching.fetch",
+    "Isolation": "storage.log.fetching.isolation",
     "Log": "storage.log.log",
     "LogConfig": "storage.log.config",
-    "Producer": "storage.log.append",
-    "SpecialTimestamp": "storage.log.lookup",
-    "TimestampOffset": "storage.log.lookup",
+    "Producer": "storage.log.writing.append",
+    "SpecialTimestamp": "storage.log.fetching.timestamps",
+    "TimestampOffset": "storage.log.fetching.timestamps",
 }
 
 

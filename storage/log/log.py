@@ -6,7 +6,8 @@ rules, before the first change; until then it is read as if that had been done.
 Invariant:  nothing is appended behind a tail that was found, and it is never cut off; a failed append leaves
             the log as it was before.
 Durable:    on ``flush``, ``roll`` and ``close``, not on ``append``, as in Kafka.
-Assumes:    whoever changes a log holds the ``.lock`` of its log dir.
+Assumes:    whoever changes a log holds the ``.lock`` of its log dir. Threads of one process may share a ``Log``: every
+            call that reads or changes what appends change holds its lock.
 
 Source: Kafka UnifiedLog, LocalLog, LogSegment.
 """
@@ -15,29 +16,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
-from storage.log import recovery
+from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.active import ActiveSegment
-from storage.log.append import Appended, Producer, arrival_of, build_batch, check_batches, stamp
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
-from storage.log.end import SegmentEnd, find_end
-from storage.log.leader_epochs import LeaderEpochs
+from storage.log.errors import RecordBatchTooLarge
+from storage.log.fetching.fetch import Fetch, Fetched, ensure_not_below_start, fetch
+from storage.log.fetching.isolation import Isolation
+from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
 from storage.log.listing import Listing, list_partition
-from storage.log.lookup import Bounds, TimestampOffset, lookup_timestamp
+from storage.log.loading.changed_log import ChangedLog
 from storage.log.producer_state import ProducerState
-from storage.log.producers import load_producer_state
-from storage.log.read import AnyBatch, largest_timestamp, read_batches
-from storage.log.roll import create_segment, must_roll, write_snapshot
-from storage.records import Batch, Record
-from storage.segment import Segment
-from storage.txn_index import AbortedTxn
+from storage.log.read import AnyBatch, read_batches
+from storage.log.roll import Arrival, must_roll
+from storage.log.writing.admission import Admission
+from storage.log.writing.append import Appended, Producer, build_batch
+from storage.log.writing.batches import Admitted
+from storage.log.writing.locked import locked
+from storage.log.writing.origin import AppendOrigin
+from storage.log.writing.producer_checks import ProducerChanges
+from storage.log.writing.validation import Stamp
+from storage.records import Record
+
+_ANY_EPOCH: Final = (1 << 31) - 1
 
 
-class Log:
+class Log(ChangedLog):
     """One partition directory; its records can be read from ``log_start_offset`` to below ``log_end_offset``.
 
     ``torn_bytes`` is how many bytes at its end, as opened, are no batch.
@@ -46,21 +54,9 @@ class Log:
     def __init__(
         self, directory: Path, config: LogConfig, fs: FileSystem, listing: Listing, log_start_offset: int
     ) -> None:
-        self.directory = directory
-        self.config = config
-        self._fs = fs
-        self._recovery = recovery.plan_recovery(listing)
-        self._segments = list(self._recovery.listing.segments)
-        self._snapshot_offset = max((s.name.base_offset for s in self._recovery.listing.snapshots), default=0)
-        first_offset = self._segments[0].base_offset if self._segments else 0
-        self.log_start_offset = max(first_offset, log_start_offset)
-        end = SegmentEnd(self.log_start_offset, 0)
-        if self._segments:
-            end = find_end(self._segments[-1], trust_index=True)
-        self.log_end_offset, self.torn_bytes = end.next_offset, end.torn_bytes
-        self._active: ActiveSegment | None = None
-        self._producers: ProducerState | None = None
-        self._epochs = LeaderEpochs(fs, directory)
+        super().__init__(directory, config, fs, listing, log_start_offset)
+        self._admission = Admission(directory, config)
+        self._unexpired: tuple[int, ProducerState] | None = None
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, fs: FileSystem, *, log_start_offset: int | None = None) -> Self:
@@ -100,42 +96,62 @@ class Log:
     def __exit__(self, *_raised: object) -> None:
         self.close()
 
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """Ascending; the last one is the active segment."""
-        if self._active is None:
-            return tuple(self._segments)
-        return (*self._segments[:-1], self._active.segment())
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all ``.log`` files: what ``retention.bytes`` counts."""
-        return sum(segment.size_bytes for segment in self.segments)
-
-    def append(self, data: bytes, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
-        """Append encoded v2 batches at the log end, in a new segment where one is due.
+    @locked
+    def append(
+        self,
+        data: bytes | memoryview,
+        *,
+        now_ms: int,
+        leader_epoch: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Appended:
+        """Append what a leader of Kafka would append, at the log end, in a new segment where one is due.
 
         Args:
-            data: whole batches; their offsets and leader epochs are set here.
+            data: one batch of version 2, numbered from 0, or batches of older versions, which become one of version
+                2; what is cut short at the end counts as not there. Offsets, leader epoch, timestamp type and codec
+                are set here.
             now_ms: epoch ms.
             leader_epoch: default: the newest one of ``leader-epoch-checkpoint``.
+            origin: who hands it in. Only a coordinator may write markers.
 
+        Returns: where it lies. Without one whole batch: offsets -1, and nothing was written.
         Raises:
-            BatchTooLarge, CorruptBatch: as ``check_batches``; nothing was written.
+            CorruptBatch, BatchTooLarge, LogRefusal: what Kafka answers, by ``kafka_name``; nothing was written. A new
+                segment and a new leader epoch may have begun, as in Kafka.
             TornTail: bytes that are no batch lie at the log end; nothing was written.
-            ValueError: a leader epoch below the newest; nothing was written.
             OutOfSpace: the log is as it was before.
         """
-        epoch = self._epochs.to_write(leader_epoch)
-        batches = stamp(check_batches(data, self.directory, self.config), self.log_end_offset, epoch)
         active = self._activated(now_ms)
-        has_rolled = must_roll(active.facts(), arrival_of(batches), self.config, now_ms)
-        if has_rolled:
-            self.roll(now_ms)
-        self._epochs.assign(epoch, self.log_end_offset)
-        self._write(self._activated(now_ms), batches, now_ms)
-        return Appended(batches[0].base_offset, batches[-1].last_offset, has_rolled)
+        stamp = Stamp(self.log_end_offset, self._epochs.to_write(leader_epoch), now_ms)
+        admitted = self._admission.admit(data, origin, stamp)
+        if admitted is None:
+            return Appended(-1, -1, has_rolled=False)
+        return self._take(active, admitted, now_ms, origin)
 
+    @locked
+    def append_as_follower(self, data: bytes | memoryview, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
+        """Append what a follower of Kafka would append: batches as a leader has them, offsets and epochs kept.
+
+        Args:
+            data: batches of any version, whose offsets rise; what is cut short at the end counts as not there.
+            now_ms: epoch ms.
+            leader_epoch: of the leader that sent them: batches of later epochs are left out. Default: none is.
+
+        Returns: where they lie. Without one batch to write: offsets -1.
+        Raises:
+            UnexpectedAppendOffset: they begin below the log end. OffsetsOutOfOrder, CorruptBatch, LogRefusal: as Kafka;
+                nothing was written. TornTail, OutOfSpace: as of ``append``.
+        """
+        active = self._activated(now_ms)
+        epoch = _ANY_EPOCH if leader_epoch is None else leader_epoch
+        stamp = Stamp(self.log_end_offset, epoch, now_ms)
+        admitted = self._admission.admit_as_follower(data, stamp)
+        if admitted is None:
+            return Appended(-1, -1, has_rolled=False)
+        return self._take(active, admitted, now_ms, AppendOrigin.REPLICATION)
+
+    @locked
     def append_records(
         self,
         records: Sequence[Record],
@@ -144,54 +160,12 @@ class Log:
         leader_epoch: int | None = None,
         compression: Compression = Compression.NONE,
         producer: Producer | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Appended:
-        """Append records as one batch; their offsets are set here. Arguments and errors as of ``append``."""
+        """Append records as one batch; without a timestamp, they get ``now_ms``. Rest as of ``append``."""
         return self.append(
-            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch
+            build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )
-
-    def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
-        """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
-
-        An active segment without records that begins there already is the new one; Kafka would replace it by
-        its like. Retention calls this where every segment goes.
-
-        Returns: the new active segment, empty.
-        Raises: TornTail, OutOfSpace (the old segment stays the active one), UnsafeOwner.
-        """
-        base_offset = max(self.log_end_offset, at_offset or 0)
-        active = self._activated(now_ms)
-        if active.base_offset == base_offset:
-            return active.segment()
-        active.flush()
-        self._take_snapshot(base_offset, now_ms)
-        created = create_segment(self._fs, self.directory, base_offset)
-        active.close()
-        self._segments[-1:] = [active.segment(), created]
-        self.log_end_offset, self._active = base_offset, None
-        self._activated(now_ms)
-        return created
-
-    def flush(self) -> None:
-        """Make what was appended last. Raises: OutOfSpace."""
-        if self._active:
-            self._active.flush()
-
-    def close(self) -> None:
-        """Leave the log as a broker's clean stop does: flushed, indexes exact, a producer snapshot.
-
-        A log that was only read is left as it was; calling it again does nothing. Raises: OutOfSpace.
-        """
-        if self._active is None:
-            return
-        active = self._active
-        try:
-            active.flush()
-            self._take_snapshot(self.log_end_offset, active.opened_ms)
-        finally:
-            active.close()
-            self._segments[-1] = active.segment()
-            self._active = None
 
     def read(self, start_offset: int | None = None, *, end_offset: int | None = None) -> Iterator[AnyBatch]:
         """Read whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
@@ -214,69 +188,96 @@ class Log:
             if not batch.header.is_control:
                 yield from (record for record in batch.records() if start <= record.offset < end)
 
+    @property
+    @locked
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is over, at most the high watermark.
+
+        Raises: CorruptBatch, UnreadableFile.
+        """
+        stable = self._bounds.last_stable(self._view(), self._transactions())
+        return stable.offset if stable else self._bounds.high_watermark
+
+    @locked
+    def fetch(
+        self,
+        start_offset: int,
+        bytes_max: int,
+        isolation: Isolation = Isolation.LOG_END,
+        *,
+        min_one_message: bool = True,
+    ) -> Fetched:
+        """Read the bytes of batches from the one with ``start_offset`` on, of one segment.
+
+        Args:
+            start_offset: from the log start to the log end.
+            bytes_max: of the data; its last batch may be cut off.
+            isolation: how far the fetch may read.
+            min_one_message: whether the first batch comes whole even if it is larger.
+
+        Raises: OffsetOutOfRange, CorruptBatch, CorruptIndex (of transactions), UnreadableFile.
+        """
+        view, is_committed = self._view(), isolation is Isolation.TXN_COMMITTED
+        ensure_not_below_start(view, start_offset)
+        upper = self._bounds.locate(view) if isolation is not Isolation.LOG_END else None
+        if is_committed:
+            upper = self._bounds.last_stable(view, self._transactions()) or upper
+        return fetch(view, Fetch(start_offset, bytes_max, min_one_message, with_aborted=is_committed), upper)
+
+    @locked
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record at or behind a timestamp, or a ``SpecialTimestamp``; None if there is none.
 
-        Raises: CorruptBatch, CorruptIndex (a sealed segment's), UnreadableFile.
+        Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
-        bounds = Bounds(self.log_start_offset, self.log_end_offset)
-        return lookup_timestamp(self._with_largest(), bounds, timestamp_ms)
+        self._timed.update(segment.base_offset for segment in self._segments)
+        return lookup_timestamp(self._view(), timestamp_ms)
 
-    def producer_state(self, now_ms: int) -> ProducerState:
-        """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
-        if self._producers is None:
-            self._producers = load_producer_state(
-                self._recovery.listing.snapshots,
-                self.segments,
-                self.log_start_offset,
-                self.log_end_offset,
-                now_ms,
-                self.config.producer_id_expiration_ms,
-            )
-        return self._producers
+    def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
+        """Write what was admitted, unless the log has it already: what producers refuse must not reach the disk.
 
-    def _write(self, active: ActiveSegment, batches: Sequence[Batch], now_ms: int) -> None:
-        """Apply batches to the producers, then write them: what the producers refuse must not reach the disk."""
-        try:
-            aborted = self._apply(batches, now_ms)
-            active.append(batches, aborted)
-        except BaseException:
-            self._producers = None  # it may be ahead of the log now; the log tells it again
-            raise
-        self.log_end_offset = batches[-1].header.next_offset
-
-    def _apply(self, batches: Sequence[Batch], now_ms: int) -> list[AbortedTxn]:
-        producers = self.producer_state(now_ms)
-        return [aborted for batch in batches if (aborted := producers.apply(batch)) is not None]
-
-    def _activated(self, now_ms: int) -> ActiveSegment:
-        """Open the active segment for appending; the first change of the log begins here."""
-        if self._active is None:
-            self._finish_recovery()
-            if not self._segments:
-                self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config.index_interval_bytes, now_ms)
-        return self._active
-
-    def _finish_recovery(self) -> None:
-        if self._recovery.is_needed:
-            recovery.recover(self._fs, self._recovery, self.directory)
-            self._recovery = recovery.plan_recovery(list_partition(self.directory))
-            self._segments = list(self._recovery.listing.segments)
-
-    def _take_snapshot(self, offset: int, now_ms: int) -> None:
-        """Write a producer snapshot if the log grew since the newest one.
-
-        Source: Kafka ProducerStateManager.takeSnapshot.
+        Source: Kafka UnifiedLog.append.
         """
-        if offset > self._snapshot_offset:
-            write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
-            self._snapshot_offset = offset
+        batches = admitted.batches
+        stated = (admitted.first_offset, *(batch.base_offset for batch in batches[:1]), self.log_end_offset)
+        first_offset = next(offset for offset in stated if offset is not None)
+        for batch in batches:
+            if batch.is_legacy:
+                self._epochs.forget()
+            elif batch.base_offset is not None:
+                self._epochs.assign(batch.leader_epoch, batch.base_offset)
+        size_bytes = len(admitted.data)
+        if size_bytes > self.config.segment_bytes:
+            raise RecordBatchTooLarge(self.directory, size_bytes, "segment.bytes", self.config.segment_bytes)
+        arrival = Arrival(size_bytes, admitted.max_timestamp_ms, admitted.last_offset)
+        has_rolled = must_roll(active.facts(), arrival, self.config, now_ms)
+        if has_rolled:
+            begins_somewhere = batches and batches[0].base_offset is None
+            self.roll(now_ms, admitted.last_offset - RELATIVE_OFFSET_MAX if begins_somewhere else first_offset)
+            active = self._activated(now_ms)
+        changes = ProducerChanges(self.producer_state(now_ms), self.directory, origin)
+        for batch in batches:
+            if batch.producer_id >= 0:
+                duplicate = changes.duplicate_of(batch)
+                if duplicate is not None:
+                    return Appended.as_duplicate(duplicate, has_rolled)
+                changes.take(batch)
+        active.append(admitted.data, batches, changes.aborted())
+        self.log_end_offset = admitted.last_offset + 1
+        changes.commit()
+        self._bounds.release()
+        self._flush_if_due(now_ms)
+        return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
 
-    def _with_largest(self) -> Iterator[tuple[Segment, int]]:
-        """Yield each segment and its largest record timestamp, which the index of the active one may not say."""
-        segments = self.segments
-        for segment in segments[:-1]:
-            yield segment, segment.newest_record_ms()
-        for segment in segments[-1:]:
-            yield segment, self._active.largest_timestamp_ms if self._active else largest_timestamp(segment)
+    @locked
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget the producers that were silent for ``producer.id.expiration.ms``, as a broker does now and then."""
+        self.producer_state(now_ms).expire(now_ms, self.config.producer_id_expiration_ms)
+
+    def _transactions(self) -> ProducerState:
+        """Return the producers, none of whom is forgotten: that takes a clock, and open transactions never expire."""
+        if self._producers is not None:
+            return self._producers
+        if self._unexpired is None or self._unexpired[0] != self.log_end_offset:
+            self._unexpired = self.log_end_offset, self._load_producers(0)
+        return self._unexpired[1]

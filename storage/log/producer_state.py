@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, CorruptBatch
+from storage.log.loading.hash_order import HashOrder
 from storage.records import (
     Batch,
     BatchHeader,
@@ -144,6 +145,7 @@ class ProducerState:
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self.producers = {entry.producer_id: entry for entry in entries}
         """The producers by id."""
+        self._order = HashOrder()
         self._completed: list[tuple[int, int]] = []
         """The first offset and the marker's offset of each transaction that ended."""
 
@@ -208,23 +210,44 @@ class ProducerState:
 
         The last stable offset is the lower one of this (None: there is none) and the high watermark.
         """
-        starts = [start for _, start in self._open_txns()]
+        starts = [start for _, start in self.open_txns()]
         starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Forget the transactions that ended below the high watermark: they hold nothing back any more."""
+        self._completed = [one for one in self._completed if one[1] >= high_watermark]
+
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
+        self._order.grow(self.producers)
         kept = {id_: one for id_, one in self.producers.items() if not one.is_expired(now_ms, expiration_ms)}
         self.producers = kept
 
     def to_snapshot_bytes(self) -> bytes:
-        """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken."""
-        return format_snapshot(self.producers.values())
+        """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken, in Kafka's order."""
+        return format_snapshot([self.producers[producer_id] for producer_id in self._order.ordered(self.producers)])
+
+    def clear(self) -> None:
+        """Forget all producers and transactions."""
+        self._order.grow(self.producers)
+        self.producers.clear()
+        self._completed.clear()
+
+    def take_order_of(self, other: ProducerState) -> None:
+        """Go on in the place of a state that was emptied: it leaves its order behind."""
+        other._order.grow(other.producers)
+        self._order = other._order
 
     def _producer(self, producer_id: int) -> ProducerEntry:
         return self.producers.setdefault(producer_id, ProducerEntry(producer_id))
 
-    def _open_txns(self) -> list[tuple[int, int]]:
+    def complete(self, first_offset: int, marker_offset: int) -> None:
+        """Note a transaction that ended."""
+        self._completed.append((first_offset, marker_offset))
+
+    def open_txns(self) -> list[tuple[int, int]]:
+        """Return the producers with a transaction open, and where it begins."""
         return [
             (id_, one.open_txn_first_offset)
             for id_, one in self.producers.items()
@@ -251,8 +274,8 @@ class ProducerState:
         entry.last_timestamp_ms = marker.timestamp_ms
         if first_offset is None:
             return None
-        self._completed.append((first_offset, header.base_offset))
+        self.complete(first_offset, header.base_offset)
         if not marker.is_abort:
             return None
-        stable_offset = min((start for _, start in self._open_txns()), default=header.base_offset + 1)
+        stable_offset = min((start for _, start in self.open_txns()), default=header.base_offset + 1)
         return AbortedTxn(entry.producer_id, first_offset, header.base_offset, stable_offset)

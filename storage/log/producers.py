@@ -31,7 +31,7 @@ def load_producer_state(
     Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
     """
     usable = [s for s in snapshots if log_start_offset < s.name.base_offset <= log_end_offset]
-    state, start_offset = _newest_valid(usable) or (ProducerState(), log_start_offset)
+    state, start_offset = _newest_valid(usable, now_ms, expiration_ms) or (ProducerState(), log_start_offset)
     for place, segment in enumerate(segments):
         is_last = place + 1 == len(segments)
         if is_last or segments[place + 1].base_offset > start_offset:
@@ -41,7 +41,9 @@ def load_producer_state(
     return state
 
 
-def _newest_valid(snapshots: Sequence[SegmentFile]) -> tuple[ProducerState, int] | None:
+def _newest_valid(
+    snapshots: Sequence[SegmentFile], now_ms: int, expiration_ms: int
+) -> tuple[ProducerState, int] | None:
     """Read the newest snapshot that is whole. If one is damaged, the replay is longer, as a broker's is."""
     for snapshot in reversed(snapshots):
         try:
@@ -51,5 +53,6 @@ def _newest_valid(snapshots: Sequence[SegmentFile]) -> tuple[ProducerState, int]
             entries = parse_snapshot(data, snapshot.path)
         except CorruptSnapshot:
             continue
-        return ProducerState(entries), snapshot.name.base_offset
+        living = [entry for entry in entries if not entry.is_expired(now_ms, expiration_ms)]
+        return ProducerState(living), snapshot.name.base_offset
     return None

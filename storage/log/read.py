@@ -15,10 +15,12 @@ from contextlib import suppress
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import (
     OffsetIndexEntry,
-    floor_by_offset,
+    TimeIndexEntry,
     last_offset_index_entry,
     parse_offset_index,
+    parse_time_index,
 )
+from storage.log.search.probe import probing
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.records import Batch, LegacyBatch, PositionedHeader, iter_headers, read_batch
@@ -58,14 +60,6 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
             yield batch
             if found.header.next_offset >= end_offset:
                 return
-
-
-def largest_timestamp(segment: Segment) -> int:
-    """Return the largest record timestamp by the time index and the batches behind the last indexed one; -1 for none.
-
-    Raises: CorruptIndex, UnreadableFile.
-    """
-    return max(segment.newest_record_ms(), largest_unindexed_timestamp(segment))
 
 
 def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> int:
@@ -123,12 +117,14 @@ def position_of(descriptor: int, segment: Segment, offset: int) -> int:
 def _floor_entry(segment: Segment, offset: int) -> OffsetIndexEntry | None:
     if offset <= segment.base_offset:
         return None
-    return floor_by_offset(offset_entries(segment), offset)
+    with probing(segment, FileKind.INDEX) as probe:
+        found = probe.floor(offset) if probe is not None else None
+    return OffsetIndexEntry(found.key, found.value) if found and found.key <= offset else None
 
 
 def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:
     """Return the position of an index entry if its batch starts there, else 0."""
-    if entry is None:
+    if entry is None or entry.position < 0:
         return 0
     try:
         found: PositionedHeader | None = next(iter_headers(descriptor, segment.log.path, entry.position), None)
@@ -141,4 +137,11 @@ def offset_entries(segment: Segment) -> list[OffsetIndexEntry]:
     """Read the entries of the ``.index``; none if it is absent or damaged. Raises: UnreadableFile."""
     with suppress(CorruptIndex):
         return parse_offset_index(companion_bytes(segment, FileKind.INDEX), segment.base_offset, segment.log.path)
+    return []
+
+
+def time_entries(segment: Segment) -> list[TimeIndexEntry]:
+    """Read the entries of the ``.timeindex``; none if it is absent or damaged. Raises: UnreadableFile."""
+    with suppress(CorruptIndex):
+        return parse_time_index(companion_bytes(segment, FileKind.TIME_INDEX), segment.base_offset, segment.log.path)
     return []

@@ -8,6 +8,7 @@ Invariant:  a segment exists once its ``.log`` does, then it is whole; index fil
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,6 +34,8 @@ class ActiveFacts(NamedTuple):
     """When this process opened the segment: Kafka does not store more."""
     index_bytes: int
     time_index_bytes: int
+    jitter_ms: int = 0
+    """What this segment takes off ``segment.ms``."""
 
 
 class Arrival(NamedTuple):
@@ -50,9 +53,7 @@ def must_roll(active: ActiveFacts, arrival: Arrival, config: LogConfig, now_ms: 
     """
     return (
         active.size_bytes > config.segment_bytes - arrival.size_bytes
-        or (
-            active.size_bytes > 0 and _waited_ms(active, arrival, now_ms) > config.segment_ms - config.segment_jitter_ms
-        )
+        or (active.size_bytes > 0 and _waited_ms(active, arrival, now_ms) > config.segment_ms - active.jitter_ms)
         or _is_full(active, config)
         or not 0 <= arrival.last_offset - active.base_offset <= RELATIVE_OFFSET_MAX
     )
@@ -74,10 +75,23 @@ def _is_full(active: ActiveFacts, config: LogConfig) -> bool:
     return active.index_bytes // 8 >= index_slots or active.time_index_bytes // 12 >= time_index_slots - 1
 
 
-def create_segment(fs: FileSystem, directory: Path, base_offset: int) -> Segment:
+def create_segment(
+    fs: FileSystem,
+    directory: Path,
+    base_offset: int,
+    kinds: Sequence[FileKind] = _CREATED_KINDS,
+    preallocated_bytes: int = 0,
+) -> Segment:
     """Create an empty segment that lasts, its files owned like the directory.
 
     Index files of that base without a ``.log`` are removed first, as Kafka's roll does.
+
+    Args:
+        fs: the disk.
+        directory: of the partition.
+        base_offset: of the segment.
+        kinds: the files to make; the ``.log`` last.
+        preallocated_bytes: the length that the ``.log`` gets at once, all zeros.
 
     Raises: FileExistsError where there is a ``.log``; OutOfSpace, UnsafeOwner: nothing new is left then.
     """
@@ -87,11 +101,13 @@ def create_segment(fs: FileSystem, directory: Path, base_offset: int) -> Segment
     for kind in SEGMENT_KINDS:
         fs.unlink(directory / segment_file_name(base_offset, kind), Purpose.ROLL)
     try:
-        for kind in _CREATED_KINDS:
+        for kind in kinds:
             with fs.create(directory / segment_file_name(base_offset, kind), directory, Purpose.ROLL) as file:
+                if kind is FileKind.LOG:
+                    file.extend_to(preallocated_bytes)
                 file.fsync()
     except OutOfSpace:
-        for kind in _CREATED_KINDS:
+        for kind in kinds:
             fs.unlink(directory / segment_file_name(base_offset, kind), Purpose.ROLL)
         raise
     fs.fsync_dir(directory, Purpose.ROLL)

@@ -43,6 +43,11 @@ class Kernel(Generated):
             self._entry = Entry(library.entry(self.symbol), self.signature)
         return self._entry(*arguments)
 
+    def bound(self, *arrays: Any) -> Callable[[], int]:
+        """Return the call of an entry point with these arrays: ``Entry.bound``."""
+        assert self.signature
+        return Entry(library.entry(self.symbol), self.signature).bound(*arrays)
+
     def generator(self) -> Any:
         """Return the numba function of this kernel, which holds those of all kernels that it calls."""
         if self._jitted is None:

@@ -41,6 +41,7 @@ def encode_batch(
     base_offset: int | None = None,
     last_offset: int | None = None,
     compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
     log_append_time_ms: int | None = None,
     delete_horizon_ms: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
@@ -57,7 +58,8 @@ def encode_batch(
             its base.
         base_offset: default: the first record's.
         last_offset: default: the last record's.
-        compression: codec, at its default level.
+        compression: codec.
+        compression_level: of the codec; default: its own.
         log_append_time_ms: makes the batch LogAppendTime with this time, epoch ms; default: CreateTime.
         delete_horizon_ms: stamps this horizon, epoch ms.
         producer_id: -1 for none.
@@ -79,7 +81,7 @@ def encode_batch(
         | (ATTRIBUTE_CONTROL if is_control else 0)
         | (ATTRIBUTE_DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
-    payload = compress(compression, _encode_records(records, base_offset, base_timestamp_ms))
+    payload = compress(compression, _encode_records(records, base_offset, base_timestamp_ms), level=compression_level)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=V2_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),

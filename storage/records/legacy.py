@@ -188,21 +188,27 @@ def _parse_field(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[start : start + length]), start + length
 
 
-def iter_messages(batch: LegacyBatch) -> Iterator[tuple[Record, int, bool]]:
-    """Read the messages with the CRC-32 that each states, and whether it agrees.
+class LegacyMessage(NamedTuple):
+    """A message with the CRC-32 that it states, whether it agrees, and its version."""
 
-    Raises: InvalidRecord, CorruptCompressedData.
-    """
+    record: Record
+    crc: int
+    has_valid_crc: bool
+    magic: int
+
+
+def iter_messages(batch: LegacyBatch) -> Iterator[LegacyMessage]:
+    """Read the messages of a batch. Raises: InvalidRecord, CorruptCompressedData."""
     header, message = batch.header, _parse_message(batch.data, batch.header)
     if header.compression is Compression.NONE:
-        yield message, header.crc, batch.is_valid_crc()
+        yield LegacyMessage(message, header.crc, batch.is_valid_crc(), header.magic)
         return
     data = _decompressed(message, header, DECOMPRESSED_BYTES_MAX)
     position = 0
     for record in _records_of(data, header):
-        _, length, crc, _, _ = PREFIX.unpack_from(data, position)
+        _, length, crc, magic, _ = PREFIX.unpack_from(data, position)
         after = position + LOG_OVERHEAD_BYTES + length
-        yield record, crc, zlib.crc32(data[position + MAGIC_POSITION : after]) == crc
+        yield LegacyMessage(record, crc, zlib.crc32(data[position + MAGIC_POSITION : after]) == crc, magic)
         position = after
 
 

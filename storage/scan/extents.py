@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.indexes import OffsetIndexEntry
-from storage.log.lookup import time_entries
-from storage.log.read import checked_position, companion_bytes, offset_entries, position_of
+from storage.log.read import checked_position, companion_bytes, offset_entries, position_of, time_entries
 from storage.names import FileKind, TopicPartition
 from storage.records import iter_headers, read_batch
 from storage.scan.partitions import OffsetRange

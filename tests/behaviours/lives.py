@@ -18,13 +18,14 @@ from policies.compaction import CompactionRound, grouped
 from policies.facts import PartitionFacts
 from policies.plan import Compaction
 from storage.filesystem import FileSystem
-from storage.log import Log, LogConfig
-from storage.log.append import Producer
+from storage.log import AppendOrigin, Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
 from storage.log.create import create_partition
 from storage.log.listing import list_partition
 from storage.log.producer_state import BatchMetadata, ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch
+from storage.log.writing.append import Producer
 from storage.log_dir import LogDir
 from storage.records import ControlType, Record, encode_control_batch
 from storage.txn_index import AbortedTxn, parse_txn_index
@@ -35,6 +36,10 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
 MAP_BYTES: Final = (1 << 20) + 24
 """Kafka's configuration takes no smaller offset map."""
 AMPLE: Final = {"segment.bytes": "1048576"}
+
+
+ANY_TIME = LogConfig(timestamp_after_max_ms=NO_LIMIT_MS)
+"""A log that takes records from the future, too."""
 
 
 @dataclass
@@ -67,13 +72,19 @@ class Life:
         self.path = self.log_dir / "orders-0"
         if not self.path.exists():
             create_partition(FS, self.path, TOPIC_ID, leader_epoch=0)
-        self.log = Log.open(self.path, LogConfig(), FS)
+        self.log = Log.open(self.path, ANY_TIME, FS)
         self.layers = configured(*self.set_options, orders={**COMPACT, **self.config})
 
-    def put(self, *keys: object, by: Writer | None = None, at_ms: int = NOW_MS) -> Self:
+    def put(
+        self,
+        *keys: object,
+        by: Writer | None = None,
+        at_ms: int = NOW_MS,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Self:
         """One batch, a record a key."""
         start = self.log.log_end_offset
-        return self._append([(key, str(start + place)) for place, key in enumerate(keys)], by, at_ms)
+        return self._append([(key, str(start + place)) for place, key in enumerate(keys)], by, at_ms, origin)
 
     def delete(self, *keys: object, at_ms: int = NOW_MS) -> Self:
         """One batch, a tombstone a key."""
@@ -119,7 +130,7 @@ class Life:
     def reopen(self) -> Self:
         """Read the log anew, as it lies on disk."""
         self.log.close()
-        self.log = Log.open(self.path, LogConfig(), FS)
+        self.log = Log.open(self.path, ANY_TIME, FS)
         return self
 
     def without_snapshots(self) -> ProducerState:
@@ -161,13 +172,19 @@ class Life:
         """Of the segments."""
         return [segment.base_offset for segment in self.log.segments]
 
-    def _append(self, pairs: list[tuple[object, str | None]], by: Writer | None, at_ms: int) -> Self:
+    def _append(
+        self,
+        pairs: list[tuple[object, str | None]],
+        by: Writer | None,
+        at_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Self:
         records = [
             Record(0, at_ms, None if key is None else _bytes(key), None if value is None else value.encode())
             for key, value in pairs
         ]
         producer = Producer(by.id, 0, by.next_sequence, by.is_transactional) if by else None
-        self.log.append_records(records, now_ms=NOW_MS, producer=producer)
+        self.log.append_records(records, now_ms=NOW_MS, producer=producer, origin=origin)
         if by:
             by.next_sequence += len(records)
         return self
@@ -176,7 +193,7 @@ class Life:
         marker = encode_control_batch(
             kind, offset=0, timestamp_ms=NOW_MS, producer_id=writer.id, producer_epoch=0, coordinator_epoch=0
         )
-        self.log.append(marker, now_ms=NOW_MS)
+        self.log.append(marker, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
         return self
 
     def _records(self, wanted: Callable[[AnyBatch], bool]) -> Iterator[Record]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage.errors import CorruptBatch
+from storage.filesystem import FileSystem
+from storage.log import Log, LogConfig
+from storage.log.config import TimestampType
 from storage.records import Record, encode_batch
 from storage.records.control import ControlType, format_control_key
 from tests.behaviours.lives import AMPLE, Life, Writer, small_map
@@ -238,7 +241,10 @@ def test_impossible_batch_is_corrupt(life, damage, cause):
 def test_log_append_time_stays_on_a_rebuilt_batch(life):
     # MemoryRecordsTest.testFilterToPreservesLogAppendTime
     records = [Record(place, NOW_MS + place, key, b"v") for place, key in enumerate((b"a", b"b", b"c"))]
-    life.log.append(encode_batch(records, log_append_time_ms=NOW_MS + 50), now_ms=NOW_MS)
+    of_the_log = LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME)
+    with Log.open(life.path, of_the_log, FileSystem()) as log:
+        log.append(encode_batch(records), now_ms=NOW_MS + 50)
+    life.reopen()
     life.put("c").roll()
     life.round()
     batch = life.batches()[0]

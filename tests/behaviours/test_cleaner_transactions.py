@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage.log import AppendOrigin
 from storage.txn_index import AbortedTxn
 from tests.behaviours.lives import Life, Writer, small_map
 from tests.partition_dirs import DAY_MS, NOW_MS
@@ -167,7 +168,7 @@ def test_of_a_producer_that_starts_over_at_sequence_0_the_latest_empty_batch_alo
     # testEmptyBatchRemovalWithSequenceReuse
     for key in (1, 2):
         writer = Writer(1)
-        life.put(key, by=writer).commit(writer).roll()
+        life.put(key, by=writer, origin=AppendOrigin.REPLICATION).commit(writer).roll()
     life.put(1).put(2).roll()
     life.round()
     assert (life.offsets(), life.batch_ends()) == ([1, 3, 4, 5], [1, 2, 3, 4, 5])

@@ -16,8 +16,8 @@ from typing import Final
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
-from storage.log import Log, LogConfig
-from storage.log.append import Producer
+from storage.log import AppendOrigin, Log, LogConfig
+from storage.log.writing.append import Producer
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -83,7 +83,7 @@ class Writing:
         marker = encode_control_batch(
             kind, offset=0, timestamp_ms=at_ms, producer_id=by, producer_epoch=0, coordinator_epoch=0
         )
-        self.log.append(marker, now_ms=at_ms)
+        self.log.append(marker, now_ms=at_ms, origin=AppendOrigin.COORDINATOR)
 
     def roll(self) -> None:
         """A new segment, in a new leader epoch."""

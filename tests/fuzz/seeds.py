@@ -14,8 +14,8 @@ from cleaner.engine.journal import Journal
 from storage.checkpoints import HoldId, format_hold_ids, format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
-from storage.log import Log, LogConfig
-from storage.log.append import Producer
+from storage.log import AppendOrigin, Log, LogConfig
+from storage.log.writing.append import Producer
 from storage.metadata.metadata_encode import encode_config, encode_feature_level, encode_topic
 from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
 from storage.names import (
@@ -92,7 +92,7 @@ def _write_transactions(path: Path, random: Random) -> None:
             is_full = place % 6 == 5 and place < 18
             ending = begun.copy() if place == 19 else {producer_id} if random.random() < 0.5 and not is_full else set()
             for ending_id in sorted(ending):
-                log.append(_marker(random.choice(_ENDS), ending_id), now_ms=NOW_MS)
+                log.append(_marker(random.choice(_ENDS), ending_id), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
             begun -= ending
             if is_full:
                 log.roll(NOW_MS)

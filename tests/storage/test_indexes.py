@@ -1,6 +1,7 @@
 """Offset and time indexes: parsing, zero tails, lookups, and the rule by which entries are made."""
 
 import struct
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ import pytest
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 from storage.indexes import (
     IndexBuilder,
+    OffsetIndex,
     OffsetIndexEntry,
+    TimeIndex,
     TimeIndexEntry,
-    floor_by_offset,
-    floor_by_timestamp,
     floor_slot,
     last_offset_index_entry,
     last_time_index_entry,
@@ -65,15 +66,39 @@ def test_time_entries_that_do_not_ascend_are_corrupt(second):
 
 
 @pytest.mark.parametrize(("offset", "found"), [(108, None), (109, 0), (118, 0), (119, 1), (10_000, 1)])
-def test_floor_by_offset_is_the_last_entry_at_or_below(offset, found):
+def test_the_floor_of_an_offset_is_the_last_entry_at_or_below(offset, found):
     entries = [OffsetIndexEntry(109, 4100), OffsetIndexEntry(119, 8200)]
-    assert floor_by_offset(entries, offset) == (None if found is None else entries[found])
+    index = OffsetIndex(offset_index((9, 4100), (19, 8200)) + b"\0" * 24, BASE)
+    assert index.floor(offset) == (None if found is None else entries[found])
+
+
+@pytest.mark.parametrize(("position", "found"), [(0, 0), (4100, 0), (4101, 1), (8200, 1), (8201, None)])
+def test_the_entry_from_a_position_on_is_the_first_at_or_behind(position, found):
+    entries = [OffsetIndexEntry(109, 4100), OffsetIndexEntry(119, 8200)]
+    index = OffsetIndex(offset_index((9, 4100), (19, 8200)), BASE)
+    assert index.from_position(position) == (None if found is None else entries[found])
+
+
+def test_an_index_without_entries_has_no_floor():
+    assert OffsetIndex(b"\0" * 96, BASE).floor(BASE + 9) is OffsetIndex(b"", BASE).from_position(0) is None
+    assert TimeIndex(b"\0" * 96, BASE).floor(9) is TimeIndex(b"", BASE).last() is None
 
 
 @pytest.mark.parametrize(("timestamp_ms", "found"), [(999, None), (1000, 0), (1999, 0), (2000, 1), (9999, 1)])
-def test_floor_by_timestamp_is_the_last_entry_at_or_before(timestamp_ms, found):
+def test_the_floor_of_a_timestamp_is_the_last_entry_at_or_before(timestamp_ms, found):
     entries = [TimeIndexEntry(1000, 109), TimeIndexEntry(2000, 119)]
-    assert floor_by_timestamp(entries, timestamp_ms) == (None if found is None else entries[found])
+    index = TimeIndex(time_index((1000, 9), (2000, 19)) + b"\0" * 24, BASE)
+    assert index.floor(timestamp_ms) == (None if found is None else entries[found])
+    assert index.last() == entries[1]
+
+
+def test_a_live_index_has_the_entries_that_come_later():
+    builder = IndexBuilder(BASE, 0, PATH)
+    offsets, times = builder.live
+    for number in range(3):
+        builder.append(100 * number, 100, BASE + number, 1000 + number)
+    assert offsets.floor(BASE + 9) == (BASE + 2, 200)
+    assert times.floor(5000) == times.last() == (1002, BASE + 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 1000])
@@ -177,7 +202,8 @@ def test_the_slot_that_kafka_finds_in_a_sound_index_is_the_floor(count: int) -> 
     entries = [OffsetIndexEntry(BASE + 7 * number, number) for number in range(count)]
     for offset in (0, BASE - 1, BASE, BASE + 3, BASE + 7, BASE + 7 * (count // 2) + 1, BASE + 7 * count, BASE + 10**6):
         slot = floor_slot(lambda place: entries[place].offset, count, offset)
-        assert (None if slot is None else entries[slot]) == floor_by_offset(entries, offset)
+        floor = bisect_right(entries, offset, key=lambda entry: entry.offset)
+        assert slot == (floor - 1 if floor else None)
 
 
 def test_zeros_at_the_end_lead_kafka_to_the_last_slot_of_its_search() -> None:

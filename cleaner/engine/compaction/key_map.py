@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage.arrays import Integers, Words
-from storage.kernels.map_room import ASIDE_WORDS, double_slots, shrink_range
 from storage.kernels.map_walk import map_records, mark_superseded
 from storage.kernels.offset_map import (
+    ASIDE_WORDS,
     KEYLESS,
     LIMIT,
     SLOT_BYTES,
@@ -21,8 +21,10 @@ from storage.kernels.offset_map import (
     USED,
     WORDS_A_SLOT,
     collect_survivors,
+    double_slots,
     hashes_by_range,
     new_map,
+    shrink_range,
 )
 from storage.kernels.status import Status
 from storage.scan.arena import Run

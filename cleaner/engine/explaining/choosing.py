@@ -15,8 +15,8 @@ from policies.explaining.words import offsets
 from policies.plan import path_of
 from policies.reasons import moment
 from storage.errors import InvalidConfig
+from storage.log.fetching.timestamps import lookup_in
 from storage.log.listing import list_partition
-from storage.log.lookup import Bounds, lookup_timestamp
 from storage.log.recovery import plan_recovery
 from storage.segment import Segment
 
@@ -96,8 +96,8 @@ def _holding(explained: PartitionExplanation, offset: int) -> SegmentFate:
 def _offset_at(explained: PartitionExplanation, segments: dict[int, Segment], timestamp_ms: int) -> int:
     """Return the offset of the first record that is as late. Raises: InvalidConfig if there is none."""
     facts = explained.planned.facts
-    timed = [(segments[fate.facts.base_offset], fate.times.newest_ms) for fate in explained.segments]
-    found = lookup_timestamp(timed, Bounds(facts.log_start_offset, facts.log_end_offset), max(timestamp_ms, 0))
+    listed = [segments[fate.facts.base_offset] for fate in explained.segments]
+    found = lookup_in(listed, (facts.log_start_offset, facts.log_end_offset), max(timestamp_ms, 0))
     if found is None or found.offset >= facts.log_end_offset:
         newest = _newest(explained.segments)
         raise InvalidConfig("--timestamp", moment(timestamp_ms), f"no record of {_name(explained)} is as late{newest}")

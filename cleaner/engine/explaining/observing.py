@@ -28,10 +28,9 @@ from policies.plan import PartitionPlan, path_of
 from storage.directory import opened, status_of
 from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
 from storage.log.listing import Listing, list_partition
-from storage.log.lookup import time_entries
 from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
-from storage.log.read import largest_unindexed_timestamp, offset_entries, read_segment
+from storage.log.read import largest_unindexed_timestamp, offset_entries, read_segment, time_entries
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT

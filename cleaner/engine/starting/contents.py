@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
 from cleaner.engine.starting.recovery import recover
-from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
 from policies.starting.facts import KafkaFailure, RecoveredLog
-from storage.errors import UnreadableFile, as_unreadable
-from storage.indexes import floor_slot
+from storage.log.loading.positions import StoredIndex, next_offset, translate
+from storage.log.loading.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
 from storage.segment import reading
 
-_INDEX_ENTRY: Final = struct.Struct(">ii")
 _ABORTED: Final = struct.Struct(">bbqqqq")
 """Kafka takes the first byte of the two for the version (``AbortedTxn.version``), whatever the second one is."""
 
@@ -40,20 +37,16 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = _translate(log_bytes, entries, entries.last_offset)
-                if start is None:
-                    return base_offset
-                last = last_of(log_bytes, start)
+                return next_offset(log_bytes, entries, base_offset)
             except CorruptRecord as error:
                 return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
-            return base_offset if last is None else last.last_offset + 1
 
     def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
         """Return the number of bytes behind the last batch that ``next_offset`` finds, where it finds one's end."""
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = _translate(log_bytes, entries, entries.last_offset)
+                start = translate(log_bytes, entries.lookup(entries.last_offset), entries.last_offset)
                 last = None if start is None else last_of(log_bytes, start)
             except CorruptRecord:
                 return 0
@@ -70,7 +63,7 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = _translate(log_bytes, entries, start_offset)
+                start = translate(log_bytes, entries.lookup(start_offset), start_offset)
                 for batch in walk(log_bytes, start) if start is not None else ():
                     failure = _of_producer(batch, open_transactions)
                     if failure:
@@ -107,53 +100,8 @@ class DirectoryContents:
         with reading(self._directory / name) as descriptor:
             yield descriptor
 
-    @contextmanager
-    def _index(self, name: str | None, base_offset: int) -> Iterator[_Index]:
-        if name is None:
-            yield _Index(None, base_offset)
-            return
-        path = self._directory / name
-        with reading(path) as descriptor, as_unreadable(path):
-            yield _Index(descriptor, base_offset)
-
-
-class _Index:
-    """The entries of an offset index, right or wrong; zeros at the end are entries, too, as to Kafka."""
-
-    def __init__(self, descriptor: int | None, base_offset: int) -> None:
-        self._descriptor, self._base = descriptor, base_offset
-        self.count = 0 if descriptor is None else os.fstat(descriptor).st_size // _INDEX_ENTRY.size
-        self.last_offset = self.entry(self.count - 1)[0] if self.count else base_offset
-
-    def entry(self, place: int) -> tuple[int, int]:
-        """Return the offset and the position of an entry."""
-        assert self._descriptor is not None
-        data = os.pread(self._descriptor, _INDEX_ENTRY.size, place * _INDEX_ENTRY.size)
-        if len(data) < _INDEX_ENTRY.size:
-            raise UnreadableFile(Path("index"), "it shrank")
-        relative, position = _INDEX_ENTRY.unpack(data)
-        return self._base + relative, position
-
-    def lookup(self, offset: int) -> int:
-        """Return the position from which on an offset is looked for. Source: Kafka ``AbstractIndex``."""
-        slot = floor_slot(lambda place: self.entry(place)[0], self.count, offset)
-        return 0 if slot is None else self.entry(slot)[1]
-
-
-def _translate(log: LogBytes, index: _Index, offset: int) -> int | None:
-    """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord.
-
-    Source: Kafka ``FileRecords.searchForOffsetFromPosition``.
-    """
-    previous: WalkedBatch | None = None
-    for batch in walk(log, max(index.lookup(offset), 0)):
-        if batch.base_offset == offset:
-            return batch.position
-        if batch.base_offset > offset:
-            is_within = previous is not None and previous.last_offset >= offset
-            return previous.position if is_within and previous else batch.position
-        previous = batch
-    return previous.position if previous is not None and previous.last_offset >= offset else None
+    def _index(self, name: str | None, base_offset: int) -> AbstractContextManager[StoredIndex]:
+        return StoredIndex.at(None if name is None else self._directory / name, base_offset)
 
 
 def _of_producer(batch: WalkedBatch, open_transactions: set[int]) -> KafkaFailure | None:

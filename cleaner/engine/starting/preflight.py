@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.starting.reading import User, read_identity, read_log_dir, read_metadata
-from cleaner.engine.starting.walk import CorruptRecord, LogBytes, walk
 from policies.starting.facts import Release, Replicas
 from policies.starting.identity import Identities, IdentityBefore, check_identities
 from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata
@@ -17,6 +16,7 @@ from policies.starting.prediction import StartSurroundings, predict
 from policies.starting.start import Start
 from policies.starting.zookeeper import check_zookeeper_identities
 from storage.errors import CorruptBatch, InvalidRecord
+from storage.log.loading.walk import CorruptRecord, LogBytes, walk
 from storage.metadata.placements import Placements
 from storage.names import TopicPartition
 from storage.records import Batch, iter_batches

@@ -14,7 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from cleaner.engine.starting.walk import (
+from policies.starting.facts import KafkaFailure, RecoveredLog
+from storage.arrays import Table
+from storage.errors import PlanOutOfDate
+from storage.kernels.index import index_batches
+from storage.kernels.layout import WRITTEN, index_state
+from storage.kernels.status import Status
+from storage.log.loading.walk import (
     CORRUPT,
     CorruptRecord,
     LogBytes,
@@ -23,12 +29,6 @@ from cleaner.engine.starting.walk import (
     last_of,
     walk,
 )
-from policies.starting.facts import KafkaFailure, RecoveredLog
-from storage.arrays import Table
-from storage.errors import PlanOutOfDate
-from storage.kernels.index import index_batches
-from storage.kernels.layout import WRITTEN, index_state
-from storage.kernels.status import Status
 from storage.records.header import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, MAGIC_V2, V2_HEADER_BYTES
 from storage.scan.walking import ROWS_MAX, Hand, LogFile, LogWalk, Rows
 

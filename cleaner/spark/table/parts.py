@@ -26,6 +26,7 @@ from storage.errors import InvalidConfig, LogCleanerError, NotALogDir
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
 from storage.log.topic_id import read_topic_id
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
@@ -38,6 +39,9 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _RECORD_OVERHEAD_BYTES: Final = 16
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 """No limit: the records may come from a topic with any ``max.message.bytes``."""
+
+_NUMBERED_FROM_0: Final = bytes(8)
+"""The base offset of a batch before a log takes it."""
 
 
 class PartitionExists(LogCleanerError):
@@ -64,7 +68,9 @@ class Write:
     @property
     def config(self) -> LogConfig:
         """The configuration of the logs."""
-        return LogConfig(segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX)
+        return LogConfig(
+            segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX, timestamp_after_max_ms=NO_LIMIT_MS
+        )
 
     def topic_id(self, topic: str) -> str:
         """Return the id that other partitions of the topic have, else an id that all tasks derive alike.
@@ -166,7 +172,7 @@ def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, in
     with Log.open(parts[0].directory, write.config, fs) as log:
         for part in parts[1:]:
             for batch in Log.open(part.directory, write.config, fs).read():
-                log.append(bytes(batch.data), now_ms=write.now_ms)
+                log.append(_NUMBERED_FROM_0 + bytes(batch.data[len(_NUMBERED_FROM_0) :]), now_ms=write.now_ms)
         return parts[0], log.log_end_offset
 
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from storage.directory import open_sized
 from storage.errors import UnreadableFile, as_unreadable
+from storage.indexes import floor_slot
 from storage.names import FileKind
 from storage.segment import Segment
 
@@ -59,16 +60,12 @@ class Probe:
         return self.entry(self.entries - 1) if self.entries else None
 
     def floor(self, key: int) -> IndexedEntry | None:
-        """Find the last entry whose key is at or below a key; None if there is none. Raises: as ``entry``."""
-        low, high, found = 0, self.entries, None
-        while low < high:
-            middle = (low + high) // 2
-            entry = self.entry(middle)
-            if entry.key <= key:
-                low, found = middle + 1, entry
-            else:
-                high = middle
-        return found
+        """Find the last entry whose key is at or below a key; None if there is none. Raises: as ``entry``.
+
+        In a damaged index it is whatever Kafka's search ends at.
+        """
+        slot = floor_slot(lambda number: self.entry(number).key, self.entries, key, self._layout.size)
+        return None if slot is None else self.entry(slot)
 
     def _count(self, slots: int) -> int:
         """Count the entries before the zeros. One time entry of zeros and nothing else is an entry."""

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from cleaner.engine.starting.recovery import recover
-from cleaner.engine.starting.walk import LogBytes
 from policies.starting.facts import RecoveredLog
 from storage.codecs.compression import Compression
+from storage.log.loading.walk import LogBytes
 from storage.records import Record, encode_batch
 from storage.records.record import NO_PRODUCER_ID
 from tests.legacy_logs import FORMATS

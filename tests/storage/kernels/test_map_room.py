@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from storage.kernels.map_room import ASIDE_WORDS, double_slots
+from storage.kernels.offset_map import ASIDE_WORDS, double_slots
 
 Words = npt.NDArray[np.uint64]
 ASIDE = np.empty(ASIDE_WORDS, np.uint64)

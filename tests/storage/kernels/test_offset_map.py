@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.arrays import Integers
-from storage.kernels import bitmap, map_room, map_walk, offset_map
+from storage.kernels import bitmap, map_walk, offset_map
 from storage.kernels.layout import NOT_HERE
 from storage.kernels.status import BatchFate, Status
 from tests.storage.kernels import twin
@@ -188,7 +188,7 @@ def test_a_full_map_goes_on_with_a_narrower_range_and_loses_nothing() -> None:
             )
             if status == Status.MAP_FULL:
                 high, shrunk = low + (high - low) // 2, shrunk + 1
-                map_room.shrink_range(words, counters, np.uint64(high))
+                offset_map.shrink_range(words, counters, np.uint64(high))
                 assert counters[offset_map.USED] == np.count_nonzero(words[1::2])
         assert status == Status.OK
         offset_map.collect_survivors(words, bits)
@@ -232,7 +232,7 @@ def test_records_without_a_key_are_counted_once_when_a_full_map_is_resumed() -> 
     words, counters = offset_map.new_map(7, 0.5)
     status, row = map_walk.map_records(window(data), found.table, 0, 2, words, counters, *ALL, 0, False, False)
     assert (status, row, counters[offset_map.KEYLESS]) == (Status.MAP_FULL, 0, 0)
-    map_room.shrink_range(words, counters, np.uint64(2**21))
+    offset_map.shrink_range(words, counters, np.uint64(2**21))
     limits = np.uint64(0), np.uint64(2**21), *ALL[2:]
     status, _ = map_walk.map_records(window(data), found.table, row, 2, words, counters, *limits, 0, False, False)
     assert (status, counters[offset_map.KEYLESS]) == (Status.OK, 200)

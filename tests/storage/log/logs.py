@@ -49,6 +49,9 @@ class FullDisk(FileSystem):
         opened = super().open_to_append(path, purpose)
         return _FillingFile(opened, self)
 
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        return _FillingFile(super().open_to_write(path, purpose), self)
+
 
 class _FillingFile(NewFile):
     def __init__(self, opened: NewFile, disk: FullDisk) -> None:
@@ -62,3 +65,16 @@ class _FillingFile(NewFile):
             return
         super().write(memoryview(data)[: len(data) // 2])
         raise OutOfSpace(self.path, len(data) - len(data) // 2)
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        if self.path.suffix != self._disk.full_suffix:
+            super().write_at(position, data)
+            return
+        super().write_at(position, memoryview(data)[: len(data) // 2])
+        raise OutOfSpace(self.path, len(data) - len(data) // 2)
+
+
+def looked_up(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
+    """The timestamp and the offset that a lookup finds, without the leader epoch."""
+    found = log.lookup_timestamp(timestamp_ms)
+    return found and found[:2]

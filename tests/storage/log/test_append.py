@@ -7,9 +7,9 @@ import pytest
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.filesystem import OutOfSpace
-from storage.log import Appended, Log, LogConfig, Producer
+from storage.log import Appended, AppendOrigin, Log, LogConfig, Producer
 from storage.log.active import TornTail
-from storage.log.append import BatchTooLarge
+from storage.log.errors import BatchTooLarge, InvalidTxnState, RecordBatchTooLarge
 from storage.log.leader_epochs import LeaderEpochs
 from storage.names import FileKind
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
@@ -17,14 +17,15 @@ from storage.txn_index import parse_txn_index
 from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, FullDisk, a_log, append, offsets, record, reopened
 
 
-def encoded(count: int = 2, base_offset: int = 77) -> bytes:
+def encoded(count: int = 2, base_offset: int = 0) -> bytes:
     return encode_batch([Record(base_offset + n, NOW_MS, b"k%d" % n, b"v") for n in range(count)])
 
 
 def test_offsets_and_leader_epoch_are_set_and_the_crc_stays_right(tmp_path: Path) -> None:
     log = a_log(tmp_path)
     log.append(encoded(), now_ms=NOW_MS, leader_epoch=4)
-    assert log.append(encoded(3) + encoded(1), now_ms=NOW_MS) == Appended(2, 5, has_rolled=False)
+    assert log.append(encoded(3), now_ms=NOW_MS) == Appended(2, 4, has_rolled=False)
+    assert log.append(encoded(1), now_ms=NOW_MS) == Appended(5, 5, has_rolled=False)
     batches = list(log.read())
     assert [(b.base_offset, b.header.partition_leader_epoch, b.is_valid_crc()) for b in batches] == [
         (0, 4, True),
@@ -66,20 +67,29 @@ def test_a_batch_at_the_limit_is_taken_and_one_byte_more_is_refused(tmp_path: Pa
     assert offsets(strict) == [0, 1]
 
 
-def test_batches_that_fit_one_by_one_but_not_into_one_segment_are_refused(tmp_path: Path) -> None:
+def test_a_batch_that_no_segment_holds_is_refused(tmp_path: Path) -> None:
     data = encoded()
-    log = a_log(tmp_path, LogConfig(segment_bytes=2 * len(data) - 1))
-    with pytest.raises(BatchTooLarge, match=r"segment\.bytes"):
-        log.append(data + data, now_ms=NOW_MS)
+    log = a_log(tmp_path, LogConfig(segment_bytes=len(data) - 1))
+    with pytest.raises(RecordBatchTooLarge, match=r"segment\.bytes"):
+        log.append(data, now_ms=NOW_MS)
     assert log.size_bytes == 0
+
+
+@pytest.mark.parametrize("data", [b"", encoded()[:-1], b"\0" * 11], ids=["nothing", "cut short", "too short"])
+def test_what_was_cut_short_counts_as_not_there(tmp_path: Path, data: bytes) -> None:
+    log = a_log(tmp_path)
+    assert log.append(data, now_ms=NOW_MS) == Appended(-1, -1, has_rolled=False)
+    assert log.size_bytes == 0
+    log.append(encoded() + data, now_ms=NOW_MS)
+    assert (offsets(log), log.size_bytes) == ([0, 1], len(encoded()))
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", encoded()[:-1], encoded() + b"\0", encoded()[:-1] + b"?", b"\0" * 200],
-    ids=["nothing", "cut short", "bytes behind", "wrong CRC", "zeros"],
+    [encoded()[:-1] + b"?", b"\0" * 200, encoded() + bytes(12), encoded()[:16] + b"\x03" + encoded()[17:]],
+    ids=["wrong CRC", "zeros", "no length behind", "magic 3"],
 )
-def test_what_is_no_whole_batch_is_refused_and_nothing_written(tmp_path: Path, data: bytes) -> None:
+def test_what_is_no_batch_is_refused_and_nothing_written(tmp_path: Path, data: bytes) -> None:
     log = a_log(tmp_path)
     with pytest.raises(CorruptBatch):
         log.append(data, now_ms=NOW_MS)
@@ -126,15 +136,16 @@ def test_what_somebody_else_appended_is_neither_cut_nor_continued(tmp_path: Path
     assert path.read_bytes().endswith(b"foreign")
 
 
-def test_a_new_leader_epoch_is_noted_with_its_first_offset_and_an_old_one_refused(tmp_path: Path) -> None:
+def test_a_new_leader_epoch_is_noted_with_its_first_offset_and_a_lower_one_replaces_higher(
+    tmp_path: Path,
+) -> None:
     log = a_log(tmp_path)
     append(log)
     log.append(encoded(1), now_ms=NOW_MS, leader_epoch=3)
     log.append(encoded(1), now_ms=NOW_MS, leader_epoch=3)
     assert LeaderEpochs(FS, log.directory).entries() == [(0, 0), (3, 1)]
-    with pytest.raises(ValueError, match="leader epoch 2"):
-        log.append(encoded(), now_ms=NOW_MS, leader_epoch=2)
-    assert log.log_end_offset == 3
+    log.append(encoded(1), now_ms=NOW_MS, leader_epoch=2)
+    assert LeaderEpochs(FS, log.directory).entries() == [(0, 0), (2, 3)]
 
 
 def transactional(log: Log, sequence: int, producer_id: int = 5) -> None:
@@ -146,7 +157,7 @@ def marker(log: Log, kind: ControlType, producer_id: int = 5) -> None:
     data = encode_control_batch(
         kind, offset=0, timestamp_ms=NOW_MS, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0
     )
-    log.append(data, now_ms=NOW_MS)
+    log.append(data, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
 def test_an_abort_gets_an_entry_in_the_transaction_index_and_a_commit_none(tmp_path: Path) -> None:
@@ -185,7 +196,7 @@ def test_an_abort_on_a_full_disk_leaves_neither_marker_nor_entry(tmp_path: Path,
 def test_a_plain_batch_within_the_producers_transaction_does_not_reach_the_disk(tmp_path: Path) -> None:
     log = a_log(tmp_path)
     transactional(log, 0)
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(InvalidTxnState):
         log.append_records([record()], now_ms=NOW_MS, producer=Producer(5, 0, 1))
     assert log.log_end_offset == 1
     marker(log, ControlType.COMMIT)

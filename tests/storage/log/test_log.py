@@ -11,7 +11,7 @@ from storage.log.listing import list_partition
 from storage.names import FileKind, segment_file_name
 from storage.records import iter_batches
 from storage.segment import Segment
-from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, a_log, append, bases, offsets, reopened
+from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, a_log, append, bases, looked_up, offsets, reopened
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 
@@ -20,10 +20,13 @@ def files(directory: Path) -> dict[str, tuple[bytes, int]]:
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in directory.iterdir()}
 
 
-def rebuilt_indexes(segment: Segment, interval_bytes: int) -> tuple[bytes, bytes]:
+def rebuilt_indexes(segment: Segment, interval_bytes: int, opened_behind: int | None = None) -> tuple[bytes, bytes]:
+    """``opened_behind``: the number of batches that were there when the log was opened again."""
     path = segment.log.path
     builder = IndexBuilder(segment.base_offset, interval_bytes, path)
-    for batch in iter_batches(path.read_bytes(), path):
+    for place, batch in enumerate(iter_batches(path.read_bytes(), path)):
+        if place == opened_behind:
+            builder.reopen()
         builder.append(batch.position, len(batch.data), batch.last_offset, batch.header.max_timestamp_ms)
     return builder.seal()
 
@@ -60,7 +63,7 @@ def test_opening_and_reading_change_nothing(tmp_path: Path) -> None:
     before = files(log.directory)
     with reopened(log) as opened:
         assert len(list(opened.records())) == 90
-        opened.lookup_timestamp(NOW_MS)
+        looked_up(opened, NOW_MS)
         opened.flush()
     assert files(log.directory) == before
 
@@ -83,7 +86,60 @@ def test_appending_makes_the_indexes_of_an_unclean_stop_anew(tmp_path: Path, lef
     with reopened(log, SMALL) as opened:
         append(opened)
     segment = reopened(log).segments[-1]
-    assert found_indexes(segment) == rebuilt_indexes(segment, SMALL.index_interval_bytes)
+    assert found_indexes(segment) == rebuilt_indexes(segment, SMALL.index_interval_bytes, opened_behind=3)
+
+
+def test_a_log_that_is_opened_again_counts_the_bytes_to_the_next_index_entry_anew(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=200)
+    with a_log(tmp_path, config) as log:
+        for place in range(3):
+            append(log, NOW_MS + place)
+    with reopened(log, config) as opened:
+        for place in range(3, 10):
+            append(opened, NOW_MS + place)
+    segment = reopened(log).segments[-1]
+    assert found_indexes(segment) == rebuilt_indexes(segment, 200, opened_behind=3)
+    assert found_indexes(segment) != rebuilt_indexes(segment, 200)
+
+
+def test_the_indexes_of_the_active_segment_have_their_full_length_until_the_close(tmp_path: Path) -> None:
+    config = LogConfig(segment_index_bytes=1000, index_interval_bytes=100)
+    with a_log(tmp_path, config) as log:
+        for place in range(4):
+            append(log, NOW_MS + place)
+        index, time_index = found_indexes(log.segments[-1])
+        assert (len(index), len(time_index)) == (1000, 996)
+    sealed, sealed_by_time = found_indexes(reopened(log).segments[-1])
+    assert index == sealed.ljust(1000, b"\0")
+    assert time_index == sealed_by_time[:-12].ljust(996, b"\0"), "the last entry comes with the close"
+
+
+def test_a_segment_that_was_just_rolled_has_no_index_files_until_it_is_needed(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    append(log)
+    log.roll(NOW_MS)
+    assert list(log.segments[-1].files) == [FileKind.LOG]
+    append(log)
+    assert {FileKind.INDEX, FileKind.TIME_INDEX} <= set(log.segments[-1].files)
+    log.roll(NOW_MS)
+    log.close()
+    assert log.segments[-1].companions_bytes == 0
+    assert {FileKind.INDEX, FileKind.TIME_INDEX} <= set(log.segments[-1].files)
+
+
+def test_a_preallocated_segment_has_its_full_length_until_it_is_rolled_or_closed(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1000, preallocate=True)
+    log = a_log(tmp_path, config)
+    append(log)
+    log.roll(NOW_MS)
+    assert log.segments[-1].size_bytes == 1000
+    append(log)
+    append(log)
+    assert [segment.size_bytes for segment in log.segments] == [log.segments[0].size_bytes, 1000]
+    assert offsets(log) == [0, 1, 2]
+    log.close()
+    assert log.segments[-1].size_bytes == 2 * log.segments[0].size_bytes
+    assert offsets(reopened(log)) == [0, 1, 2]
 
 
 def test_a_flush_in_between_leaves_the_indexes_as_if_there_had_been_none(tmp_path: Path) -> None:
@@ -91,7 +147,6 @@ def test_a_flush_in_between_leaves_the_indexes_as_if_there_had_been_none(tmp_pat
         for place in range(6):
             append(log, NOW_MS + place)
             log.flush()
-            assert log.segments[-1].newest_record_ms() == NOW_MS + place
     segment = reopened(log).segments[-1]
     assert found_indexes(segment) == rebuilt_indexes(segment, SMALL.index_interval_bytes)
 
@@ -106,7 +161,7 @@ def test_the_log_start_hides_what_lies_below_it(tmp_path: Path) -> None:
     log = reopened(filled(tmp_path), SMALL, log_start_offset=7)
     assert offsets(log)[0] == 7
     assert next(log.read(0)).base_offset == 6
-    assert log.lookup_timestamp(0) == (NOW_MS + 2001, 7)
+    assert looked_up(log, 0) == (NOW_MS + 2001, 7)
 
 
 def test_a_log_start_below_the_first_segment_is_the_first_segment(tmp_path: Path) -> None:
@@ -149,17 +204,17 @@ def first_at(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
 def test_a_timestamp_finds_the_first_record_as_late(tmp_path: Path) -> None:
     log = filled(tmp_path)
     for timestamp_ms in range(NOW_MS - 10, NOW_MS + 31_000, 251):
-        assert log.lookup_timestamp(timestamp_ms) == first_at(log, timestamp_ms)
+        assert looked_up(log, timestamp_ms) == first_at(log, timestamp_ms)
 
 
 def test_a_timestamp_is_found_before_any_index_was_written(tmp_path: Path) -> None:
     log = a_log(tmp_path)
     append(log, NOW_MS)
     append(log, NOW_MS + 7)
-    assert log.lookup_timestamp(NOW_MS + 1) == (NOW_MS + 7, 1)
+    assert looked_up(log, NOW_MS + 1) == (NOW_MS + 7, 1)
     killed = reopened(log)
-    assert killed.lookup_timestamp(NOW_MS + 1) == (NOW_MS + 7, 1)
-    assert killed.lookup_timestamp(SpecialTimestamp.MAX_TIMESTAMP) == (NOW_MS + 7, 1)
+    assert looked_up(killed, NOW_MS + 1) == (NOW_MS + 7, 1)
+    assert looked_up(killed, SpecialTimestamp.MAX_TIMESTAMP) == (NOW_MS + 7, 1)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +224,8 @@ def test_a_timestamp_is_found_before_any_index_was_written(tmp_path: Path) -> No
         (SpecialTimestamp.EARLIEST, (-1, 0)),
         (SpecialTimestamp.EARLIEST_LOCAL, (-1, 0)),
         (SpecialTimestamp.MAX_TIMESTAMP, (NOW_MS + 9, 1)),
-        (SpecialTimestamp.LATEST_TIERED, None),
-        (SpecialTimestamp.EARLIEST_PENDING_UPLOAD, None),
+        (SpecialTimestamp.LATEST_TIERED, (-1, -1)),
+        (SpecialTimestamp.EARLIEST_PENDING_UPLOAD, (-1, -1)),
     ],
 )
 def test_special_timestamps(tmp_path: Path, target: int, found: tuple[int, int] | None) -> None:
@@ -178,11 +233,11 @@ def test_special_timestamps(tmp_path: Path, target: int, found: tuple[int, int] 
     append(log, NOW_MS, NOW_MS + 9)
     log.roll(NOW_MS)
     append(log, NOW_MS + 9, NOW_MS + 3)
-    assert log.lookup_timestamp(target) == found
+    assert looked_up(log, target) == found
 
 
 def test_an_empty_log_has_no_largest_timestamp(tmp_path: Path) -> None:
-    assert a_log(tmp_path).lookup_timestamp(SpecialTimestamp.MAX_TIMESTAMP) is None
+    assert looked_up(a_log(tmp_path), SpecialTimestamp.MAX_TIMESTAMP) is None
 
 
 def test_an_interrupted_swap_is_read_over_and_finished_by_the_first_change(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
 from storage.log.active import TornTail
+from storage.log.errors import CannotRoll
 from storage.log.listing import list_partition
 from storage.log.producer_state import parse_snapshot
 from storage.log.roll import RELATIVE_OFFSET_MAX, ActiveFacts, Arrival, create_segment, must_roll, write_snapshot
@@ -45,7 +45,16 @@ def test_must_roll(story: str, active: dict[str, int], arrival: dict[str, int], 
 
 
 def test_jitter_rolls_earlier() -> None:
-    assert must_roll(ACTIVE, ARRIVAL, replace(CONFIG, segment_jitter_ms=1), NOW_MS)
+    assert must_roll(ACTIVE._replace(jitter_ms=1), ARRIVAL, CONFIG, NOW_MS)
+
+
+def test_each_segment_draws_its_jitter(tmp_path: Path) -> None:
+    drawn = iter([0, 400, 0])
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=500, draw=lambda below: next(drawn))
+    log = a_log(tmp_path, config)
+    for at in (0, 900, 1900, 2600, 3500):
+        append(log, NOW_MS + at)
+    assert bases(log) == [0, 2, 3], "rolled behind 1000 ms, then behind 600, then not behind 900"
 
 
 def test_a_log_rolls_by_size_and_reads_on_across_its_segments(tmp_path: Path) -> None:
@@ -83,10 +92,15 @@ def test_rolling_an_empty_active_segment_changes_nothing(tmp_path: Path) -> None
     assert sorted(p.name for p in log.directory.iterdir()) == before
 
 
-def test_rolling_at_a_higher_offset_leaves_a_gap_that_is_read_across(tmp_path: Path) -> None:
+def test_rolling_at_a_higher_offset_leaves_the_log_end_and_a_gap_that_is_read_across(tmp_path: Path) -> None:
     log = a_log(tmp_path)
     append(log)
     log.roll(NOW_MS, at_offset=50)
+    assert (bases(log), log.log_end_offset) == ([0, 50], 1)
+    with pytest.raises(CannotRoll):
+        append(log)  # it would have to lie below the active segment
+    log.close()
+    log = reopened(log)
     append(log)
     assert (bases(log), offsets(log), log.log_end_offset) == ([0, 50], [0, 50], 51)
 
@@ -105,22 +119,34 @@ def test_a_log_with_a_torn_tail_is_not_rolled(tmp_path: Path) -> None:
 class NoRoomFor(FileSystem):
     """A disk on which no file of one suffix can be created."""
 
-    def __init__(self, suffix: str) -> None:
+    def __init__(self, suffix: str, purpose: Purpose) -> None:
         self.suffix: str | None = suffix
+        self.purpose = purpose
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
-        if path.suffix == self.suffix and purpose is Purpose.ROLL:
+        if path.suffix == self.suffix and purpose is self.purpose:
             raise OutOfSpace(path, 0)
         return super().create(path, like, purpose)
 
 
-@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_without_room_for_a_new_segment_nothing_of_it_is_left_and_the_old_one_goes_on(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_without_room_for_the_index_files_of_a_new_segment_nothing_is_appended(tmp_path: Path) -> None:
     with a_log(tmp_path) as log:
         append(log)
-    disk = NoRoomFor(suffix)
+    disk = NoRoomFor(".index", Purpose.APPEND)
+    log = Log.open(log.directory, LogConfig(), disk)
+    log.roll(NOW_MS)
+    with pytest.raises(OutOfSpace):
+        append(log)
+    assert (bases(log), offsets(log)) == ([0, 1], [0])
+    disk.suffix = None
+    append(log)
+    assert (bases(log), offsets(log)) == ([0, 1], [0, 1])
+
+
+def test_without_room_for_a_new_segment_nothing_of_it_is_left_and_the_old_one_goes_on(tmp_path: Path) -> None:
+    with a_log(tmp_path) as log:
+        append(log)
+    disk = NoRoomFor(".log", Purpose.ROLL)
     log = Log.open(log.directory, LogConfig(), disk)
     with pytest.raises(OutOfSpace):
         log.roll(NOW_MS)

@@ -16,8 +16,9 @@ from cleaner.cli.main import main
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
-from storage.log import Log, LogConfig
-from storage.log.append import Producer
+from storage.log import AppendOrigin, Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
+from storage.log.writing.append import Producer
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -46,6 +47,8 @@ TOPICS: Final = {
 }
 FS: Final = FileSystem()
 TEMPLATE: Final = "template"
+DENSE: Final = LogConfig(index_interval_bytes=0, timestamp_after_max_ms=NO_LIMIT_MS)
+"""A log with an index entry a batch, that takes records from the future."""
 
 
 class Healthy:
@@ -71,7 +74,10 @@ class Healthy:
         """Three segments of records, one batch each, in leader epoch 0, 1 and 2."""
         topic = name.rpartition("-")[0]
         with Log.create(
-            self.log_dir / name, LogConfig(index_interval_bytes=0), FS, topic_id=self.ids.get(topic)
+            self.log_dir / name,
+            DENSE,
+            FS,
+            topic_id=self.ids.get(topic),
         ) as log:
             for epoch in range(3):
                 for _ in range(2):
@@ -80,7 +86,7 @@ class Healthy:
                     log.roll(at_ms)
 
     def log_of(self, name: str) -> Log:
-        return Log.open(self.log_dir / name, LogConfig(index_interval_bytes=0), FS)
+        return Log.open(self.log_dir / name, DENSE, FS)
 
     def transaction(self, name: str, end: ControlType | None, *, by: int = 7, at_ms: int = NOW_MS - HOUR_MS) -> None:
         """One more transaction at the end of a log."""
@@ -93,7 +99,7 @@ class Healthy:
                 marker = encode_control_batch(
                     end, offset=0, timestamp_ms=at_ms, producer_id=by, producer_epoch=0, coordinator_epoch=0
                 )
-                log.append(marker, now_ms=at_ms, leader_epoch=2)
+                log.append(marker, now_ms=at_ms, leader_epoch=2, origin=AppendOrigin.COORDINATOR)
         self.stopped()
 
     def stopped(self) -> None:

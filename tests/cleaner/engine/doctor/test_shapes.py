@@ -25,6 +25,7 @@ from policies.rescue import Volume
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
+from storage.log import AppendOrigin
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import (
@@ -138,8 +139,8 @@ def cleaner_beyond(healthy: Healthy) -> None:
 def empty_batches(healthy: Healthy) -> None:
     with healthy.log_of("orders-0") as log:
         for number in range(150):
-            data = encode_batch([Record(6 + number, NOW_MS - HOUR_MS, b"e", None)])
-            log.append(emptied(data), now_ms=NOW_MS - HOUR_MS, leader_epoch=2)
+            data = encode_batch([Record(6 + number, NOW_MS - HOUR_MS, b"e", None)], partition_leader_epoch=2)
+            log.append(emptied(data), now_ms=NOW_MS - HOUR_MS, leader_epoch=2, origin=AppendOrigin.RAFT_LEADER)
         log.roll(NOW_MS - HOUR_MS)
     healthy.stopped()
     healthy.clean("orders-0", 156)

@@ -1,0 +1,145 @@
+"""The refusals of an append, a read, a lookup or a truncation: one class for each exception of Kafka.
+
+``kafka_name`` is the class that Kafka throws in its place. ``CorruptBatch`` is Kafka's CorruptRecordException.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from storage.errors import CorruptBatch, LogCleanerError
+
+__all__ = ["CorruptBatch", "LogRefusal"]
+
+
+class LogRefusal(LogCleanerError):
+    """A log refuses what it is asked for, as Kafka's would; what it holds is as it was. ``path`` is the partition."""
+
+    kafka_name: ClassVar[str]
+
+    path: Path
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+
+class InvalidRecords(LogRefusal):
+    """Batches or records of an append that Kafka's validator refuses.
+
+    ``record_errors`` has the place of each refused record in the append, with the cause; none where a batch is refused.
+    """
+
+    kafka_name = "InvalidRecordException"
+
+    record_errors: tuple[tuple[int, str], ...] = ()
+
+
+class InvalidTimestamp(InvalidRecords):
+    """Records whose timestamps the topic does not take: too early, too late, or of the log's own type."""
+
+    kafka_name = "InvalidTimestampException"
+
+
+class OffsetIndexed(LogRefusal):
+    """A batch without records, at an offset that the index has already. Kafka writes it, and then fails."""
+
+    kafka_name = "InvalidOffsetException"
+
+
+class IllegalRecords(LogRefusal):
+    """Records that Kafka's code stumbles over: of an unknown codec, or with a negative time that it has to rewrite."""
+
+    kafka_name = "IllegalArgumentException"
+
+
+class UndecompressableRecords(LogRefusal):
+    """Compressed records that do not decompress."""
+
+    kafka_name = "KafkaException"
+
+
+class UnevenOffsets(LogRefusal):
+    """A compressed batch whose records are not one offset apart: Kafka would rewrite it, and fails at that."""
+
+    kafka_name = "UnsupportedOperationException"
+
+
+class BatchTooLarge(LogCleanerError):
+    """A batch beyond a limit of the topic. ``limit_key`` is Kafka's name of the limit."""
+
+    kafka_name: ClassVar[str] = "RecordTooLargeException"
+
+    path: Path
+    size_bytes: int
+    limit_key: str
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.size_bytes} bytes to append are more than {self.limit_key} = {self.limit_bytes}"
+
+
+class RecordBatchTooLarge(BatchTooLarge):
+    """An append that no segment can hold."""
+
+    kafka_name = "RecordBatchTooLargeException"
+
+
+class OutOfOrderSequence(LogRefusal):
+    """A batch that does not follow the last one of its producer."""
+
+    kafka_name = "OutOfOrderSequenceException"
+
+
+class InvalidProducerEpoch(LogRefusal):
+    """A batch or marker of a producer whose id lives on with a higher epoch."""
+
+    kafka_name = "InvalidProducerEpochException"
+
+
+class InvalidTxnState(LogRefusal):
+    """A plain batch of a producer that has a transaction open."""
+
+    kafka_name = "InvalidTxnStateException"
+
+
+class TransactionCoordinatorFenced(LogRefusal):
+    """A marker of a coordinator that another one has taken over from."""
+
+    kafka_name = "TransactionCoordinatorFencedException"
+
+
+class OffsetsOutOfOrder(LogRefusal):
+    """Batches for a follower whose offsets do not rise."""
+
+    kafka_name = "OffsetsOutOfOrderException"
+
+
+class UnexpectedAppendOffset(LogRefusal):
+    """Batches for a follower that begin below its log end."""
+
+    kafka_name = "UnexpectedAppendOffsetException"
+
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+class OffsetOutOfRange(LogRefusal):
+    """An offset that the log does not have, or may not begin at."""
+
+    kafka_name = "OffsetOutOfRangeException"
+
+
+class CannotRoll(LogRefusal):
+    """A new segment that would begin at or below the one that is there."""
+
+    kafka_name = "KafkaException"
+
+
+class LoadingFailed(LogRefusal):
+    """A log that no start of Kafka opens, though nothing of it is cut. ``exception`` is Kafka's."""
+
+    kafka_name = "KafkaException"
+
+    exception: str = "KafkaException"

@@ -1,0 +1,244 @@
+"""The files of one log, and how they are opened, rolled, flushed, closed and let go of.
+
+Steps:      (of a roll) the old segment is sealed, durably; a snapshot; the new ``.log``.
+            (of a close) the segment is sealed; a snapshot; the lines in the checkpoints of the log dir.
+Source:     Kafka UnifiedLog, LocalLog, LogManager.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import RLock
+
+from storage.filesystem import FileSystem
+from storage.log import recovery
+from storage.log.active import ActiveSegment
+from storage.log.config import LogConfig
+from storage.log.end import SegmentEnd, find_end
+from storage.log.errors import CannotRoll
+from storage.log.fetching.bounds import FetchBounds
+from storage.log.fetching.open_segments import OpenSegments
+from storage.log.fetching.view import LogView
+from storage.log.leader_epochs import LeaderEpochs
+from storage.log.listing import Listing, list_partition
+from storage.log.loading.log_dir_offsets import note_offsets
+from storage.log.loading.snapshots import ProducerSnapshots
+from storage.log.producer_state import ProducerState
+from storage.log.producers import load_producer_state
+from storage.log.roll import create_segment
+from storage.log.writing.locked import locked
+from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind
+from storage.segment import Segment
+
+
+class LogFiles:
+    """One partition directory, what is known of it, and the segment that is open for appending, if one is."""
+
+    def __init__(
+        self, directory: Path, config: LogConfig, fs: FileSystem, listing: Listing, log_start_offset: int
+    ) -> None:
+        """Take a listing; nothing is changed."""
+        self._lock = RLock()
+        self.directory = directory
+        self.config = config
+        self._fs = fs
+        self._recovery = recovery.plan_recovery(listing)
+        self._segments = list(self._recovery.listing.segments)
+        snapshots = [snapshot.name.base_offset for snapshot in self._recovery.listing.snapshots]
+        self._snapshots = ProducerSnapshots(fs, directory, snapshots)
+        self._snapshots.last = max(snapshots, default=0)
+        first_offset = self._segments[0].base_offset if self._segments else 0
+        self.log_start_offset = max(first_offset, log_start_offset)
+        end = SegmentEnd(self.log_start_offset, 0)
+        if self._segments:
+            end = find_end(self._segments[-1], trust_index=True)
+        self.log_end_offset, self.torn_bytes = end.next_offset, end.torn_bytes
+        self._active: ActiveSegment | None = None
+        self._producers: ProducerState | None = None
+        self._epochs = LeaderEpochs(fs, directory)
+        self._opened = OpenSegments()
+        self._bounds = FetchBounds(self.log_start_offset)
+        self._recovery_point = self.log_end_offset
+        self._flushed_ms = 0
+        self._timed: set[int] = set()
+        """The segments whose largest timestamp was looked for since the log was opened."""
+        self._begun_ms: dict[int, int] = {}
+        """When this process opened each segment, as far as it did."""
+
+    @property
+    @locked
+    def segments(self) -> tuple[Segment, ...]:
+        """Ascending; the last one is the active segment."""
+        if self._active is None:
+            return tuple(self._segments)
+        return (*self._segments[:-1], self._active.segment())
+
+    @property
+    @locked
+    def size_bytes(self) -> int:
+        """The size of all ``.log`` files: what ``retention.bytes`` counts."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset up to which everything is flushed: an unclean load checks the batches from there on."""
+        return self._recovery_point
+
+    @property
+    @locked
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
+        return self._bounds.high_watermark
+
+    @locked
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
+        self._bounds.update(offset, self._view())
+        if self._producers is not None:
+            self._producers.forget_replicated(self._bounds.high_watermark)
+        return self._bounds.high_watermark
+
+    @locked
+    def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
+        """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
+
+        The log end stays where it is: behind a segment that begins above it, only a follower can append. An active
+        segment without records that begins there already is the new one; Kafka would replace it by its like.
+
+        Returns: the new active segment, empty.
+        Raises: CannotRoll below the active segment's base; TornTail, OutOfSpace (the old segment stays the active one),
+            UnsafeOwner.
+        """
+        base_offset = max(self.log_end_offset, at_offset or 0)
+        active = self._activated(now_ms)
+        if active.base_offset >= base_offset:
+            if active.size_bytes or active.base_offset > base_offset:
+                raise CannotRoll(self.directory, f"a segment begins at {active.base_offset}, none can at {base_offset}")
+            return active.segment()
+        try:
+            active.seal()
+            self._take_snapshot(base_offset, now_ms)
+            created = self._create_segment(base_offset)
+            begun = ActiveSegment.begin(self._fs, self.directory, base_offset, self.config, now_ms)
+        except BaseException:
+            self._active = None  # it is sealed: the next append opens it again
+            raise
+        finally:
+            active.close()
+        self._segments[-1:] = [active.segment(), created]
+        self._timed.add(active.base_offset)
+        self._active, self._begun_ms[base_offset] = begun, now_ms
+        self._recovery_point, self._flushed_ms = max(self._recovery_point, base_offset), now_ms
+        return created
+
+    @locked
+    def flush(self) -> None:
+        """Make what was appended last, and note the recovery point in the checkpoint of the log dir.
+
+        Raises: OutOfSpace, CorruptCheckpoint.
+        """
+        if self._active:
+            self._flush(self._flushed_ms)
+            self._note_offsets()
+
+    @locked
+    def close(self) -> None:
+        """Leave the log as a broker's clean stop does: flushed, indexes exact, a producer snapshot, its checkpoints.
+
+        A log that was only read is left as it was; calling it again does nothing. Raises: OutOfSpace.
+        """
+        self._opened.close()
+        if self._active is None:
+            return
+        active = self._active
+        try:
+            active.seal()
+            self._take_snapshot(max(self._snapshots.map_end, self.log_end_offset), active.opened_ms)
+            self._recovery_point = max(self._recovery_point, self.log_end_offset)
+            self._note_offsets()
+        finally:
+            active.close()
+            self._segments[-1] = active.segment()
+            self._active = None
+
+    @locked
+    def kill(self) -> None:
+        """Let go of all files: no flush, no snapshot, no checkpoint. What lies there then is what a crash leaves."""
+        self._opened.close()
+        if self._active is not None:
+            self._active.close()
+            self._segments[-1] = self._active.segment()
+            self._active = None
+
+    @locked
+    def producer_state(self, now_ms: int) -> ProducerState:
+        """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
+        if self._producers is None:
+            self._producers = self._load_producers(now_ms)
+        return self._producers
+
+    def _load_producers(self, now_ms: int) -> ProducerState:
+        snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
+        start, end = self.log_start_offset, self.log_end_offset
+        return load_producer_state(snapshots, self.segments, start, end, now_ms, expiration_ms)
+
+    def _flush(self, now_ms: int) -> None:
+        if self._active and self.log_end_offset >= self._recovery_point:
+            self._active.flush()
+            self._recovery_point = self.log_end_offset
+            self._flushed_ms = now_ms
+
+    def _flush_if_due(self, now_ms: int) -> None:
+        """Flush behind ``flush.messages``, and behind ``flush.ms`` by the caller's clock."""
+        config = self.config
+        is_full = self.log_end_offset - self._recovery_point >= config.flush_messages
+        if is_full or now_ms - self._flushed_ms >= config.flush_ms:
+            self._flush(now_ms)
+
+    def _note_offsets(self) -> None:
+        """Write this partition's lines as a broker does that stops: its start only where no segment tells it.
+
+        Source: Kafka LogManager.checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir.
+        """
+        starts_within = self.log_start_offset > self._segments[0].base_offset
+        noted = {
+            RECOVERY_POINT_CHECKPOINT: self._recovery_point,
+            LOG_START_OFFSET_CHECKPOINT: self.log_start_offset if starts_within else None,
+        }
+        note_offsets(self._fs, self.directory, noted)
+
+    def _activated(self, now_ms: int, *, trusts_indexes: bool = False) -> ActiveSegment:
+        """Open the active segment for appending; the first change of the log begins here. Rest as of its ``open``."""
+        if self._active is None:
+            self._finish_recovery()
+            if not self._segments:
+                self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
+            self._active = ActiveSegment.open(
+                self._fs, self._segments[-1], self.config, now_ms, trusts_indexes=trusts_indexes
+            )
+            self._active.opened_ms = self._begun_ms.setdefault(self._active.base_offset, now_ms)
+            self._flushed_ms = self._flushed_ms or now_ms
+        return self._active
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        allocated_bytes = self.config.segment_bytes if self.config.preallocate else 0
+        return create_segment(self._fs, self.directory, base_offset, (FileKind.LOG,), allocated_bytes)
+
+    def _finish_recovery(self) -> None:
+        if self._recovery.is_needed:
+            recovery.recover(self._fs, self._recovery, self.directory)
+            self._recovery = recovery.plan_recovery(list_partition(self.directory))
+            self._segments = list(self._recovery.listing.segments)
+
+    def _take_snapshot(self, offset: int, now_ms: int) -> None:
+        """Write a producer snapshot if the log grew since the newest one.
+
+        Source: Kafka ProducerStateManager.takeSnapshot.
+        """
+        self._snapshots.map_end = offset
+        if offset > self._snapshots.last:
+            self._snapshots.take(self.producer_state(now_ms))
+
+    def _view(self) -> LogView:
+        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
+        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)

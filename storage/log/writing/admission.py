@@ -1,0 +1,148 @@
+"""The entrance of a log: a kernel admits regular batches, its readable twin looks at all others.
+
+A producer's batch takes the kernel 3 microseconds, and the twin 20 for each record. What the kernel leaves, the twin
+judges from the beginning: it has the last word, on valid batches and on others.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from storage.codecs.compression import Compression, decompress
+from storage.errors import CorruptCompressedData
+from storage.log.config import LogConfig, TimestampType
+from storage.log.writing.analysis import analyze
+from storage.log.writing.as_given import as_given
+from storage.log.writing.batches import Admitted, NewBatch
+from storage.log.writing.origin import AppendOrigin
+from storage.log.writing.validation import Stamp, target_codec, validate
+from storage.records import DECOMPRESSED_BYTES_MAX
+from storage.records.header import ATTRIBUTE_COMPRESSION, ATTRIBUTE_TRANSACTIONAL, V2_HEADER_BYTES, sequence_after
+from storage.records.record import NO_TIMESTAMP
+
+_ATTRIBUTES_LOW: Final = 22
+_GIVEN: Final = struct.Struct("9q")
+_FOUND: Final = struct.Struct("6q")
+_ROOM_BYTES_MIN: Final = 64 << 10
+_NOTHING: Final = memoryview(b"")
+
+
+class _Room:
+    """The arrays that the kernel works in, made for the largest batch so far."""
+
+    def __init__(self, batch_bytes: int, plain_bytes: int) -> None:
+        import numpy as np  # noqa: PLC0415 (a log that is only read needs neither)
+
+        from storage.kernels.admit import FACTS, admit  # noqa: PLC0415
+
+        batch = np.zeros(max(batch_bytes, _ROOM_BYTES_MIN), np.uint8)
+        plain = np.zeros(max(plain_bytes, _ROOM_BYTES_MIN), np.uint8)
+        facts = np.zeros(FACTS, np.int64)
+        kernel: Any = admit
+        self.batch, self.plain, self.facts = batch.data, plain.data, facts.data.cast("B")
+        self.admit: Callable[[], int] = kernel.bound(batch, plain, facts)
+
+
+class Admission:
+    """Checks the appends of one log, and stamps them."""
+
+    def __init__(self, path: Path, config: LogConfig) -> None:
+        self._path, self._config = path, config
+        self._room: _Room | None = None
+        self._has_kernel: bool | None = None
+        self._takes_log_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._rules = 2 * config.is_compacted + 4 * self._takes_log_time
+
+    def admit(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader did that.
+
+        Returns: None where there is not one whole batch. What is returned lasts until the next call.
+        Raises: as ``analyze``, ``validate`` and ``as_given``.
+        """
+        if origin is AppendOrigin.RAFT_LEADER:
+            return self._as_given(data, origin, stamp, self._config.max_message_bytes)
+        return self._by_kernel(data, origin, stamp) or self._by_twin(data, origin, stamp)
+
+    def admit_as_follower(self, data: bytes | memoryview, stamp: Stamp) -> Admitted | None:
+        """Check what a follower is to append; offsets and epochs stay. Returns and raises as ``admit``."""
+        return self._as_given(data, AppendOrigin.REPLICATION, stamp, None)
+
+    def _as_given(
+        self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp, limit: int | None
+    ) -> Admitted | None:
+        analysis = analyze(data, self._path, origin, stamp.leader_epoch, limit, needs_rising_offsets=True)
+        return as_given(analysis, data, self._path, stamp.next_offset) if analysis.batches else None
+
+    def _by_twin(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+        analysis = analyze(data, self._path, origin, stamp.leader_epoch, self._config.max_message_bytes)
+        return validate(analysis, self._path, self._config, origin, stamp) if analysis.batches else None
+
+    def _by_kernel(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+        """Return the stamped batch; None if the kernel does not admit it, or does not run here."""
+        size_bytes = len(data)
+        if size_bytes < V2_HEADER_BYTES or not self._is_usable():
+            return None
+        codec = data[_ATTRIBUTES_LOW] & ATTRIBUTE_COMPRESSION
+        if codec or self._config.compression_type != "producer":
+            plain = self._plain(data, codec)
+            if plain is None:
+                return None
+        else:
+            plain = _NOTHING
+        room = self._room
+        if room is None or len(room.batch) < size_bytes or len(room.plain) < len(plain):
+            room = self._room = _Room(size_bytes, len(plain))
+        room.batch[:size_bytes] = data
+        room.plain[: len(plain)] = plain
+        _GIVEN.pack_into(
+            room.facts,
+            0,
+            size_bytes,
+            len(plain) if codec else -1,
+            *stamp,
+            self._config.timestamp_before_max_ms,
+            self._config.timestamp_after_max_ms,
+            self._config.max_message_bytes,
+            self._rules | (origin is AppendOrigin.CLIENT),
+        )
+        if not room.admit():
+            return None
+        last_offset, newest_ms, producer_id, epoch, sequence, attributes = _FOUND.unpack_from(room.facts, _GIVEN.size)
+        batch = NewBatch(
+            size_bytes,
+            stamp.next_offset,
+            last_offset,
+            newest_ms,
+            stamp.leader_epoch,
+            producer_id,
+            epoch,
+            sequence,
+            sequence_after(sequence, last_offset - stamp.next_offset),
+            bool(attributes & ATTRIBUTE_TRANSACTIONAL),
+            False,
+            None,
+        )
+        log_time_ms = newest_ms if self._takes_log_time else NO_TIMESTAMP
+        return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms, stamp.next_offset)
+
+    def _plain(self, data: bytes | memoryview, codec: int) -> memoryview | None:
+        """Return the decompressed records; None if the batch gets another codec, or they cannot be had."""
+        if codec > max(Compression) or target_codec(self._config, Compression(codec)) != codec:
+            return None
+        if not codec:
+            return _NOTHING
+        try:
+            payload = memoryview(data)[V2_HEADER_BYTES:]
+            return memoryview(decompress(Compression(codec), payload, DECOMPRESSED_BYTES_MAX))
+        except CorruptCompressedData:
+            return None
+
+    def _is_usable(self) -> bool:
+        if self._has_kernel is None:
+            from storage.kernels import why_unusable  # noqa: PLC0415
+
+            self._has_kernel = why_unusable() is None
+        return self._has_kernel

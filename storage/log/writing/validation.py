@@ -1,0 +1,253 @@
+"""The validator: whether an append may be written, and as which bytes. The readable twin of the kernel ``admit``.
+
+A batch of version 2 that needs no other codec is stamped as it is. Everything else is written anew as one batch of
+version 2: older versions, another codec than the topic's.
+
+Source: Kafka LogValidator, ``MemoryRecordsBuilder``, ``BrokerCompressionType``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.codecs.compression import Compression, decompress
+from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
+from storage.log.config import LogConfig, TimestampType
+from storage.log.errors import (
+    BatchTooLarge,
+    IllegalRecords,
+    InvalidRecords,
+    UndecompressableRecords,
+    UnevenOffsets,
+)
+from storage.log.writing.analysis import AppendAnalysis
+from storage.log.writing.batches import Admitted, new_batch
+from storage.log.writing.origin import AppendOrigin
+from storage.log.writing.record_checks import RecordChecks, Sighting, largest_timestamp, sightings
+from storage.records import DECOMPRESSED_BYTES_MAX, Batch, BatchHeader, LegacyBatch, LegacyHeader, Record, encode_batch
+from storage.records.header import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    CRC_START,
+    V2_HEADER,
+    V2_HEADER_BYTES,
+)
+from storage.records.legacy import iter_messages
+from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from storage.records.v2 import iter_records
+
+_CODECS: Final = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_KNOWN_ATTRIBUTES: Final = 0x7F
+
+
+class Stamp(NamedTuple):
+    """The facts that the log puts into an append."""
+
+    next_offset: int
+    leader_epoch: int
+    now_ms: int
+
+
+def target_codec(config: LogConfig, source: Compression) -> Compression:
+    """Return the codec that batches of a codec get in this topic."""
+    return source if config.compression_type == "producer" else _CODECS[config.compression_type]
+
+
+def validate(analysis: AppendAnalysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp) -> Admitted:
+    """Check the batches of an append, and stamp them or write them anew.
+
+    Raises:
+        InvalidRecords, InvalidTimestamp, IllegalRecords, UndecompressableRecords, UnevenOffsets, CorruptBatch.
+        BatchTooLarge: what was written anew is above ``max.message.bytes``.
+    """
+    return _Validation(analysis, path, config, origin, stamp).run()
+
+
+class _Validation:
+    """One run of the validator."""
+
+    def __init__(
+        self, analysis: AppendAnalysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp
+    ) -> None:
+        self._batches, self._source = analysis.batches, analysis.codec
+        self._path, self._config, self._origin, self._stamp = path, config, origin, stamp
+        self._target = target_codec(config, self._source)
+        self._takes_log_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    def run(self) -> Admitted:
+        first = self._batches[0]
+        if (isinstance(first, Batch) or self._source) and len(self._batches) > 1:
+            raise InvalidRecords(self._path, f"{len(self._batches)} batches in one append, where one may be")
+        if isinstance(first, Batch) and self._is_stamped_as_it_is(first):
+            return self._stamp_checked(first)
+        return self._write_anew(first)
+
+    def _is_stamped_as_it_is(self, batch: Batch) -> bool:
+        is_plain_control = self._source is Compression.NONE and batch.header.is_control
+        return self._source is self._target or is_plain_control
+
+    def _stamp_checked(self, batch: Batch) -> Admitted:
+        self._check_batch(batch)
+        found = self._checked(batch, self._sightings(batch))
+        newest_ms = largest_timestamp(found)
+        if (self._source or self._target) and any(one.offset != place for place, one in enumerate(found)):
+            return self._write_gaps_anew(batch, found)
+        header = batch.header
+        last_offset = self._stamp.next_offset + len(found) - 1
+        attributes = header.attributes & ~ATTRIBUTE_LOG_APPEND_TIME
+        if self._takes_log_time:
+            attributes, newest_ms = header.attributes | ATTRIBUTE_LOG_APPEND_TIME, self._stamp.now_ms
+        is_same = (attributes, newest_ms) == (header.attributes, header.max_timestamp_ms)
+        stamped = header._replace(
+            base_offset=last_offset - header.last_offset_delta,
+            partition_leader_epoch=self._stamp.leader_epoch,
+            attributes=attributes if is_same else attributes & _KNOWN_ATTRIBUTES,
+            max_timestamp_ms=newest_ms,
+        )
+        return self._admitted(_written(stamped, batch, has_new_crc=not is_same), newest_ms, last_offset)
+
+    def _write_gaps_anew(self, batch: Batch, found: list[Sighting]) -> Admitted:
+        """Write a batch whose offsets are not in order anew, if that is possible. Raises: UnevenOffsets."""
+        records = [one.record for one in found if one.record is not None]
+        if len(records) < len(found):
+            raise UnevenOffsets(self._path, "the records of a compressed batch are not one offset apart")
+        return self._built(batch, records)
+
+    def _write_anew(self, first: Batch | LegacyBatch) -> Admitted:
+        records: list[Record] = []
+        for batch in self._batches:
+            if batch.header.magic != first.header.magic:
+                raise InvalidRecords(
+                    self._path, f"a batch of version {batch.header.magic} behind one of {first.header.magic}"
+                )
+            self._check_batch(batch)
+            records += [one.record for one in self._checked(batch, self._sightings(batch, whole=True)) if one.record]
+        return self._built(first, records)
+
+    def _check_batch(self, batch: Batch | LegacyBatch) -> None:
+        """Check what the header of a client's batch says. Source: Kafka LogValidator.validateBatch."""
+        if self._origin is not AppendOrigin.CLIENT or isinstance(batch, LegacyBatch):
+            return
+        header, path = batch.header, self._path
+        offsets = header.last_offset_delta + 1
+        if offsets <= 0:
+            raise InvalidRecords(path, f"the last offset delta of a batch is {header.last_offset_delta}")
+        if header.record_count <= 0:
+            raise InvalidRecords(path, f"a batch of {header.record_count} records")
+        if offsets != header.record_count:
+            raise InvalidRecords(path, f"a batch of {header.record_count} records and {offsets} offsets")
+        if header.is_control:
+            raise InvalidRecords(path, "a client may not write control records")
+        if header.has_producer_id and header.base_sequence < 0:
+            raise InvalidRecords(path, f"sequence {header.base_sequence} of producer {header.producer_id}")
+
+    def _checked(self, batch: Batch | LegacyBatch, found: Iterator[Sighting | str]) -> list[Sighting]:
+        """Read and check the records of a batch. Raises: InvalidRecords, InvalidTimestamp."""
+        checks = RecordChecks(self._path, self._config, self._stamp.now_ms)
+        good: list[Sighting] = []
+        try:
+            for place, one in enumerate(found):
+                if isinstance(one, str):
+                    checks.refuse(place, one)
+                elif checks.is_good(place, one, batch.header.is_log_append_time):
+                    good.append(one)
+        except InvalidRecord as error:
+            raise InvalidRecords(self._path, error.cause) from error
+        except CorruptCompressedData as error:
+            if "cut short" in error.cause and self._source is Compression.GZIP:
+                raise InvalidRecords(self._path, str(error)) from error
+            raise UndecompressableRecords(self._path, str(error)) from error
+        checks.finish()
+        return good
+
+    def _sightings(self, batch: Batch | LegacyBatch, *, whole: bool = False) -> Iterator[Sighting | str]:
+        """Read the records; a string says what is wrong with one. Raises: InvalidRecord, CorruptCompressedData."""
+        if isinstance(batch, LegacyBatch):
+            yield from self._legacy_sightings(batch)
+            return
+        header = batch.header
+        if header.record_count < 0:
+            raise InvalidRecord(f"a batch of {header.record_count} records")
+        if header.record_count == 0:
+            return  # what lies behind the header is not looked at, as in Kafka
+        data = memoryview(decompress(header.compression, batch.payload, DECOMPRESSED_BYTES_MAX))
+        if header.compression and not whole:
+            yield from sightings(data, header)
+        else:
+            yield from map(Sighting.of, iter_records(data, header))
+
+    def _legacy_sightings(self, batch: LegacyBatch) -> Iterator[Sighting | str]:
+        for inner in iter_messages(batch):
+            if inner.magic != batch.header.magic:
+                yield f"magic {inner.magic} in a batch of magic {batch.header.magic}"
+                continue
+            if batch.header.compression and not inner.has_valid_crc:
+                raise CorruptBatch(self._path, batch.position, "CRC-32 mismatch of a message in a compressed batch")
+            yield Sighting.of(inner.record)
+
+    def _built(self, first: Batch | LegacyBatch, records: list[Record]) -> Admitted:
+        """Write records as one batch. Source: Kafka LogValidator.buildRecordsAndAssignOffsets."""
+        next_offset, header = self._stamp.next_offset, first.header
+        if cause := _cannot_be_built(header):
+            raise IllegalRecords(self._path, cause)
+        for record in records:
+            if record.timestamp_ms < NO_TIMESTAMP:
+                raise IllegalRecords(self._path, f"negative timestamp {record.timestamp_ms}")
+        if not records:
+            return Admitted(memoryview(b""), (), NO_TIMESTAMP, next_offset - 1, self._log_append_time_ms, next_offset)
+        data = encode_batch(
+            [
+                Record(next_offset + place, one.timestamp_ms, one.key, one.value, one.headers)
+                for place, one in enumerate(records)
+            ],
+            compression=self._target,
+            compression_level=self._config.level_of(self._target),
+            log_append_time_ms=self._stamp.now_ms if self._takes_log_time else None,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
+            partition_leader_epoch=self._stamp.leader_epoch,
+        )
+        limit = self._config.max_message_bytes
+        if len(data) > limit:
+            raise BatchTooLarge(self._path, len(data), "max.message.bytes", limit)
+        newest_ms = self._stamp.now_ms if self._takes_log_time else max(one.timestamp_ms for one in records)
+        return self._admitted(data, newest_ms, next_offset + len(records) - 1)
+
+    def _admitted(self, data: bytes, newest_ms: int, last_offset: int) -> Admitted:
+        batch = Batch(BatchHeader._make(V2_HEADER.unpack_from(data)), memoryview(data), self._path, 0)
+        log_time_ms, first_offset = self._log_append_time_ms, self._stamp.next_offset
+        return Admitted(memoryview(data), (new_batch(batch),), newest_ms, last_offset, log_time_ms, first_offset)
+
+    @property
+    def _log_append_time_ms(self) -> int:
+        return self._stamp.now_ms if self._takes_log_time else NO_TIMESTAMP
+
+
+def _cannot_be_built(header: BatchHeader | LegacyHeader) -> str | None:
+    """Return what keeps Kafka from writing the batch anew. Source: Kafka MemoryRecordsBuilder.validateProducerState."""
+    if header.producer_id == NO_PRODUCER_ID:
+        return "a transactional batch of no producer" if header.is_transactional else None
+    if header.producer_epoch == NO_PRODUCER_EPOCH:
+        return f"producer {header.producer_id} without an epoch"
+    if header.base_sequence < 0:
+        return f"sequence {header.base_sequence} of producer {header.producer_id}"
+    return None
+
+
+def _written(header: BatchHeader, batch: Batch, *, has_new_crc: bool) -> bytes:
+    """Return a batch under another header."""
+    data = bytearray(V2_HEADER.pack(*header)) + batch.data[V2_HEADER_BYTES:]
+    if has_new_crc:
+        from crc32c import crc32c  # noqa: PLC0415
+
+        V2_HEADER.pack_into(data, 0, *header._replace(crc=crc32c(data[CRC_START:])))
+    return bytes(data)
