@@ -125,6 +125,21 @@ def test_codec_that_does_not_exist_is_refused_by_name_where_kafka_stumbles(both:
     assert both.differences() == []
 
 
+def test_zeros_behind_a_time_index_hide_no_record_after_a_clean_stop(both: Both) -> None:
+    both.append(batch())
+    both.do("roll")
+    both.append(batch(count=41))
+    both.do("close")
+    for side in (both.kafka, both.ours):
+        path = side.directory / "00000000000000000000.timeindex"
+        path.write_bytes(path.read_bytes() + bytes(24))
+    both.do("open", clean="true", start=0, recovery=81)
+    kafka, ours = both.do("lookup", time=START_MS)
+    assert kafka.result is not None
+    assert ours.result is not None
+    assert (kafka.result["offset"], ours.result["offset"]) == (40, 0)
+
+
 def test_looks_at_an_empty_segment_make_no_index_files(both: Both) -> None:
     both.append(batch())
     both.do("roll")

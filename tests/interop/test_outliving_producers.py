@@ -103,9 +103,10 @@ def _written_again(partition_dir: Path) -> int:
     with Log.create(partition_dir, LogConfig(), FileSystem(), topic_id=topic_id) as log:
         for batch in chain.from_iterable(iter_batches(path.read_bytes(), path) for path in segments):
             assert isinstance(batch, OurBatch)
+            # as its producer sent it: from offset 0 on
             origin = AppendOrigin.COORDINATOR if batch.header.is_control else AppendOrigin.CLIENT
             epoch, now_ms = batch.header.partition_leader_epoch, batch.header.max_timestamp_ms
-            log.append(bytes(batch.data), now_ms=now_ms, leader_epoch=epoch, origin=origin)
+            log.append(bytes(8) + bytes(batch.data)[8:], now_ms=now_ms, leader_epoch=epoch, origin=origin)
         end = log.log_end_offset
     files = {path.name: path.read_bytes() for path in partition_dir.iterdir()}
     assert files == {path.name: path.read_bytes() for path in theirs.iterdir()}

@@ -15,11 +15,11 @@ _OF_TAILS: Final = ("cut-tail", "garbage-behind", "zeros-behind", "flip-in-last"
 _ELSEWHERE: Final = ("flip-anywhere", "leftover-deleted", "leftover-cleaned", "remove-epochs")
 
 
-def draw_damage(dice: Random, is_clean: bool, recompresses: bool) -> list[Step]:
+def draw_damage(dice: Random, *, is_clean: bool, trusts_indexes: bool, recompresses: bool) -> list[Step]:
     """Draw what a log finds at its start: mostly nothing, else what a crash or a disk may do.
 
-    A clean start of Kafka's trusts what index files say, so that before one they only get lost. Where the log compressed
-    records itself only whole files go, since places within them differ.
+    Kafka trusts what index files say after a clean stop and below the recovery point: there they only get lost. Where the
+    log compressed records itself only whole files go, since places within them differ.
     """
     if dice.random() < (0.6 if is_clean else 0.4):
         return []
@@ -29,7 +29,8 @@ def draw_damage(dice: Random, is_clean: bool, recompresses: bool) -> list[Step]:
     elif is_clean:
         kinds = ("remove-index", *_OF_SNAPSHOTS, "leftover-deleted", "leftover-cleaned")
     else:
-        kinds = (*_OF_TAILS, *_OF_TAILS, *_OF_INDEXES, *_OF_SNAPSHOTS, *_ELSEWHERE)
+        of_indexes = ("remove-index",) if trusts_indexes else _OF_INDEXES
+        kinds = (*_OF_TAILS, *_OF_TAILS, *of_indexes, *_OF_SNAPSHOTS, *_ELSEWHERE)
     return [
         Step("damage", {"of": dice.choice(kinds), "number": dice.randrange(1 << 30)})
         for _ in range(dice.choice((1, 1, 2)))

@@ -268,9 +268,14 @@ class Drawing:
         """A stop of any kind, damage, and a start that may or may not know of it."""
         is_killed = self._dice.random() < 0.55
         is_clean = not is_killed and self._dice.random() < 0.8
-        damage = draw_damage(self._dice, is_clean, self._life.recompresses)
         start = self._dice.choice((self._state.log_start_offset, self._state.log_start_offset, 0))
         recovery = self._dice.choice(("checkpoint", "checkpoint", "0"))
+        damage = draw_damage(
+            self._dice,
+            is_clean=is_clean,
+            trusts_indexes=is_clean or recovery != "0",
+            recompresses=self._life.recompresses,
+        )
         opened = Step("open", {"clean": str(is_clean).lower(), "start": start, "recovery": recovery})
         told = Step("watermark", {"to": self._state.high_watermark}, "as checkpointed")
         return [Step("kill" if is_killed else "close"), *damage, opened, told]
