@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.remedies import (
+    BRING_BACK,
     CLEANED_ANEW,
     END_LOST,
     FETCH_AGAIN,
@@ -16,6 +17,7 @@ from policies.checking.remedies import (
     STRANGE_DIRECTORY,
     WRITE_TOPIC_ID,
 )
+from policies.starting.lost import LostPartition
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -168,6 +170,15 @@ def checkpoint_findings(
         named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
         text = f"{named}{others}, and no directory here."
         yield Finding(FindingCode.CHECKPOINT_STALE, Harm.NOTE, path, text, "Nothing: the broker drops such lines.")
+
+
+def lost_finding(path: str, lost: LostPartition) -> Finding:
+    """Return the finding of a partition that had records and has no directory; ``path`` is that of its log dir."""
+    text = (
+        f"The checkpoints say that the partition had the offsets {lost.log_start_offset} to {lost.end_offset - 1}, and "
+        f"its directory is not here: the next start begins it empty."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, BRING_BACK, None, lost.log_start_offset)
 
 
 def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int], named: int | None = None) -> Finding:

@@ -25,7 +25,10 @@ from storage.names import (
 
 IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _OLD_MAJOR: Final = 2
-OVERFLOW: Final = "LogSegmentOffsetOverflowException"
+_HERE: Final = (PartitionFate.SERVED, PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE)
+_UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_ANYWHERE: Final = ""
+_BEGINS_EMPTY: Final = "the cluster metadata place it here, and it is not here: it is empty"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
@@ -60,12 +63,13 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
         refusals += unpromoted
     refusals += _duplicates(log_dirs)
     refusals += _without_dirs(log_dirs, around)
-    log_dirs = [_with_new_partitions(log_dir, log_dirs, around) for log_dir in log_dirs]
+    new = _new_partitions(log_dirs, around) if around.replicas else {}
+    log_dirs = [_with_new_partitions(log_dir, new.get(log_dir.path, ())) for log_dir in log_dirs]
     present = {partition.topic_partition for before in befores for partition in before.partitions}
     log_dirs = [
         log_dir._replace(lost=_lost(before, present, around)) for before, log_dir in zip(befores, log_dirs, strict=True)
     ]
-    return Start(around.release, tuple(log_dirs), tuple(refusals))
+    return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(new.get(_ANYWHERE, ())))
 
 
 def _lost(before: LogDirBefore, present: set[TopicPartition], around: StartSurroundings) -> tuple[LostPartition, ...]:
@@ -130,7 +134,7 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
     try:
         loading.run()
     except LoadingStopped as stopped:
-        if stopped.failure.exception == OVERFLOW:
+        if stopped.is_split:
             loading.files.note(StartStepKind.SPLIT, stopped.file, stopped.failure.cause)
         else:
             failed = stopped.failure, stopped.file
@@ -144,6 +148,8 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         steps = [StartStep(StartStepKind.DELETE_LATER, "", why, size_bytes=_bytes_of(partition))]
     elif fate is PartitionFate.STRAY and not partition.name.endswith(DirState.STRAY.value):
         steps.append(StartStep(StartStepKind.SET_ASIDE, "", _why_stray(partition, around)))
+        # Kafka forgets what waits for its deletion in a directory that it renames
+        loading.files.sizes |= dict.fromkeys(loading.files.waiting, 0)
     return LogStart(
         partition.name,
         topic_partition,
@@ -228,31 +234,37 @@ def _without_dirs(log_dirs: Sequence[LogDirStart], around: StartSurroundings) ->
     ]
 
 
-def _with_new_partitions(
-    log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: StartSurroundings
-) -> LogDirStart:
-    """Add the partitions that the metadata place here and that no log dir has: they begin empty."""
-    if around.replicas is None or len(log_dirs) > 1 or log_dir.state is Dirs.OFFLINE:
-        return log_dir
-    return log_dir._replace(steps=(*log_dir.steps, *_new_partitions(log_dir.logs, around.replicas)))
+def _new_partitions(log_dirs: Sequence[LogDirStart], around: StartSurroundings) -> dict[str, list[TopicPartition]]:
+    """Return the partitions that the metadata place on this broker and that no log dir has, by path of their log dir.
+
+    Source: Kafka ``Partition.createLogInAssignedDirectoryId``, ``LogManager.getOrCreateLog``.
+    """
+    assert around.replicas is not None
+    logs = [log for one in log_dirs for log in one.logs]
+    here = {log.topic_partition for log in logs if log.fate in _HERE and log.name_after == str(log.topic_partition)}
+    online = [one.path for one in log_dirs if one.state is Dirs.ONLINE]
+    paths = {around.identities.directory_ids.get(path): path for path in online}
+    found: dict[str, list[TopicPartition]] = {}
+    for partition, directory_id in _assigned(around.replicas).items():
+        is_stated = directory_id is not None and directory_id != _UNASSIGNED
+        path = paths.get(directory_id) if is_stated else None
+        is_skipped = is_stated and path is None and len(online) < len(log_dirs)
+        if partition not in here and online and not is_skipped:
+            found.setdefault(path or (online[0] if len(log_dirs) == 1 else _ANYWHERE), []).append(partition)
+    return found
 
 
-def _new_partitions(logs: Sequence[LogStart], replicas: Replicas) -> list[StartStep]:
-    kept = (PartitionFate.SERVED, PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE)
-    here = {log.topic_partition for log in logs if log.fate in kept and log.name == str(log.topic_partition)}
-    return [
-        StartStep(
-            StartStepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty"
-        )
-        for partition in _assigned(replicas)
-        if partition not in here
-    ]
+def _with_new_partitions(log_dir: LogDirStart, new: Sequence[TopicPartition]) -> LogDirStart:
+    steps = [StartStep(StartStepKind.CREATE, str(partition), _BEGINS_EMPTY) for partition in new]
+    return log_dir._replace(steps=(*log_dir.steps, *steps))
 
 
-def _assigned(replicas: Replicas) -> list[TopicPartition]:
+def _assigned(replicas: Replicas) -> dict[TopicPartition, str | None]:
+    """Return the partitions that the metadata place on this broker, sorted, each with the id of its log dir."""
     names: Mapping[str, str] = replicas.names
-    return sorted(
-        TopicPartition(names[topic_id], partition)
+    found = {
+        TopicPartition(names[topic_id], partition): replicas.directory_of(topic_id, partition)
         for (topic_id, partition), brokers in replicas.brokers.items()
         if replicas.node_id in brokers and topic_id in names
-    )
+    }
+    return dict(sorted(found.items()))

@@ -16,7 +16,7 @@ from tests.interop.starts import Outcome, RealStart
 _OF_A_LOG: Final = re.compile(r"[^.]*\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?")
 _LOADED: Final = re.compile(r"Completed load of Log\(dir=(\S+?),.*logStartOffset=(-?\d+), logEndOffset=(-?\d+)\)")
 _REBUILT: Final = re.compile(r"(?:corresponding to log file) (\S+?)(?:,| due to)")
-_STRAY: Final = re.compile(r"(\S+)\.[0-9a-f]{32}-stray")
+_STRAY: Final = re.compile(r"(.+)\.[0-9a-f]{32}-stray")
 
 
 @dataclass(frozen=True, slots=True)

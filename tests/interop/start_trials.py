@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,6 +35,7 @@ UNDAMAGED: Final = "no damage"
 CLEANER_SETTINGS: Final = {"log.cleaner.enable": "true", "log.cleaner.min.cleanable.ratio": "1"}
 """The log cleaner runs, and finds nothing that is dirty enough."""
 _OLD_MAJOR: Final = 2
+_SHOWN_MAX: Final = 3_000
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
@@ -73,6 +74,8 @@ class Tried:
     def take(self, kafka: str, trial: Trial) -> None:
         """Count a trial."""
         self.log_dirs[kafka, trial.is_right] += 1
+        if not trial.is_right:
+            print(f"Kafka {kafka}: {trial}"[:_SHOWN_MAX])
         for damaged, found in trial.damages:
             (self.wrong if found else self.right)[kafka, damaged.kind] += 1
         if trial.differences:
@@ -108,8 +111,8 @@ class Bench:
     """Holds the log dirs; that of the metadata log is the first by name."""
     scratch: Path
     tried: Tried
-    is_assigned: bool = True
-    """Whether the cluster metadata name the log dirs that the partitions are in."""
+    intervals: Callable[[str], int] | None = None
+    """``index.interval.bytes`` by topic, where no metadata log states it."""
 
     def log_dirs(self, seed: int, *, alone_max: int) -> Iterator[Trial]:
         """Damage each log dir of a copy in some ways, and start; then those that stop the broker, one by one."""
@@ -147,7 +150,8 @@ class Bench:
 
     def predict(self, log_dirs: Sequence[Path], *, is_cleaning: bool = False) -> Start:
         """Predict a start."""
-        return predict_start(log_dirs, Node(self.release, NODE_ID, log_dirs[0], cleans=is_cleaning))
+        node = Node(self.release, NODE_ID, log_dirs[0], intervals=self.intervals, cleans=is_cleaning)
+        return predict_start(log_dirs, node)
 
     def _damages(self, dice: random.Random, log_dir: Path) -> Iterator[Damaged]:
         if dice.random() < UNCLEAN_SHARE:
@@ -172,10 +176,11 @@ class Bench:
         taken: dict[str, Path] = {}
         while True:
             refusals = self.predict(copies).refusals
-            named = {path for path in copies for refusal in refusals if refusal.path.startswith(f"{path}/")}
+            named = {path.name for path in copies for one in refusals if f"{one.path}/".startswith(f"{path}/")}
             if not named:
                 return taken
-            for path in named:
+            assert not named & taken.keys(), f"sound log dirs are predicted to stop the broker: {refusals}"
+            for path in (path for path in copies if path.name in named):
                 kept = self.scratch / f"alone-{path.name}"
                 removed(kept)
                 path.rename(kept)
@@ -191,7 +196,9 @@ class Bench:
 
         def compared(real: RealStart) -> dict[str, dict[str, list[str]]]:
             found = {path.name: self._of_log_dir(path, predicted, real, before) for path in copies}
-            return found if "" not in damaged else {"": {name: texts for one in found.values() for name, texts in one.items()}}
+            if "" in damaged:
+                return {"": {name: texts for one in found.values() for name, texts in one.items() if texts}}
+            return found
 
         def is_as_predicted(real: RealStart) -> bool:
             return not any(texts for one in compared(real).values() for texts in one.values())
@@ -215,20 +222,20 @@ class Bench:
         moving = _moving(predicted)
         one = next(one for one in predicted.log_dirs if one.path == str(log_dir))
         if not found[""] and one.state is not Dirs.OFFLINE:
-            by_name = self._of_partitions(one, real, log_dir, before)
+            by_name = self._of_partitions(one, real, log_dir, before[log_dir], set(map(str, predicted.unplaced)))
             found |= {name: texts for name, texts in by_name.items() if name not in moving}
         return found
 
     def _of_partitions(
-        self, predicted: LogDirStart, real: RealStart, log_dir: Path, before: Mapping[Path, Sequence[str]]
+        self, predicted: LogDirStart, real: RealStart, log_dir: Path, there: Sequence[str], unplaced: set[str]
     ) -> dict[str, list[str]]:
         """Return the differences of each partition; those of one that the start makes anew count as its own."""
-        there = before[log_dir]
         after = logs_after(log_dir, real, there)
         found = {log.name: list(self._differences(log, real, log_dir, there, after)) for log in predicted.logs}
         new = {step.file for step in predicted.steps}
-        for name in after.keys() - set(there) - {str(log.topic_partition) for log in predicted.logs} - new:
-            if self.is_assigned and self.release.major > _OLD_MAJOR:
+        known = {*there, *new, *unplaced, *(str(log.topic_partition) for log in predicted.logs)}
+        for name in after.keys() - known:
+            if self.release.major > _OLD_MAJOR:
                 found.setdefault(name, []).append("was made, and not predicted")
         for name in new - after.keys():
             found.setdefault(name, []).append("was not made, as was predicted")
@@ -253,8 +260,7 @@ def _shared_out(log_dir: str, damaged: Sequence[Damaged], by_partition: Mapping[
         mine = [name for name in left if name in (one.subject, one.damage) or name.startswith(f"{one.subject}.")]
         mine = list(left) if not one.subject else mine
         shared.append((one, (*of_all, *(text for name in mine for text in (name, *left.pop(name))))))
-    return Trial(log_dir, tuple(shared), tuple(text for name, texts in left.items() for text in (name, *texts)) or
-                 (of_all if not damaged else ()))  # fmt: skip
+    return Trial(log_dir, tuple(shared), tuple(text for name, texts in left.items() for text in (name, *texts)))
 
 
 def _moving(predicted: Start) -> set[str]:

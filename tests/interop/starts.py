@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from typing import Final
 from tests.interop.broker import CLUSTER_ID, free_port
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
+from tests.interop.zookeeper import SESSION_MS, forget, zookeeper
 
 START_SECONDS_MAX: Final = 90
 POLL_SECONDS: Final = 0.1
@@ -32,8 +33,6 @@ DELAYED_SECONDS: Final = 1.0
 """For what a broker deletes with a delay; the delays are set to less."""
 DELAYED_SECONDS_MAX: Final = 6.0
 """For the same on a busy machine, if something is not as it was predicted."""
-FORGOTTEN_SECONDS: Final = 2
-"""Then ZooKeeper has noticed that a killed broker is gone."""
 NODE_ID: Final = 1
 STARTED: Final = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
 EXCEPTION: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b(?:: [^\n]{,120})?")
@@ -160,8 +159,6 @@ class Kafka2:
     classpath: str
     scratch: Path
     zookeeper: str
-    _ended: list[float] = field(default_factory=list)
-    """When each of the brokers ended, by the monotonic clock."""
 
     @contextmanager
     def running(
@@ -173,7 +170,7 @@ class Kafka2:
             "broker.id": str(NODE_ID),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": self.zookeeper,
-            "zookeeper.session.timeout.ms": "1000",
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
             "zookeeper.connection.timeout.ms": str(1000 * START_SECONDS_MAX),
             "log.dirs": ",".join(map(str, log_dirs)),
             **SETTINGS,
@@ -181,8 +178,6 @@ class Kafka2:
         }
         path = _written(self.scratch / "server-2.properties", properties)
         output = self.scratch / "broker-2.out"
-        if self._ended:
-            time.sleep(max(0.0, self._ended[-1] + FORGOTTEN_SECONDS - time.monotonic()))
         with output.open("wb") as opened:
             process = subprocess.Popen(
                 [*_jvm(self.classpath, self.scratch / "classes-2.jsa"), *_SIMPLE_LOGGER, "kafka.Kafka", str(path)],
@@ -195,7 +190,7 @@ class Kafka2:
         finally:
             process.kill()
             process.wait()
-            self._ended.append(time.monotonic())
+            forget(self.zookeeper, f"/brokers/ids/{NODE_ID}", "/controller")
 
 
 _SIMPLE_LOGGER: Final = (
@@ -205,31 +200,10 @@ _SIMPLE_LOGGER: Final = (
 
 
 @contextmanager
-def zookeeper(classpath: str, scratch: Path) -> Iterator[str]:
-    """Run a ZooKeeper; gives its address."""
-    port = free_port()
-    path = _written(
-        scratch / "zookeeper.properties",
-        {
-            "dataDir": str(scratch / "zookeeper"),
-            "clientPort": str(port),
-            "clientPortAddress": "127.0.0.1",
-            "admin.enableServer": "false",
-            "maxClientCnxns": "0",
-            "tickTime": "500",
-        },
-    )
-    with (scratch / "zookeeper.out").open("wb") as output:
-        process = subprocess.Popen(
-            [*_jvm(classpath), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(path)],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+def old_kafka_beside(classpath: str, scratch: Path) -> Iterator[Kafka2]:
+    """Run a ZooKeeper; gives the Kafka 2.8 that starts beside it."""
+    with zookeeper(_jvm(classpath), scratch) as address:
+        yield Kafka2(classpath, scratch, address)
 
 
 def start(

@@ -18,11 +18,11 @@ from policies.starting.facts import Release
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from tests.interop.dir_damages import DIR_DAMAGES, OF_KAFKA_2
-from tests.interop.made_dirs import make
+from tests.interop.made_dirs import interval_bytes, make
 from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
 from tests.interop.predicted import offline_differences, outcome_differences
 from tests.interop.start_trials import Bench, Tried
-from tests.interop.starts import Kafka2, Kafka4, RealStart, start, zookeeper
+from tests.interop.starts import Kafka2, Kafka4, RealStart, old_kafka_beside, start
 
 pytestmark = pytest.mark.kafka
 TIMES: Final = int(os.environ.get("LOGCLEANER_STARTS", "1"))
@@ -54,8 +54,8 @@ def bench(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benc
 def old_bench(old_kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """Kafka 2.8.2 beside a ZooKeeper."""
     scratch = tmp_path_factory.mktemp("old-starts")
-    with zookeeper(old_kafka, scratch) as address:
-        yield _made(Kafka2(old_kafka, scratch, address), scratch, "2.8.2", Release(2, 8))
+    with old_kafka_beside(old_kafka, scratch) as broker:
+        yield _made(broker, scratch, "2.8.2", Release(2, 8))
     shutil.rmtree(scratch)
 
 
@@ -66,7 +66,7 @@ def _made(broker: Kafka4 | Kafka2, scratch: Path, name: str, release: Release) -
     if isinstance(broker, Kafka4):
         broker.format(log_dirs)
     make(broker, log_dirs, _PARTITIONS, _SEED)
-    return Bench(name, release, broker, made, scratch, TRIED)
+    return Bench(name, release, broker, made, scratch, TRIED, interval_bytes)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

@@ -77,7 +77,7 @@ def read_identity(path: Path, user: User) -> IdentityBefore:
         found = None if data is None else parse_properties(data, str(file))
     except (UnreadableFile, InvalidConfig) as error:
         is_absent = not path.is_dir() and not path.exists()
-        return IdentityBefore(str(path), None, None if is_absent else str(error))
+        return IdentityBefore(str(path), None, None if is_absent else str(error), isinstance(error, InvalidConfig))
     values = None if found is None else {key: one.value for key, one in found.items()}
     return IdentityBefore(str(path), values)
 

@@ -65,9 +65,11 @@ def test_recovery_ends_at_the_first_batch_with_a_wrong_crc(
 
 
 def test_offset_below_the_segment_stops_the_recovery(contents: DirectoryContents) -> None:
-    failure = contents.recovered(LOG, 1_000).failure
-    assert failure
-    assert failure.exception == "IllegalArgumentException"
+    found = contents.recovered(LOG, 1_000)
+    assert found.failure
+    assert found.failure.exception == "LogSegmentOffsetOverflowException"
+    assert found.split_failure, "the last offset fits, so no split is possible"
+    assert found.split_failure.exception == "IllegalArgumentException"
 
 
 @pytest.mark.parametrize(

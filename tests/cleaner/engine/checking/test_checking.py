@@ -20,6 +20,7 @@ from policies.checking.findings import FindingCode, Harm
 from policies.config.policy import BrokerPolicy
 from storage.anomalies import Anomaly
 from storage.filesystem import FileSystem
+from storage.lock import LogDirLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -189,15 +190,28 @@ def _mending_at_look(number: int, path: Path, whole: bytes, monkeypatch: pytest.
     return looks
 
 
-def test_a_partition_that_vanishes_meanwhile_is_no_damage(drawn, monkeypatch):
+def test_a_partition_that_vanishes_beside_a_broker_is_no_damage(drawn, monkeypatch):
     def vanish(segment, *args, **kwargs):
         if segment.directory.name == "clicks-0":
             shutil.rmtree(segment.directory, ignore_errors=True)
         return read_segment_contents(segment, *args, **kwargs)
 
     monkeypatch.setattr("cleaner.engine.checking.checking.read_segment_contents", vanish)
-    checked = check(drawn)
-    assert (codes(checked), checked.problems, checked.partitions) == ([FindingCode.CHECKPOINT_STALE], [], 1)
+    with LogDirLock.acquire(drawn, FileSystem()):
+        checked = check(drawn)
+    assert (codes(checked), checked.problems, checked.partitions) == ([], [], 1)
+
+
+def test_a_partition_without_a_directory_is_lost_if_it_had_records(drawn):
+    (drawn / ".kafka_cleanshutdown").touch()
+    shutil.rmtree(drawn / "clicks-0")
+    (found,) = check(drawn).findings
+    assert (found.code, found.harm, found.path) == (FindingCode.PARTITION_LOST, Harm.DATA_LOST, f"{drawn}/clicks-0")
+    (drawn / ".kafka_cleanshutdown").unlink()
+    assert codes(check(drawn)) == [FindingCode.CHECKPOINT_STALE], "a killed broker may have deleted it a moment before"
+    (drawn / "clicks-0.0123456789abcdef0123456789abcdef-stray").mkdir()
+    (drawn / ".kafka_cleanshutdown").touch()
+    assert codes(check(drawn)) == [FindingCode.CHECKPOINT_STALE], "it was set aside"
 
 
 def test_the_rate_is_kept(drawn):
