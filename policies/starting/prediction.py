@@ -69,7 +69,14 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
     log_dirs = [
         log_dir._replace(lost=_lost(before, present, around)) for before, log_dir in zip(befores, log_dirs, strict=True)
     ]
-    return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(new.get(_ANYWHERE, ())))
+    uncertain = [
+        one
+        for log_dir in log_dirs
+        if any(log.fate is PartitionFate.TAKES_OFFLINE for log in log_dir.logs)
+        for one in _not_set_aside(log_dir.path, log_dir.logs)
+        if one not in refusals
+    ]
+    return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(uncertain), tuple(new.get(_ANYWHERE, ())))
 
 
 def _lost(before: LogDirBefore, present: set[TopicPartition], around: StartSurroundings) -> tuple[LostPartition, ...]:
@@ -112,12 +119,24 @@ def _load(before: LogDirBefore, around: StartSurroundings) -> tuple[LogDirStart,
             refusals.append(Refusal(f"{before.path}/{file}", log.failure))
         elif log.fate is PartitionFate.TAKES_OFFLINE and log.failure:
             failures.append((file, log.failure))
+    if any(name in dict(checkpoints) for name, _ in failures):
+        refusals += _not_set_aside(before.path, logs)
     if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io:
         failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
     if isinstance(before.cleaner_offsets, KafkaFailure) and before.cleaner_offsets.is_io:
         failures.append((CLEANER_OFFSET_CHECKPOINT, before.cleaner_offsets))
     state = Dirs.OFFLINE if failures else Dirs.ONLINE
     return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
+
+
+def _not_set_aside(path: str, logs: Sequence[LogStart]) -> list[Refusal]:
+    """Return the partitions that Kafka sets aside although their log dir went offline while it was loaded.
+
+    It stops over that. Source: Kafka ``LogManager.loadLogs``, ``LocalLog.maybeHandleIOException``.
+    """
+    failure = KafkaFailure("KafkaStorageException", "is to be set aside as -stray, and its log dir is offline already")
+    aside = [log for log in logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
+    return [Refusal(f"{path}/{log.name}", failure) for log in aside]
 
 
 def load_partition(partition: PartitionBefore, before: LogDirBefore, around: StartSurroundings) -> LogStart:

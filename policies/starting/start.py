@@ -151,6 +151,8 @@ class Start(NamedTuple):
     log_dirs: tuple[LogDirStart, ...]
     refusals: tuple[Refusal, ...]
     """Empty if the broker starts."""
+    uncertain: tuple[Refusal, ...] = ()
+    """What may stop the broker: that depends on the order in which it loads the partitions."""
     unplaced: tuple[TopicPartition, ...] = ()
     """Partitions that begin empty, in a log dir that the broker chooses."""
 

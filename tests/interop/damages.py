@@ -401,7 +401,8 @@ def stray_snapshots(dice: random.Random, directory: Path) -> str | None:
     if not found:
         return None
     for _ in range(dice.randrange(1, 4)):
-        shutil.copy(dice.choice(found), directory / f"{dice.randrange(1, 300):020d}.snapshot")
+        target = directory / f"{dice.randrange(1, 300):020d}.snapshot"
+        target.write_bytes(dice.choice(found).read_bytes())
     return directory.name
 
 

@@ -19,8 +19,14 @@ from policies.starting.facts import Release
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start
 from tests.interop.damages import PARTITION_DAMAGES
 from tests.interop.dir_damages import DIR_DAMAGES, OF_ONE_LOG_DIR, WITH_CLEANER
-from tests.interop.predicted import LogAfter, differences, logs_after, offline_differences, outcome_differences
-from tests.interop.predicted import recovery_differences
+from tests.interop.predicted import (
+    LogAfter,
+    differences,
+    logs_after,
+    offline_differences,
+    outcome_differences,
+    recovery_differences,
+)
 from tests.interop.starts import NODE_ID, Kafka2, Kafka4, Outcome, RealStart, copied, removed, start
 
 UNCLEAN_SHARE: Final = 0.6
@@ -35,7 +41,6 @@ UNDAMAGED: Final = "no damage"
 CLEANER_SETTINGS: Final = {"log.cleaner.enable": "true", "log.cleaner.min.cleanable.ratio": "1"}
 """The log cleaner runs, and finds nothing that is dirty enough."""
 _OLD_MAJOR: Final = 2
-_SHOWN_MAX: Final = 3_000
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
@@ -75,7 +80,7 @@ class Tried:
         """Count a trial."""
         self.log_dirs[kafka, trial.is_right] += 1
         if not trial.is_right:
-            print(f"Kafka {kafka}: {trial}"[:_SHOWN_MAX])
+            print(f"Kafka {kafka}: {trial}")
         for damaged, found in trial.damages:
             (self.wrong if found else self.right)[kafka, damaged.kind] += 1
         if trial.differences:
@@ -175,7 +180,8 @@ class Bench:
         """Put sound log dirs in the place of those that stop the broker; gives where these are kept."""
         taken: dict[str, Path] = {}
         while True:
-            refusals = self.predict(copies).refusals
+            predicted = self.predict(copies)
+            refusals = predicted.refusals + predicted.uncertain
             named = {path.name for path in copies for one in refusals if f"{one.path}/".startswith(f"{path}/")}
             if not named:
                 return taken

@@ -1,6 +1,6 @@
 """A ZooKeeper for the starts of Kafka 2.8, and how it forgets a broker that was killed.
 
-The session of a killed broker lasts until its timeout, and the next broker of the same id does not start before. A short
+The session of a killed broker lasts until its timeout, and no broker of the same id starts before. A short
 timeout ends sessions of brokers that live, too, on a busy machine. So what a session leaves is deleted, by ZooKeeper's
 own protocol.
 """

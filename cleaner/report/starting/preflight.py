@@ -43,6 +43,7 @@ class PreflightReport:
             "kafka": str(self.start.release),
             "starts": self.start.is_started,
             "refusals": [{"path": refusal.path, **_failure(refusal.failure)} for refusal in self.start.refusals],
+            "uncertain": [{"path": one.path, **_failure(one.failure)} for one in self.start.uncertain],
             "unplaced": unplaced,
             "log_dirs": [_log_dir_document(log_dir, need) for log_dir, need in pairs],
         }
@@ -75,6 +76,11 @@ def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
     elif start.offline:
         without = counted(len(start.offline), "log dir")
         page.line(f"Kafka {start.release} will start, but without {without}.", "bold red")
+        if start.uncertain:
+            page.note("or it will not start, by the order in which it loads the partitions:", "red")
+        for one in _shown(start.uncertain, page):
+            page.line(f"{one.path}: {one.failure.cause} ({one.failure.exception})", indent=4, hanging=2)
+        _rest(len(start.uncertain), page)
     else:
         page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
 
