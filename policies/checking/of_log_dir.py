@@ -41,6 +41,7 @@ from storage.names import (
     TopicPartition,
     parse_partition_dir_name,
     parse_segment_file_name,
+    segment_file_name,
 )
 
 CHECKPOINTS: Final = (
@@ -113,6 +114,8 @@ class TopicId(NamedTuple):
     """None without the file."""
     error: str | None = None
     """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.starting``; else it stops the broker."""
 
 
 class MetaProperties(NamedTuple):
@@ -217,7 +220,8 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
     for one in ids:
         path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
         if one.error is not None:
-            text = f"It cannot be read: {one.error}; the broker does not serve the partition."
+            so = "takes the log dir offline" if one.takes_offline else "does not start"
+            text = f"It cannot be read: {one.error}; the broker {so}."
             yield Finding(
                 FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID
             )
@@ -276,15 +280,15 @@ def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
 
 
 def _cause(values: Mapping[str, str]) -> str | None:
-    version = values.get("version")
+    if not values:
+        return "the file is empty"
+    version = values.get("version", "0")
     if version not in ("0", "1"):
         return f"version is {version}, neither 0 nor 1"
     number = "node.id" if version == "1" else "broker.id"
-    stated = values.get(number)
-    if stated is None and version == "1":
-        return f"{number} is missing"
-    if stated is not None and not stated.isdecimal():
-        return f"{number} is {stated}, no whole number"
+    stated = values.get(number, "" if version == "1" or "cluster.id" not in values else "0")
+    if not stated.isdecimal():
+        return f"{number} is {stated}, no whole number" if stated else f"{number} is missing"
     if version == "1" and not values.get("cluster.id"):
         return "cluster.id is missing"
     directory_id = values.get("directory.id")
@@ -336,7 +340,8 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
 
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
     """
-    if parse_segment_file_name(name) is not None:
+    found = parse_segment_file_name(name)
+    if found is not None and name == segment_file_name(*found):
         return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
     if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
         return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT

@@ -152,7 +152,8 @@ class Loading:
         """Note that an empty swap takes the place of records."""
         replaced_bytes = self.files.sizes.get(log_name(base), 0)
         if replaced_bytes:
-            why = f"is empty, and {log_name(base)} has {replaced_bytes} bytes: right only if a compaction kept none of them"
+            log = log_name(base)
+            why = f"is empty, and {log} has {replaced_bytes} bytes: right only if a compaction kept none of them"
             self.files.note(StartStepKind.TAKE_DAMAGED, name, why, position=0, offset=base, size_bytes=replaced_bytes)
 
     def _complete_swaps(self) -> None:

@@ -126,10 +126,9 @@ def outcome_differences(predicted: Start, real: RealStart) -> Iterator[str]:
     if real.outcome is not expected:
         named = [(r.path, r.failure) for r in predicted.refusals]
         yield f"{expected} predicted, it {real.outcome}: {named}, {real.exceptions}"
-    elif expected is Outcome.REFUSED:
-        if not any(_is_named(refusal.failure, real.said) for refusal in predicted.refusals):
-            named = [(r.path, r.failure) for r in predicted.refusals]
-            yield f"none of {named} was logged: {real.exceptions or real.said[-1000:]}"
+    elif expected is Outcome.REFUSED and not any(_is_named(one.failure, real.said) for one in predicted.refusals):
+        named = [(r.path, r.failure) for r in predicted.refusals]
+        yield f"none of {named} was logged: {real.exceptions or real.said[-1000:]}"
 
 
 def offline_differences(log_dir: str, predicted: Start, real: RealStart) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Trials of the prediction: damage copies of made log dirs, predict, start a real broker, compare.
 
-A log dir is the unit. A broker has several, which do not depend on each other: so each is damaged in ways of its own, and
-one start tells of all of them. A log dir that is predicted to stop the broker gets a start of its own, beside sound ones.
-Damages that concern several log dirs, or the metadata log, get one start each.
+A log dir is the unit. A broker has several, which do not depend on each other: so each is damaged in ways of its own,
+and one start tells of all of them. A log dir that is predicted to stop the broker gets a start of its own, beside sound
+ones. Damages that concern several log dirs, or the metadata log, get one start each.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ class _Check:
         return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
 
     def _lost(self, one: _Dir, everywhere: set[TopicPartition]) -> Iterator[LostPartition]:
-        """Yield the partitions of which the checkpoints of a log dir say that they had records, and that are not here."""
+        """Yield the partitions that had records by the checkpoints of a log dir, and that are not here."""
         ends = one.offsets(HIGH_WATERMARK_CHECKPOINT), one.offsets(RECOVERY_POINT_CHECKPOINT)
         known = self._request.topic_ids
         assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
