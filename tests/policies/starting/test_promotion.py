@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from policies.starting.facts import FileBefore, LogDirBefore, PartitionBefore, ReadTopicId, Release, Replicas
+from policies.starting.facts import (
+    FileBefore,
+    KafkaFailure,
+    LogDirBefore,
+    PartitionBefore,
+    ReadTopicId,
+    Release,
+    Replicas,
+)
 from policies.starting.identity import Identities
 from policies.starting.prediction import StartSurroundings, predict
 from policies.starting.start import PartitionFate, Start, StartStepKind
@@ -14,8 +22,11 @@ FUTURE = "orders-0.0123456789abcdef0123456789abcdef-future"
 IDS = {"/a": "idOfA", "/b": "idOfB"}
 
 
-def started(here: list[str], there: list[str], *, release: Release = KAFKA_4, lag: int = 0) -> Start:
-    """Start with directories of orders-0 in ``/a``, where the metadata have it, and in ``/b``."""
+def started(here: list[str], there: list[str], *, release: Release = KAFKA_4, lag: int = 0, **garbage: str) -> Start:
+    """Start with directories of orders-0 in ``/a``, where the metadata have it, and in ``/b``.
+
+    Of ``garbage``, each names a checkpoint that does not parse, and the log dir that it lies in.
+    """
     key = TOPIC_ID, 0
     replicas = Replicas(NODE, {key: (2, NODE)}, {TOPIC_ID: "orders"}, {key: ("other", IDS["/a"])})
     befores = []
@@ -25,7 +36,9 @@ def started(here: list[str], there: list[str], *, release: Release = KAFKA_4, la
             ends = {SOUND[3]: 20 - lag} if name == FUTURE else {}
             files = tuple(FileBefore(file, 100) for file in SOUND)
             partitions.append(PartitionBefore(name, ORDERS, files, None, ReadTopicId(TOPIC_ID), FakeContents(ends)))
-        befores.append(LogDirBefore(path, True, {}, {}, {}, tuple(partitions), ()))
+        before = LogDirBefore(path, True, {}, {}, {}, tuple(partitions), ())
+        broken = KafkaFailure("IOException", "malformed line", is_io=True)
+        befores.append(before._replace(**{what: broken for what, where in garbage.items() if where == path}))
     return predict(befores, StartSurroundings(release, Identities((), {}, (), IDS), "/a", None, replicas))
 
 
@@ -63,3 +76,16 @@ def test_future_directory_elsewhere_or_before_kafka_3_7_goes_on_to_be_one(
 def test_future_directory_beside_its_own_partition_stops_the_broker() -> None:
     (refusal,) = started(["orders-0", FUTURE], []).refusals
     assert (refusal.path, refusal.failure.exception) == (f"/a/{FUTURE}", "KafkaStorageException")
+
+
+@pytest.mark.parametrize("path", ["/a", "/b"])
+def test_move_that_ends_in_a_log_dir_that_went_offline_stops_the_broker(path: str) -> None:
+    (refusal, *_) = started([FUTURE], ["orders-0"], recovery_points=path).refusals
+    assert (refusal.path, refusal.failure.exception) == (f"/a/{FUTURE}", "KafkaStorageException")
+    assert f"{path} is offline" in refusal.failure.cause
+
+
+def test_checkpoint_that_is_read_behind_the_moves_stops_no_broker() -> None:
+    start = started([FUTURE], ["orders-0"], high_watermarks="/b")
+    assert (start.is_started, start.offline) == (True, ["/b"])
+    assert started([], ["orders-0"], recovery_points="/b").offline == ["/b"]
