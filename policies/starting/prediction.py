@@ -13,7 +13,7 @@ from policies.starting.lost import LostPartition, lost_partitions
 from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.names import STRAY_SINCE
 from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
-from policies.starting.promotion import PROMOTED_SINCE, promote
+from policies.starting.promotion import PROMOTED_SINCE, is_lost, promote
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, Start, StartStep, StartStepKind
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -259,18 +259,24 @@ def _new_partitions(log_dirs: Sequence[LogDirStart], around: StartSurroundings) 
     Source: Kafka ``Partition.createLogInAssignedDirectoryId``, ``LogManager.getOrCreateLog``.
     """
     assert around.replicas is not None
-    logs = [log for one in log_dirs for log in one.logs]
-    here = {log.topic_partition for log in logs if log.fate in _HERE and log.name_after == str(log.topic_partition)}
+    loaded = {partition for one in log_dirs if not is_lost(one) for partition in _hosted(one)}
+    offline = {partition for one in log_dirs for partition in _hosted(one)} - loaded
     online = [one.path for one in log_dirs if one.state is Dirs.ONLINE]
     paths = {around.identities.directory_ids.get(path): path for path in online}
     found: dict[str, list[TopicPartition]] = {}
     for partition, directory_id in _assigned(around.replicas).items():
         is_stated = directory_id is not None and directory_id != _UNASSIGNED
         path = paths.get(directory_id) if is_stated else None
-        is_skipped = is_stated and path is None and len(online) < len(log_dirs)
-        if partition not in here and online and not is_skipped:
+        is_skipped = path is None and (partition in offline or (is_stated and len(online) < len(log_dirs)))
+        if partition not in loaded and online and not is_skipped:
             found.setdefault(path or (online[0] if len(log_dirs) == 1 else _ANYWHERE), []).append(partition)
     return found
+
+
+def _hosted(log_dir: LogDirStart) -> set[TopicPartition]:
+    """Return the partitions that have their own directory in a log dir."""
+    logs = [log for log in log_dir.logs if log.fate in _HERE and log.name_after == str(log.topic_partition)]
+    return {log.topic_partition for log in logs}
 
 
 def _with_new_partitions(log_dir: LogDirStart, new: Sequence[TopicPartition]) -> LogDirStart:

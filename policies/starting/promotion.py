@@ -34,7 +34,7 @@ def promote(
     """
     taken: dict[tuple[str, str], LogStart] = {}
     refusals = []
-    online = [log_dir for log_dir in log_dirs if not _is_lost(log_dir)]
+    online = [log_dir for log_dir in log_dirs if not is_lost(log_dir)]
     for log_dir in log_dirs:
         for log in log_dir.logs:
             if log.fate is not PartitionFate.FUTURE or not _is_assigned(log, log_dir, replicas, directory_ids):
@@ -61,8 +61,8 @@ def promote(
     ], refusals
 
 
-def _is_lost(log_dir: LogDirStart) -> bool:
-    """Return whether a log dir went offline before the moves end: while its partitions were loaded."""
+def is_lost(log_dir: LogDirStart) -> bool:
+    """Return whether a log dir goes offline while its partitions are loaded, and not later."""
     return log_dir.state is Dirs.OFFLINE and not {file for file, _ in log_dir.failures} <= _READ_LATER
 
 
@@ -72,7 +72,7 @@ def _offline_of(future: LogStart, log_dir: LogDirStart, log_dirs: Sequence[LogDi
     Kafka stops over it: it renames directories there all the same.
     """
     concerned = [one for one in log_dirs if one is log_dir or any(_is_current(log, future) for log in one.logs)]
-    return next((one.path for one in concerned if _is_lost(one)), None)
+    return next((one.path for one in concerned if is_lost(one)), None)
 
 
 def _is_assigned(log: LogStart, log_dir: LogDirStart, replicas: Replicas, directory_ids: Mapping[str, str]) -> bool:

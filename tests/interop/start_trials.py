@@ -41,6 +41,7 @@ UNDAMAGED: Final = "no damage"
 CLEANER_SETTINGS: Final = {"log.cleaner.enable": "true", "log.cleaner.min.cleanable.ratio": "1"}
 """The log cleaner runs, and finds nothing that is dirty enough."""
 _OLD_MAJOR: Final = 2
+_PROPERTIES: Final = "meta.properties"
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
@@ -118,6 +119,10 @@ class Bench:
     tried: Tried
     intervals: Callable[[str], int] | None = None
     """``index.interval.bytes`` by topic, where no metadata log states it."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the broker, over the usual ones."""
+    deletes_soon: bool = True
+    """Whether ``-delete`` directories go while a start is watched."""
 
     def log_dirs(self, seed: int, *, alone_max: int) -> Iterator[Trial]:
         """Damage each log dir of a copy in some ways, and start; then those that stop the broker, one by one."""
@@ -161,7 +166,7 @@ class Bench:
     def _damages(self, dice: random.Random, log_dir: Path) -> Iterator[Damaged]:
         if dice.random() < UNCLEAN_SHARE:
             _make_unclean(dice, log_dir)
-        if dice.random() < OF_A_LOG_DIR_SHARE:
+        if dice.random() < OF_A_LOG_DIR_SHARE and (log_dir / _PROPERTIES).exists():
             kind = dice.choice(OF_ONE_LOG_DIR)
             damage = DIR_DAMAGES[kind](dice, [log_dir])
             if damage is not None:
@@ -210,7 +215,8 @@ class Bench:
             return not any(texts for one in compared(real).values() for texts in one.values())
 
         self.tried.starts[self.name] += 1
-        real = start(self.kafka, copies, CLEANER_SETTINGS if is_cleaning else {}, is_as_predicted)
+        settings = {**self.settings, **(CLEANER_SETTINGS if is_cleaning else {})}
+        real = start(self.kafka, copies, settings, is_as_predicted)
         for name, by_partition in compared(real).items():
             found = _shared_out(name, damaged.get(name, ()), by_partition)
             if found.damages or found.differences:
@@ -253,7 +259,7 @@ class Bench:
         if log.name.startswith("__"):
             return
         there = [*after.get(log.name, []), *after.get(str(log.topic_partition), [])]
-        yield from differences(log, before, there, deletes_soon=self.release.major > _OLD_MAJOR)
+        yield from differences(log, before, there, deletes_soon=self.deletes_soon)
         yield from recovery_differences(log, real, log_dir)
 
 

@@ -17,10 +17,12 @@ import pytest
 from policies.starting.facts import Release
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
+from tests.conftest import Samples
 from tests.interop.dir_damages import DIR_DAMAGES, OF_KAFKA_2
 from tests.interop.made_dirs import interval_bytes, make
 from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
 from tests.interop.predicted import offline_differences, outcome_differences
+from tests.interop.sample_dirs import deal
 from tests.interop.start_trials import Bench, Tried
 from tests.interop.starts import Kafka2, Kafka4, RealStart, old_kafka_beside, start
 
@@ -33,11 +35,15 @@ _LOG_DIRS: Final = 10
 _SEED: Final = 7
 _FIRST: Final = int(os.environ.get("LOGCLEANER_START_SEED", "0"))
 _SEEDS: Final = range(_FIRST, _FIRST + 4 * TIMES)
+_SAMPLE_SEEDS: Final = range(_FIRST, _FIRST + TIMES)
 _WHOLE_SEEDS: Final = range(_FIRST, _FIRST + max(TIMES // 4, 1))
 _ALONE_MAX: Final = 4 if TIMES > 1 else 2
 _IS_LONG: Final = TIMES > 1
 _KINDS: Final = list(DIR_DAMAGES)[:: 1 if _IS_LONG else 6]
 _OLD_KINDS: Final = OF_KAFKA_2[:: 1 if _IS_LONG else 4]
+_OLD_MAJOR: Final = 2
+_WITHOUT_RETENTION: Final = {"log.initial.task.delay.ms": "3600000"}
+"""The records of the samples are old."""
 _NOTICED_SECONDS: Final = 3
 """A broker takes one log dir offline after the other."""
 
@@ -59,6 +65,32 @@ def old_bench(old_kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shutil.rmtree(scratch)
 
 
+@pytest.fixture(scope="module")
+def sampled(
+    kafka: str, samples: Samples, old_samples: Samples, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """Kafka 4.3.1 with the partitions of both sample archives, each in a log dir of its own."""
+    scratch = tmp_path_factory.mktemp("samples")
+    made = scratch / "made"
+    deal(samples, old_samples, made, with_metadata=True)
+    broker = Kafka4(kafka, scratch)
+    yield Bench("4.3.1", Release(4, 3), broker, made, scratch, TRIED, settings=_WITHOUT_RETENTION, deletes_soon=False)
+    shutil.rmtree(scratch)
+
+
+@pytest.fixture(scope="module")
+def old_sampled(
+    old_kafka: str, samples: Samples, old_samples: Samples, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """Kafka 2.8.2 with the same."""
+    scratch = tmp_path_factory.mktemp("old-samples")
+    made = scratch / "made"
+    deal(samples, old_samples, made, with_metadata=False)
+    with old_kafka_beside(old_kafka, scratch) as broker:
+        yield Bench("2.8.2", Release(2, 8), broker, made, scratch, TRIED, deletes_soon=False)
+    shutil.rmtree(scratch)
+
+
 def _made(broker: Kafka4 | Kafka2, scratch: Path, name: str, release: Release) -> Bench:
     made = scratch / "made"
     made.mkdir()
@@ -66,7 +98,8 @@ def _made(broker: Kafka4 | Kafka2, scratch: Path, name: str, release: Release) -
     if isinstance(broker, Kafka4):
         broker.format(log_dirs)
     make(broker, log_dirs, _PARTITIONS, _SEED)
-    return Bench(name, release, broker, made, scratch, TRIED, interval_bytes)
+    is_new = release.major > _OLD_MAJOR
+    return Bench(name, release, broker, made, scratch, TRIED, interval_bytes, deletes_soon=is_new)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -79,6 +112,14 @@ def test_damaged_log_dirs_start_as_predicted(bench: Bench, seed: int) -> None:
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_damaged_log_dirs_start_in_kafka_2_as_predicted(old_bench: Bench, seed: int) -> None:
     trials = list(old_bench.log_dirs(seed, alone_max=_ALONE_MAX))
+    assert len(trials) > _LOG_DIRS // 2
+    assert [trial for trial in trials if not trial.is_right] == []
+
+
+@pytest.mark.parametrize("seed", _SAMPLE_SEEDS)
+@pytest.mark.parametrize("bench", ["sampled", "old_sampled"])
+def test_damaged_samples_start_as_predicted(request: pytest.FixtureRequest, bench: str, seed: int) -> None:
+    trials = list(request.getfixturevalue(bench).log_dirs(seed, alone_max=_ALONE_MAX))
     assert len(trials) > _LOG_DIRS // 2
     assert [trial for trial in trials if not trial.is_right] == []
 

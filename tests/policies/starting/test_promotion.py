@@ -89,3 +89,10 @@ def test_checkpoint_that_is_read_behind_the_moves_stops_no_broker() -> None:
     start = started([FUTURE], ["orders-0"], high_watermarks="/b")
     assert (start.is_started, start.offline) == (True, ["/b"])
     assert started([], ["orders-0"], recovery_points="/b").offline == ["/b"]
+
+
+def test_partition_in_a_log_dir_that_went_offline_begins_empty_where_the_metadata_have_it() -> None:
+    start = started([], ["orders-0"], recovery_points="/b")
+    assert [[step.file for step in one.steps] for one in start.log_dirs] == [["orders-0"], []]
+    start = started(["orders-0"], ["clicks-0"], recovery_points="/b")
+    assert [[step.file for step in one.steps] for one in start.log_dirs] == [[], []]
