@@ -232,7 +232,7 @@ class Loading:
         return is_cut
 
     def _stop_at(self, found: RecoveredLog, log: str) -> None:
-        """Raises: LoadingStopped at the exception that leaves a recovery; offsets that do not fit have Kafka split."""
+        """Leave at the exception of a recovery; at offsets that do not fit Kafka splits. Raises: LoadingStopped."""
         if found.failure:
             failure = found.split_failure or found.failure
             raise LoadingStopped(failure, log, is_split=failure.exception == OVERFLOW)

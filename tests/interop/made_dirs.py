@@ -21,7 +21,8 @@ _SHAPES: Final[dict[str, dict[str, str]]] = {
 }
 _COMMON: Final = {"segment.ms": "5000", "index.interval.bytes": "200"}
 _KAFKAS_INTERVAL_BYTES: Final = 4096
-_STOP_SECONDS: Final = 30
+_STOP_SECONDS: Final = 180
+"""A broker that stops may write its archive of classes; on a busy machine that takes long."""
 
 
 def topics(count: int) -> list[str]:
