@@ -282,7 +282,7 @@ def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
 def _cause(values: Mapping[str, str]) -> str | None:
     if not values:
         return "the file is empty"
-    version = values.get("version", "0")
+    version = values.get("version", "0" if "broker.id" in values else "missing")
     if version not in ("0", "1"):
         return f"version is {version}, neither 0 nor 1"
     number = "node.id" if version == "1" else "broker.id"
