@@ -37,6 +37,7 @@ NODE_ID: Final = 1
 STARTED: Final = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
 EXCEPTION: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b(?:: [^\n]{,120})?")
 OFFLINE: Final = re.compile(r"(?:Stopping serving logs in dir|Failed to create or validate data directory) (\S+)")
+_NICE: Final = 10
 _HOUR_MS: Final = 3_600_000
 SETTINGS: Final = {
     "log.cleaner.enable": "false",
@@ -269,7 +270,8 @@ def _jvm(classpath: str, archive: Path | None = None) -> list[str]:
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx400m"]
     if archive is not None:
         options.append(f"-XX:{'SharedArchiveFile' if archive.exists() else 'ArchiveClassesAtExit'}={archive}")
-    return ["nice", "-n", "10", str(java()), *options, "-Xlog:disable", "-cp", classpath]
+    more_nice = max(_NICE - os.nice(0), 0)
+    return ["nice", "-n", str(more_nice), str(java()), *options, "-Xlog:disable", "-cp", classpath]
 
 
 def _written(path: Path, properties: Mapping[str, str]) -> Path:
