@@ -69,13 +69,8 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
     log_dirs = [
         log_dir._replace(lost=_lost(before, present, around)) for before, log_dir in zip(befores, log_dirs, strict=True)
     ]
-    uncertain = [
-        one
-        for log_dir in log_dirs
-        if any(log.fate is PartitionFate.TAKES_OFFLINE for log in log_dir.logs)
-        for one in _not_set_aside(log_dir.path, log_dir.logs)
-        if one not in refusals
-    ]
+    lost = [log_dir for log_dir in log_dirs if is_lost(log_dir)]
+    uncertain = [one for log_dir in lost for one in _stopped_by_chance(log_dir) if one not in refusals]
     return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(uncertain), tuple(new.get(_ANYWHERE, ())))
 
 
@@ -121,12 +116,37 @@ def _load(before: LogDirBefore, around: StartSurroundings) -> tuple[LogDirStart,
             failures.append((file, log.failure))
     if any(name in dict(checkpoints) for name, _ in failures):
         refusals += _not_set_aside(before.path, logs)
-    if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io:
+    is_read = _reads_watermarks(before, logs, around)
+    if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io and is_read:
         failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
     if isinstance(before.cleaner_offsets, KafkaFailure) and before.cleaner_offsets.is_io:
         failures.append((CLEANER_OFFSET_CHECKPOINT, before.cleaner_offsets))
     state = Dirs.OFFLINE if failures else Dirs.ONLINE
     return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
+
+
+def _stopped_by_chance(log_dir: LogDirStart) -> list[Refusal]:
+    """Return the partitions of a log dir that is lost while it is loaded that may stop the broker.
+
+    One with transactions stops it if the first open one is looked up behind the loss, in a log that nobody may read.
+    """
+    failure = KafkaFailure("KafkaStorageException", "may have to look up a transaction, and its log dir is offline")
+    with_aborts = [log for log in log_dir.logs if any(name.endswith(".txnindex") for name in log.after)]
+    looked_up = [Refusal(f"{log_dir.path}/{log.name}", failure) for log in with_aborts if log.fate in _HERE]
+    return [*_not_set_aside(log_dir.path, log_dir.logs), *looked_up]
+
+
+def _reads_watermarks(before: LogDirBefore, logs: Sequence[LogStart], around: StartSurroundings) -> bool:
+    """Return whether a start reads the high watermarks of a log dir: it does with the first partition that it serves.
+
+    With ZooKeeper nobody knows which partitions that are; all of them are taken for served.
+    Source: Kafka ``LazyOffsetCheckpoints``.
+    """
+    if around.replicas is None:
+        return True
+    own = around.identities.directory_ids.get(before.path)
+    served = any(log.fate is PartitionFate.SERVED and log.name != METADATA_DIR for log in logs)
+    return served or (own is not None and own in _assigned(around.replicas).values())
 
 
 def _not_set_aside(path: str, logs: Sequence[LogStart]) -> list[Refusal]:

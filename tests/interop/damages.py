@@ -49,7 +49,7 @@ def _batches(path: Path) -> list[tuple[int, int]]:
 
 def flip_in_records(dice: random.Random, directory: Path) -> str | None:
     """A bit that a CRC covers."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -59,7 +59,7 @@ def flip_in_records(dice: random.Random, directory: Path) -> str | None:
 
 def flip_in_last_segment(dice: random.Random, directory: Path) -> str | None:
     """The same, in the last segment that has records."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     at, size = dice.choice(_batches(found[-1]))
@@ -68,7 +68,7 @@ def flip_in_last_segment(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_crc(dice: random.Random, directory: Path) -> str | None:
     """A bit of a CRC."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -78,7 +78,7 @@ def flip_of_crc(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_length(dice: random.Random, directory: Path) -> str | None:
     """A bit of a batch's length."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -88,7 +88,7 @@ def flip_of_length(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_offset(dice: random.Random, directory: Path) -> str | None:
     """A bit of a base offset, which no CRC covers."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -98,7 +98,7 @@ def flip_of_offset(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_epoch_or_magic(dice: random.Random, directory: Path) -> str | None:
     """A bit of a leader epoch or a magic byte, which no CRC covers."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)

@@ -235,7 +235,7 @@ class Bench:
         one = next(one for one in predicted.log_dirs if one.path == str(log_dir))
         if not found[""] and one.state is not Dirs.OFFLINE:
             by_name = self._of_partitions(one, real, log_dir, before[log_dir], set(map(str, predicted.unplaced)))
-            found |= {name: texts for name, texts in by_name.items() if name not in moving}
+            found |= {name: texts for name, texts in by_name.items() if name.partition(".")[0] not in moving}
         return found
 
     def _of_partitions(
@@ -276,10 +276,10 @@ def _shared_out(log_dir: str, damaged: Sequence[Damaged], by_partition: Mapping[
 
 
 def _moving(predicted: Start) -> set[str]:
-    """The directories of partitions whose move goes on as soon as the broker serves: when it ends is not predicted."""
+    """The names of partitions whose move goes on as soon as the broker serves: when it ends is not predicted."""
     logs = [log for log_dir in predicted.log_dirs for log in log_dir.logs]
     moving = {log.topic_partition for log in logs if log.fate is PartitionFate.FUTURE}
-    return {name for log in logs if log.topic_partition in moving for name in (log.name, str(log.topic_partition))}
+    return set(map(str, moving))
 
 
 def _make_unclean(dice: random.Random, log_dir: Path) -> None:

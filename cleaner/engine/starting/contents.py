@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.starting.recovery import recover
-from cleaner.engine.starting.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
+from cleaner.engine.starting.walk import CorruptRecord, LogBytes, WalkedBatch, check_wrapper, last_of, walk
 from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.errors import UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
+from storage.records.header import MAGIC_V2
 from storage.segment import reading
 
 _INDEX_ENTRY: Final = struct.Struct(">ii")
@@ -26,26 +27,27 @@ _ABORTED: Final = struct.Struct(">bbqqqq")
 class DirectoryContents:
     """The files of one partition directory, read when a rule asks."""
 
-    def __init__(self, directory: Path, index_interval_bytes: int) -> None:
+    def __init__(self, directory: Path, index_interval_bytes: int, *, unwraps: bool = True) -> None:
         """Take a directory.
 
         Args:
             directory: of the partition.
             index_interval_bytes: ``index.interval.bytes`` of the topic.
+            unwraps: whether a search looks for the first message of compressed ones, as Kafka 4 does.
         """
-        self._directory, self._interval_bytes = directory, index_interval_bytes
+        self._directory, self._interval_bytes, self._unwraps = directory, index_interval_bytes, unwraps
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         """Return the offset behind the last batch, as ``LogSegment.readNextOffset`` finds it."""
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = _translate(log_bytes, entries, entries.last_offset)
+                start = _translate(log_bytes, entries, entries.last_offset, unwraps=self._unwraps)
                 if start is None:
                     return base_offset
                 last = last_of(log_bytes, start)
             except CorruptRecord as error:
-                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
+                return KafkaFailure(error.exception, f"byte {error.position}: {error.cause}")
             return base_offset if last is None else last.last_offset + 1
 
     def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
@@ -53,7 +55,7 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = _translate(log_bytes, entries, entries.last_offset)
+                start = _translate(log_bytes, entries, entries.last_offset, unwraps=self._unwraps)
                 last = None if start is None else last_of(log_bytes, start)
             except CorruptRecord:
                 return 0
@@ -70,13 +72,13 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = _translate(log_bytes, entries, start_offset)
+                start = _translate(log_bytes, entries, start_offset, unwraps=self._unwraps)
                 for batch in walk(log_bytes, start) if start is not None else ():
                     failure = _of_producer(batch, open_transactions)
                     if failure:
                         return failure
             except CorruptRecord as error:
-                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
+                return KafkaFailure(error.exception, f"byte {error.position}: {error.cause}")
         return None
 
     def snapshot_is_valid(self, name: str) -> bool:
@@ -140,13 +142,15 @@ class _Index:
         return 0 if slot is None else self.entry(slot)[1]
 
 
-def _translate(log: LogBytes, index: _Index, offset: int) -> int | None:
+def _translate(log: LogBytes, index: _Index, offset: int, *, unwraps: bool) -> int | None:
     """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord.
 
     Source: Kafka ``FileRecords.searchForOffsetFromPosition``.
     """
     previous: WalkedBatch | None = None
     for batch in walk(log, max(index.lookup(offset), 0)):
+        if unwraps and batch.magic < MAGIC_V2:
+            check_wrapper(log, batch)
         if batch.base_offset == offset:
             return batch.position
         if batch.base_offset > offset:

@@ -338,7 +338,7 @@ def test_partition_without_a_directory_begins_in_the_log_dir_that_the_metadata_s
     garbage = KafkaFailure("IOException", "malformed line", is_io=True)
     dirs = [LogDirBefore(path, True, {}, {}, {}, (), ()) for path in ("/first", "/second")]
     if offline:
-        dirs[1] = dirs[1]._replace(high_watermarks=garbage)
+        dirs[1] = dirs[1]._replace(recovery_points=garbage)
     directories = {(TOPIC_ID, 0): (assigned,)} if assigned else {}
     replicas = Replicas(NODE, {(TOPIC_ID, 0): (NODE,)}, {TOPIC_ID: "orders"}, directories)
     identities = Identities((), {}, (), {"/first": "a", "/second": "b"})
